@@ -81,8 +81,8 @@ pub use roce_provider::{
     ForeignMemory, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory,
     NullRegion, OpenError, OpenOptions, PortAttr, Progress, ProtectionDomain, Published,
     PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError, ReregMr, SharedReceiveQueue,
-    ThreadDomain, Unreachable, XrcDomain, cm, devices, environment, explain, fabric, link,
-    published_counters, runtime_directory,
+    ThreadDomain, Unreachable, XrcDomain, cm, control, devices, environment, explain, fabric,
+    faults, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

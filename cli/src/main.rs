@@ -7,6 +7,7 @@ mod demo;
 mod devinfo;
 mod explain;
 mod failure;
+mod fault;
 mod ladder;
 mod library;
 mod manual;
@@ -45,6 +46,7 @@ enum Command {
     Demo(demo::Args),
     Devinfo(devinfo::Args),
     Explain(explain::Args),
+    Fault(fault::Args),
     #[command(hide = true)]
     Manual(manual::Args),
     Mckey(mckey::Args),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Fault(args) => fault::run(&args),
         Command::Manual(args) => manual::run(&args, Cli::command()),
         Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),

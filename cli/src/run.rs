@@ -2,6 +2,7 @@
 //! adapter in their place.
 
 mod bundled;
+mod fail_each;
 mod mounts;
 mod program;
 mod refusal;
@@ -14,14 +15,16 @@ use std::{
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    time::Duration,
 };
 
 use roce::{
     Checks, Device, EnvironmentError, OpenOptions,
     environment::{
-        self, CHECK, CHECK_SUPPRESSIONS, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER,
+        self, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
+        RECEIVE_BUFFER,
     },
-    fabric::FaultPlan,
+    faults::FaultRules,
 };
 
 use crate::{library, output::errln};
@@ -35,7 +38,7 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 /// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
 /// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
 /// 127: there is no such program; 99: with --check, something was found in a program that ended with 0. The
-/// rest is the program's own.
+/// rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or did not end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
@@ -47,12 +50,30 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
-    /// "corrupt 0.1% rx"; several with commas between them. docs/guide/faults.md lists them all
+    /// "corrupt 0.1% rx", "fail create_cq nth 2 ENOMEM"; several with commas between them.
+    /// docs/guide/faults.md lists those for packets, docs/guide/failing.md those for calls
     #[arg(long, value_name = "RULES")]
     fault: Vec<String>,
     /// Seed of the faults that are left to chance: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
+    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this path,
+    /// where %p is the process, for tests that speak with it themselves
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1")]
+    control: Option<String>,
+    /// Run the program once for every call that it makes, with that call failing, and tell what became
+    /// of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for each run
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
+    fail_each: Option<String>,
+    /// With --fail-each: of each call, the first NUMBER
+    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
+    most: u32,
+    /// With --fail-each: seconds that a run has
+    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
+    time_limit: u64,
     /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last 16
     /// things that happened, and what to look at. --explain=json: an object on a line for each
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
@@ -137,6 +158,11 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     if args.sockets || !also.is_empty() {
         configured.env("LD_PRELOAD", bundled::preloading(&also, preloaded));
     }
+    if let Some(form) = &args.fail_each {
+        let limit = Duration::from_secs(args.time_limit.max(1));
+        let plan = fail_each::Plan { most: args.most, limit, is_json: form == "json" };
+        return fail_each::run(&plan, || configured.command(&path, name, arguments));
+    }
     let mut command = configured.command(&path, name, arguments);
     let result = if args.reaper { stay::run(command) } else { Err(command.exec()) };
     result.map_err(|error| Refusal {
@@ -170,9 +196,12 @@ impl Configured {
         self.variables.push((name, value.into()));
     }
 
-    fn command(self, path: &Path, name: &OsStr, arguments: &[OsString]) -> Command {
+    fn command(&self, path: &Path, name: &OsStr, arguments: &[OsString]) -> Command {
         let mut command = Command::new(path);
-        command.arg0(name).args(arguments).envs(self.variables);
+        command
+            .arg0(name)
+            .args(arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 }
@@ -184,11 +213,19 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     if !args.fault.is_empty() {
         let rules = args.fault.join(", ");
-        rules.parse::<FaultPlan>().map_err(|error| Refusal::new(format!("--fault: {error}")))?;
+        rules.parse::<FaultRules>().map_err(|error| Refusal::new(format!("--fault: {error}")))?;
         configured.env(FAULT, rules);
     }
     if let Some(seed) = args.seed {
         configured.env(FAULT_SEED, seed.to_string());
+    }
+    if let Some(place) = &args.control {
+        let place = match place.as_str() {
+            "1" => place.into(),
+            path => std::path::absolute(path)
+                .map_err(|error| Refusal::new(format!("--control: {path}: {error}")))?,
+        };
+        configured.env(CONTROL, place);
     }
     if let Some(form) = &args.explain {
         configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });

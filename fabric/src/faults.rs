@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::RngCore;
 use roce_transport::{
     time::Instant,
     wire::{NetHeader, Packet},
 };
 
 use super::{
+    clause::{Chance, Counts, Often, happens},
     queue::{Bottleneck, Receiver},
-    rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive},
+    rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
 
 /// General conditions of a network. The default is a perfect network without delay. Probabilities
@@ -151,8 +152,7 @@ pub struct RuleId(usize);
 #[derive(Debug)]
 struct Counted {
     rule: Rule,
-    seen: u64,
-    hits: u64,
+    counts: Counts,
 }
 
 /// Decides about datagrams: rules and conditions, counters, and the source of chance.
@@ -160,18 +160,15 @@ struct Counted {
 pub struct Faults {
     conditions: Conditions,
     rules: Vec<Counted>,
-    rng: ChaCha8Rng,
+    chance: Chance,
 }
 
 impl Faults {
     /// Decides by this plan. The same seed and the same datagrams give the same verdicts.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
-        let mut faults = Self {
-            conditions: plan.conditions,
-            rules: Vec::new(),
-            rng: ChaCha8Rng::seed_from_u64(seed),
-        };
+        let mut faults =
+            Self { conditions: plan.conditions, rules: Vec::new(), chance: Chance::new(seed) };
         for rule in plan.rules {
             faults.add(rule);
         }
@@ -191,7 +188,7 @@ impl Faults {
 
     /// Adds a rule behind those that exist.
     pub fn add(&mut self, rule: Rule) -> RuleId {
-        self.rules.push(Counted { rule, seen: 0, hits: 0 });
+        self.rules.push(Counted { rule, counts: Counts::default() });
         RuleId(self.rules.len() - 1)
     }
 
@@ -203,14 +200,14 @@ impl Faults {
     /// Number of datagrams that the rule has hit.
     #[must_use]
     pub fn hits(&self, rule: RuleId) -> u64 {
-        self.rules.get(rule.0).map_or(0, |counted| counted.hits)
+        self.rules.get(rule.0).map_or(0, |counted| counted.counts.hits)
     }
 
     /// Number of datagrams that have matched the rule, hit or not. Those that an earlier rule hit
     /// are not among them.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
-        self.rules.get(rule.0).map_or(0, |counted| counted.seen)
+        self.rules.get(rule.0).map_or(0, |counted| counted.counts.seen)
     }
 
     /// Decides about a datagram; `bytes` is the UDP payload.
@@ -236,16 +233,8 @@ impl Faults {
             if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
-            counted.seen += 1;
-            let hit = times.is_none_or(|times| counted.hits < times)
-                && match *frequency {
-                    Frequency::Always => true,
-                    Frequency::Chance(probability) => happens(&mut self.rng, probability),
-                    Frequency::Every(n) => counted.seen.is_multiple_of(n.max(1)),
-                    Frequency::Nth(n) => counted.seen == n,
-                };
-            if hit {
-                counted.hits += 1;
+            let often = Often { frequency: Some(*frequency), times: *times };
+            if counted.counts.hits(often, &mut self.chance) {
                 return Some(*action);
             }
         }
@@ -270,35 +259,29 @@ impl Faults {
     fn chance(&mut self, length: usize, verdict: &mut Verdict) {
         let Conditions { loss, duplication, reordering, corruption, ecn, reorder_by, .. } =
             self.conditions;
-        verdict.lost = happens(&mut self.rng, loss);
-        if happens(&mut self.rng, duplication) {
+        verdict.lost = happens(&mut self.chance.0, loss);
+        if happens(&mut self.chance.0, duplication) {
             verdict.copy =
-                Some(self.travel_time().saturating_add(up_to(&mut self.rng, reorder_by)));
+                Some(self.travel_time().saturating_add(up_to(&mut self.chance.0, reorder_by)));
         }
-        if happens(&mut self.rng, reordering) {
-            verdict.delay = verdict.delay.saturating_add(up_to(&mut self.rng, reorder_by));
+        if happens(&mut self.chance.0, reordering) {
+            verdict.delay = verdict.delay.saturating_add(up_to(&mut self.chance.0, reorder_by));
         }
-        if happens(&mut self.rng, corruption) {
+        if happens(&mut self.chance.0, corruption) {
             verdict.corruption = Some(self.random_corruption(length));
         }
-        verdict.congestion = happens(&mut self.rng, ecn);
+        verdict.congestion = happens(&mut self.chance.0, ecn);
     }
 
     fn travel_time(&mut self) -> Duration {
-        self.conditions.delay.saturating_add(up_to(&mut self.rng, self.conditions.jitter))
+        self.conditions.delay.saturating_add(up_to(&mut self.chance.0, self.conditions.jitter))
     }
 
     fn random_corruption(&mut self, length: usize) -> Corruption {
-        let offset = (self.rng.next_u64() % length.max(1) as u64) as usize;
-        let mask = (self.rng.next_u32() % 255 + 1) as u8;
+        let offset = (self.chance.0.next_u64() % length.max(1) as u64) as usize;
+        let mask = (self.chance.0.next_u32() % 255 + 1) as u8;
         Corruption { offset, mask }
     }
-}
-
-/// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault
-/// does not disturb the sequence of the others.
-pub(super) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
-    probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }
 
 /// A random time, more than nothing and at most `longest`; nothing if that is zero.

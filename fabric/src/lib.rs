@@ -29,6 +29,7 @@
 //! assert_eq!(network.poll_deliver(due).unwrap().bytes, b"payload");
 //! ```
 
+pub mod clause;
 mod faults;
 mod queue;
 mod rule;
@@ -45,12 +46,12 @@ use roce_transport::{
     wire::{Datagram, DatagramMeta, Ident, NetHeader},
 };
 
+pub use clause::FaultSyntaxError;
 pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
 pub use queue::{Bottleneck, Marking, QueueCounters, Receiver};
 pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
-pub use syntax::FaultSyntaxError;
 
-use faults::happens;
+use clause::happens;
 use queue::{Queues, in_buffer, is_ect, on_wire, serialisation};
 
 /// Knowledge that the receiver has of a datagram's IPv4 identification.

@@ -1,38 +1,36 @@
 //! Faults as text.
 
 mod capacity;
-mod quantity;
-mod words;
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::PacketPosition};
-use thiserror::Error;
 
-use self::{
-    quantity::{percentage, time},
-    words::{Words, set},
-};
 use super::{
+    clause::{FaultSyntaxError, Often, Words, clauses, number, set, time},
     faults::{Conditions, FaultPlan},
     rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule},
 };
 
-/// Error in the text of a [`FaultPlan`], and what to write instead.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("in the fault \"{clause}\": {problem}")]
-pub struct FaultSyntaxError {
-    /// The clause with the mistake.
-    pub clause: String,
-    /// The mistake, and what is possible.
-    pub problem: String,
-}
-
-impl FaultSyntaxError {
-    /// The message stays one line, whatever was written.
-    fn new(clause: &str, problem: String) -> Self {
-        Self { clause: Words::of(clause).words.join(" "), problem }
-    }
+impl FaultPlan {
+    /// The words that clauses can start with.
+    pub const WORDS: &[&str] = &[
+        "drop",
+        "lose",
+        "duplicate",
+        "dup",
+        "reorder",
+        "corrupt",
+        "mark",
+        "ecn",
+        "delay",
+        "jitter",
+        "rnr",
+        "pass",
+        "rate",
+        "queue",
+        "receiver",
+    ];
 }
 
 impl FromStr for FaultPlan {
@@ -40,7 +38,7 @@ impl FromStr for FaultPlan {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (mut plan, mut port) = (Self::default(), capacity::Port::default());
-        for clause in text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty()) {
+        for clause in clauses(text) {
             let words = Words::of(clause);
             if capacity::concerns(&words) {
                 port.add(&mut plan.conditions, clause, words)
@@ -86,20 +84,19 @@ struct Clause {
     time: Duration,
     corruption: Option<Corruption>,
     matcher: Matcher,
-    frequency: Option<Frequency>,
-    times: Option<u64>,
+    often: Often,
     direction: Option<Direction>,
 }
 
 fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
     let clause = parse(words)?;
-    let Clause { matcher, times, corruption, direction, .. } = &clause;
+    let Clause { matcher, often, corruption, direction, .. } = &clause;
     let general = *matcher == Matcher::default()
-        && times.is_none()
+        && often.times.is_none()
         && corruption.is_none()
         && direction.is_none();
     let conditions = &mut plan.conditions;
-    match (clause.verb, general, clause.frequency) {
+    match (clause.verb, general, clause.often.frequency) {
         (Verb::Drop, true, Some(Frequency::Chance(p))) => conditions.loss = p,
         (Verb::Duplicate, true, Some(Frequency::Chance(p))) => conditions.duplication = p,
         (Verb::Reorder, true, Some(Frequency::Chance(p))) => conditions.reordering = p,
@@ -129,7 +126,7 @@ impl Clause {
             Verb::NotReady => Action::NotReady,
             Verb::Jitter => return Err("jitter cannot be bound to single datagrams".to_owned()),
         };
-        let Self { matcher, frequency, times, direction, .. } = self;
+        let Self { matcher, often: Often { frequency, times }, direction, .. } = self;
         if (action, direction) == (Action::NotReady, Some(Direction::Sent)) {
             return Err(
                 "\"tx\" has no meaning here: rnr is about what the device receives; leave it out"
@@ -165,8 +162,7 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
         time: Duration::ZERO,
         corruption: None,
         matcher: Matcher::default(),
-        frequency: None,
-        times: None,
+        often: Often::default(),
         direction: None,
     };
     if matches!(verb, Verb::Delay | Verb::Jitter) {
@@ -186,7 +182,10 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
 }
 
 fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), String> {
-    let Clause { matcher, corruption, times, direction, .. } = clause;
+    if clause.often.take(word, words)? {
+        return Ok(());
+    }
+    let Clause { matcher, corruption, direction, .. } = clause;
     if let Some(kind) = kind(word) {
         return set(&mut matcher.kind, kind, "kinds of packet");
     }
@@ -212,29 +211,15 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
             let offset = number(words.value(word, "byte 12")?, "byte 12")? as usize;
             set(corruption, Corruption { offset, mask: 0xFF }, "bytes")
         }
-        "every" => {
-            frequency(clause, Frequency::Every(count(words.value(word, "every 7")?, "every 7")?))
-        }
-        "nth" => frequency(clause, Frequency::Nth(count(words.value(word, "nth 3")?, "nth 3")?)),
-        "once" => set(times, 1, "limits"),
-        "twice" => set(times, 2, "limits"),
         "tx" => set(direction, Direction::Sent, "directions"),
         "rx" => set(direction, Direction::Received, "directions"),
-        "times" => set(times, count(words.value(word, "times 5")?, "times 5")?, "limits"),
-        _ if word.ends_with('%') => frequency(clause, Frequency::Chance(percentage(word)?)),
-        _ if word.parse::<f64>().is_ok() => {
-            Err(format!("write \"{word}%\" for a probability, or \"every {word}\""))
-        }
         _ => Err(format!(
-            "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
-             tx, rx, from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
-             last, only"
+            "\"{word}\" is not understood; possible are {}, psn A..B, qp N, tx, rx, from IP, to IP, \
+             request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, \
+             middle, last, only",
+            Often::WORDS
         )),
     }
-}
-
-fn frequency(clause: &mut Clause, frequency: Frequency) -> Result<(), String> {
-    set(&mut clause.frequency, frequency, "frequencies")
 }
 
 fn kind(word: &str) -> Option<Kind> {
@@ -261,24 +246,6 @@ fn place(word: &str) -> Option<PacketPosition> {
         "only" => PacketPosition::Only,
         _ => return None,
     })
-}
-
-fn number(word: &str, example: &str) -> Result<u32, String> {
-    let parsed = match word.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => word.parse(),
-    };
-    match parsed {
-        Ok(number) if number < 1 << 24 => Ok(number),
-        _ => Err(format!("\"{word}\" is not a number below 2^24; write for example \"{example}\"")),
-    }
-}
-
-fn count(word: &str, example: &str) -> Result<u64, String> {
-    match word.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(format!("\"{word}\" is not a positive number; write for example \"{example}\"")),
-    }
 }
 
 fn address(word: &str) -> Result<IpAddr, String> {

@@ -1,4 +1,4 @@
-//! Target: text as a plan of faults, and datagrams that meet them.
+//! Target: text as rules for packets and calls, and datagrams and calls that meet them.
 //!
 //! What is in front of the first byte 0 is the text. Behind it are steps: 0 to 127: a datagram of
 //! so many bytes follows, of which the first are a packet's; 128 to 255: so much time goes by, by
@@ -6,7 +6,10 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use roce_provider::fabric::{Direction, FaultPlan, FaultSyntaxError, Network, Rule};
+use roce_provider::{
+    fabric::{Direction, FaultPlan, FaultSyntaxError, Network, Rule},
+    faults::{CallFaults, CallId, FaultRules},
+};
 use roce_transport::{
     time::Instant,
     wire::{Ident, NetHeader},
@@ -21,6 +24,8 @@ const STEPS: usize = 500;
 pub struct Reach {
     /// Clauses that were understood.
     pub understood: usize,
+    /// Rules for calls.
+    pub calls: usize,
     /// Datagrams that were sent through the plan.
     pub sent: usize,
 }
@@ -38,14 +43,29 @@ pub fn faults(bytes: &[u8]) -> Reach {
             Err(error) => check_error(&error, clause),
         }
     }
+    let rules = match text.parse::<FaultRules>() {
+        Ok(rules) => rules,
+        Err(error) => {
+            check_error(&error, &text);
+            return reach;
+        }
+    };
+    let mut calls = CallFaults::new(1);
+    for (number, (clause, rule)) in rules.calls.into_iter().enumerate() {
+        assert!(clause.parse::<FaultRules>().is_ok(), "{clause}");
+        calls.add(number as u64, rule);
+        reach.calls += 1;
+    }
+    for call in CallId::all() {
+        calls.decide(call);
+    }
     match text.parse::<FaultPlan>() {
         Err(error) => check_error(&error, &text),
-        Ok(plan) => {
-            let script = parts.next().unwrap_or_default();
-            for direction in [Direction::Sent, Direction::Received] {
-                reach.sent += deliver(plan.toward(direction), Input::new(script));
-            }
-        }
+        Ok(plan) => assert_eq!(plan, rules.packets),
+    }
+    let script = parts.next().unwrap_or_default();
+    for direction in [Direction::Sent, Direction::Received] {
+        reach.sent += deliver(rules.packets.toward(direction), Input::new(script));
     }
     reach
 }

@@ -89,18 +89,22 @@ fn faults_replays_its_corpus() {
 #[test]
 fn faults_holds_for_random_text() {
     let mut total = Reach::default();
-    let mut add = |Reach { understood, sent }| {
+    let mut add = |Reach { understood, calls, sent }| {
         total.understood += understood;
+        total.calls += calls;
         total.sent += sent;
     };
     each_seed(1000, |rng| add(faults(&bytes(rng, 0..200))));
     each_seed(3000, |rng| add(faults(&plan(rng))));
-    assert!(total.understood > 3_000 && total.sent > 20_000, "{total:?}");
+    assert!(total.understood > 3_000 && total.calls > 300 && total.sent > 20_000, "{total:?}");
 }
 
 /// Clauses, of which some have more words of the grammar than they should, and datagrams.
 fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
-    const CLAUSES: [&str; 20] = [
+    const CLAUSES: [&str; 23] = [
+        "fail create_cq nth 2 ENOMEM",
+        "slow qp every 3 by 10ms",
+        "hang poll_cq 1%",
         "drop 1%",
         "duplicate 50%",
         "reorder 100%",

@@ -6,7 +6,9 @@
 //! |---|---|
 //! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
-//! | `ROCE_FAULT` | the faults, see [`FaultPlan`](crate::fabric::FaultPlan) |
+//! | `ROCE_FAULT` | the faults, see [`FaultRules`](crate::faults::FaultRules); those for calls are for the C libraries |
+//! | `ROCE_CONTROL` | in the C libraries, where the program takes rules while it runs: 1: a socket `control-PID` in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a socket, `%p` in it being the process; 0: it takes none |
+//! | `ROCE_CALLS` | in the C libraries, a directory where each process counts its calls, in a file of its number, for `roce run --fail-each` |
 //! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //! | `ROCE_RECEIVE_BUFFER` | the size in bytes of each socket's receive buffer, instead of 4 MiB; the kernel grants at most `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual limit |
@@ -36,13 +38,15 @@ use thiserror::Error;
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
-    CHECK, CHECK_SUPPRESSIONS, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT, FAULT_SEED, LOG,
-    PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, parse_seed, value,
+    CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT,
+    FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
+    parse_seed, value,
 };
 use crate::{
     checks::{CheckSyntaxError, Checks},
     device::{self, Device, OpenError, OpenOptions},
-    fabric::FaultSyntaxError,
+    fabric::{FaultPlan, FaultSyntaxError},
+    faults::{FaultRules, live},
     variables::{self, pcap},
 };
 
@@ -119,7 +123,9 @@ impl OpenOptions {
     /// # Errors
     /// [`EnvironmentError`], when it asks for something that cannot be understood.
     pub fn from_environment() -> Result<Self, EnvironmentError> {
-        let faults = text(FAULT)?.parse()?;
+        let FaultRules { packets, .. } = text(FAULT)?.parse()?;
+        // those that can be switched are given to links otherwise
+        let faults = if live::is_on() { FaultPlan::default() } else { packets };
         let seed = text(FAULT_SEED)?;
         let fault_seed = parse_seed(seed.trim()).ok_or(EnvironmentError::Seed(seed))?;
         let number = |variable| {
@@ -228,8 +234,7 @@ mod tests {
             let error = devices_named(specs).unwrap_err().to_string();
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
         }
-        let fault = EnvironmentError::from("drop".parse::<crate::fabric::FaultPlan>().unwrap_err())
-            .to_string();
+        let fault = EnvironmentError::from("drop".parse::<FaultPlan>().unwrap_err()).to_string();
         assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": say which"), "{fault}");
         assert!(
             EnvironmentError::Seed("a\nb".into())

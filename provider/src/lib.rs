@@ -20,12 +20,14 @@ pub mod cancel;
 mod checks;
 mod clock;
 pub mod cm;
+pub mod control;
 mod counters;
 mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
 pub mod fabric;
+pub mod faults;
 pub mod link;
 mod notify;
 #[cfg(test)]

@@ -16,6 +16,10 @@ pub const DEVICES: &str = "ROCE_DEVICES";
 pub const PCAP: &str = "ROCE_PCAP";
 /// The variable with the faults.
 pub const FAULT: &str = "ROCE_FAULT";
+/// The variable that has a program take rules while it runs.
+pub const CONTROL: &str = "ROCE_CONTROL";
+/// The variable with a directory where calls are counted.
+pub const CALLS: &str = "ROCE_CALLS";
 /// The variable with the seed of the faults.
 pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
 /// The variable that has every packet take the network stack.

@@ -15,7 +15,10 @@ const DATA: &str = "
     wr_start wr_complete wr_abort wr_send wr_send_imm wr_send_inv wr_rdma_write wr_rdma_write_imm
     wr_rdma_read wr_atomic_cmp_swp wr_atomic_fetch_add wr_atomic_write wr_flush wr_local_inv
     wr_bind_mw wr_set_ud_addr wr_set_xrc_srqn wr_set_sge wr_set_sge_list wr_set_inline_data
-    wr_set_inline_data_list
+    wr_set_inline_data_list verdict
+    faulted_poll_cq faulted_req_notify_cq faulted_post_send faulted_post_recv
+    faulted_post_srq_recv faulted_create_cq_ex faulted_start_poll faulted_next_poll
+    faulted_wr_complete
 ";
 
 /// Functions that compute, or touch nothing but what they are given. `rdma_getaddrinfo` is not
@@ -71,12 +74,23 @@ fn functions(folder: &Path) -> Vec<ItemFn> {
         } else if path.file_name().is_some_and(|name| name != "tests.rs") {
             let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
             found.extend(file.items.into_iter().filter_map(|item| match item {
-                Item::Fn(function) if function.sig.abi.is_some() => Some(function),
+                Item::Fn(function) if function.sig.abi.is_some() && !is_naked(&function) => {
+                    Some(function)
+                }
                 _ => None,
             }));
         }
     }
     found
+}
+
+/// True of one in assembly, which calls another.
+fn is_naked(function: &ItemFn) -> bool {
+    let is_naked = |attribute: &syn::Attribute| {
+        attribute.path().is_ident("unsafe")
+            && attribute.parse_args::<syn::Ident>().is_ok_and(|inner| inner == "naked")
+    };
+    function.attrs.iter().any(is_naked)
 }
 
 fn is_unwound(function: &ItemFn) -> bool {

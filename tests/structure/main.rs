@@ -38,7 +38,7 @@ const TRANSPORT: Crate = Crate {
 const FABRIC: Crate = Crate {
     folder: "fabric/src",
     root: "lib.rs",
-    layers: &[&["queue", "rule"], &["faults"], &["syntax"]],
+    layers: &[&["queue", "rule"], &["clause"], &["faults"], &["syntax"]],
 };
 
 const CAPTURE: Crate =
@@ -74,11 +74,12 @@ const PROVIDER: Crate = Crate {
             "variables",
         ],
         &["region", "fabric", "diagnosis", "checks"],
+        &["faults"],
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],
         &["device"],
-        &["cm", "environment", "reaper"],
+        &["cm", "control", "environment", "reaper"],
         &["rsocket"],
         &["tokio"],
     ],
@@ -92,6 +93,7 @@ const ABI: Crate = Crate {
         &["rule"],
         &["at_end", "sync", "message"],
         &["check"],
+        &["fault"],
         &["errno", "export", "list", "second", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
@@ -113,6 +115,7 @@ const CLI: Crate = Crate {
             "demo",
             "devinfo",
             "explain",
+            "fault",
             "manual",
             "mckey",
             "pingpong",

@@ -1,10 +1,9 @@
 //! Clauses about ports and receive buffers. They are for every datagram.
 
-use super::{
-    quantity::{percentage, rate, size, time},
-    words::{Words, set},
+use crate::{
+    Bottleneck, Conditions, Marking, Receiver,
+    clause::{Words, percentage, rate, set, size, time},
 };
-use crate::{Bottleneck, Conditions, Marking, Receiver};
 
 /// What the clauses of a plan say about ports.
 #[derive(Default)]

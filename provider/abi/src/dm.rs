@@ -14,7 +14,7 @@ use crate::{
     command_file::Importable,
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
-    export::export,
+    export::{export, gated},
     layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
     mr::{Mr, Region},
     object::{Identity, Object, Users},
@@ -55,8 +55,8 @@ unsafe impl Object for Dm {
 
 impl Dm {
     pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
-        let (memcpy_to_dm, memcpy_from_dm): (_, _) =
-            (Some(memcpy_to_dm as _), Some(memcpy_from_dm as _));
+        let memcpy_to_dm = gated!("ibv_memcpy_to_dm", memcpy_to_dm);
+        let memcpy_from_dm = gated!("ibv_memcpy_from_dm", memcpy_from_dm);
         let c = ibv_dm { context: ctx.c(), memcpy_to_dm, memcpy_from_dm, comp_mask: 0, handle };
         Self { c: UnsafeCell::new(c), memory, ctx: ctx.inner.clone(), users: Users::default() }
     }

@@ -36,6 +36,8 @@ mod driver;
 mod errno;
 mod event;
 mod export;
+mod fault;
+mod faulted;
 mod import;
 mod kernel;
 mod latest_time;

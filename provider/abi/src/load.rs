@@ -2,7 +2,7 @@
 
 use roce_provider::survive_forks;
 
-use crate::{check, second};
+use crate::{check, fault, second};
 
 /// A thread may fork while another makes the first call.
 #[used]
@@ -13,4 +13,5 @@ extern "C" fn at_load() {
     survive_forks();
     second::warn();
     check::at_load();
+    fault::at_load();
 }

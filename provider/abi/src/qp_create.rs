@@ -9,11 +9,11 @@ use roce_provider::{
 };
 
 use crate::{
-    checked,
     context::Ctx,
     cq::Cq,
     errno::{self, Errno, Result},
     export::export,
+    faulted,
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex,
         ibv_qp_open_attr, ibv_sge,
@@ -94,7 +94,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
         &pd.ctx,
         attr,
         context,
-        checked::set_requests,
+        faulted::set_requests,
     ))
 }
 
@@ -126,7 +126,7 @@ unsafe fn open_target(
 ) -> *mut ibv_qp {
     let made_from = vec![xrcd.users.add()];
     let new = NewQp { qp: target.qp.clone(), target: Some(target), made_from, sq_sig_all: false };
-    Qp::create_raw(new, &xrcd.ctx, attr, context, checked::set_requests)
+    Qp::create_raw(new, &xrcd.ctx, attr, context, faulted::set_requests)
 }
 
 pub(crate) unsafe extern "C" fn open_qp(

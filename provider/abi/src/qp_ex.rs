@@ -151,7 +151,7 @@ pub(crate) unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     errno::status("ibv_wr_complete", result)
 }
 
-unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+pub(crate) unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let object = object(qp);
     let Requests { wrs, keys, error } = requests(object);
     keys.clear();

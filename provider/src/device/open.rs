@@ -17,6 +17,7 @@ use crate::{
     diagnosis::{self, Diagnosis},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
+    faults::live,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
     port::{PortAttr, Watch},
     variables,
@@ -63,7 +64,7 @@ pub(super) fn open_link(
         seed,
     } = options;
     let Surroundings { watch, publisher, sys_image_guid, gids } = surroundings;
-    let mut link = if faults == FaultPlan::default() {
+    let mut link = if faults == FaultPlan::default() && !live::is_on() {
         link
     } else {
         Box::new(FaultyLink::new(link, &faults, fault_seed))

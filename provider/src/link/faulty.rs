@@ -9,7 +9,10 @@ use roce_transport::{
 };
 
 use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink};
-use crate::fabric::{Delivery, Direction, FaultPlan, Network};
+use crate::{
+    fabric::{Delivery, Direction, FaultPlan, Network},
+    faults::live::{self, Follower},
+};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.
 pub struct FaultyLink {
@@ -21,6 +24,9 @@ pub struct FaultyLink {
     held: Option<(Delivery, Instant)>,
     /// Error of something that was delayed, for the next call that can tell it.
     error: Option<io::Error>,
+    /// What it was made with, and what is switched later, outward and inward.
+    plan: FaultPlan,
+    live: Option<[Follower; 2]>,
 }
 
 /// Time between two attempts to send what found no room.
@@ -38,7 +44,23 @@ impl FaultyLink {
             inward: network(Direction::Received, !seed),
             held: None,
             error: None,
+            plan: plan.clone(),
+            live: live::is_on().then(Default::default),
         }
+    }
+
+    /// Takes over what has been switched.
+    fn follow(&mut self) {
+        let Self { outward, inward, plan, live: Some([out, into]), .. } = self else { return };
+        out.follow(outward.faults_mut(), plan, Direction::Sent);
+        into.follow(inward.faults_mut(), plan, Direction::Received);
+    }
+
+    /// Counts what has been hit.
+    fn count(&mut self) {
+        let Some([out, into]) = &mut self.live else { return };
+        out.count(self.outward.faults());
+        into.count(self.inward.faults());
     }
 
     /// Sends what has been delayed long enough, until `inner` has no room.
@@ -105,7 +127,9 @@ impl Link for FaultyLink {
         }
         let Some(run) = runs.first() else { return Ok(0) };
         let payload = bytes.get(run.range.clone()).unwrap_or_default();
+        self.follow();
         self.outward.send(now, &run.net_header(0), payload);
+        self.count();
         self.forward(now);
         self.error.take().map_or(Ok(1), Err)
     }
@@ -116,6 +140,7 @@ impl Link for FaultyLink {
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.forward(now);
+        self.follow();
         let inward = &mut self.inward;
         // of the socket at this moment, whichever datagrams the faults let through now
         let mut congested = false;
@@ -123,6 +148,7 @@ impl Link for FaultyLink {
             congested |= datagram.meta.congested;
             inward.send(now, datagram.net, datagram.bytes);
         })?;
+        self.count();
         while let Some(mut delivery) = self.inward.poll_deliver(now) {
             delivery.congested = congested;
             sink(&delivery.datagram());

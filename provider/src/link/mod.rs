@@ -28,7 +28,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
-pub(crate) use shm::{Left, Members};
+pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};

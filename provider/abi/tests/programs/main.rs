@@ -18,8 +18,11 @@ mod calls;
 mod checks;
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod library;
 mod mistakes;
+#[path = "../../../../tests/own_test/mod.rs"]
+mod own_test;
 mod symbols;
 #[path = "../../../../tests/watchdog/mod.rs"]
 mod watchdog;
@@ -52,7 +55,10 @@ struct Program {
 impl Program {
     /// `options` tell where headers are.
     fn compile(compiler: &str, options: &[String], name: &str) -> Self {
-        Self::compile_file(compiler, options, &sources().join(format!("{name}.c")))
+        // some share what those with mistakes share
+        let shared = [sources(), wrong::directory()].map(|path| format!("-I{}", path.display()));
+        let options = [options, &shared].concat();
+        Self::compile_file(compiler, &options, &sources().join(format!("{name}.c")))
     }
 
     fn compile_file(compiler: &str, options: &[String], file: &Path) -> Self {

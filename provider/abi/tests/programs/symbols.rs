@@ -62,7 +62,7 @@ fn is_left_out(symbol: &str, all: &BTreeSet<String>) -> bool {
 }
 
 /// Symbols of `exports.map`, as `name@VERSION`.
-fn exported() -> BTreeSet<String> {
+pub(crate) fn exported() -> BTreeSet<String> {
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.map");
     let (mut version, mut symbols) = (String::new(), BTreeSet::new());
     for line in fs::read_to_string(map).unwrap().lines() {

@@ -23,7 +23,7 @@ const FAILED: i32 = 1;
 /// Programs that are compiled and run at a time: most of them wait for most of their time.
 const AT_A_TIME: usize = 4;
 
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wrong")
 }
 

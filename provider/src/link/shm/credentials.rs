@@ -23,7 +23,7 @@ use crate::readiness::is_readable;
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if they could not, or if that cannot be seen;
 /// [`io::ErrorKind::ConnectionRefused`] if the other has ended.
-pub(super) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     // first what costs little, since every user of the host can connect
     // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
     let peer: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;

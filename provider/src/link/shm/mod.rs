@@ -56,6 +56,7 @@ use super::{BATCH, Datagram, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
+pub(crate) use credentials::check_trust;
 use listener::{Hello, Listeners};
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};

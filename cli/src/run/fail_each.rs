@@ -1,0 +1,287 @@
+//! `--fail-each`: a program that is run once for every call that it makes, with that call failing.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    environment::{CALLS, CHECK, FAULT},
+    faults::{CallId, error_of},
+};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+
+use super::refusal::{NOT_EXECUTABLE, Refusal};
+use crate::output::{errln, outln};
+
+/// Exit status of a program that has ended with 0, and of which `--check` has found something.
+const FOUND: i32 = 99;
+/// Signals by which a program ends that has a mistake.
+const CRASHES: [(i32, &str); 7] = [
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGSYS, "SIGSYS"),
+];
+/// Most of what a run says that is looked at, in bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// How a program is tried.
+pub(super) struct Plan {
+    /// Of each call, so many.
+    pub(super) most: u32,
+    /// Time that a run has.
+    pub(super) limit: Duration,
+    pub(super) is_json: bool,
+}
+
+/// How a run has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Exit(i32),
+    Signal(i32),
+    /// It did not.
+    Hang,
+}
+
+impl End {
+    fn of(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(FOUND) => Self::Exit(0), // what was found stands apart
+            Some(code) => Self::Exit(code),
+            None => Self::Signal(status.signal().unwrap_or(0)),
+        }
+    }
+
+    fn crash(self) -> Option<&'static str> {
+        let Self::Signal(signal) = self else { return None };
+        CRASHES.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Exit(code) => format!("exit {code}"),
+            Self::Signal(number) => self
+                .crash()
+                .map_or_else(|| format!("signal {number}"), |name| format!("crash {name}")),
+            Self::Hang => "hang".to_owned(),
+        }
+    }
+}
+
+/// A run.
+struct Run {
+    end: End,
+    /// How often each call was made, and how many were made to fail.
+    calls: Vec<u32>,
+    failed: u32,
+    /// Kinds of findings, with what they say.
+    findings: Vec<(String, String)>,
+    /// A line in which `roce` itself says that it has a mistake.
+    panic: Option<String>,
+}
+
+/// Tries a program, which `command` starts.
+pub(super) fn run(plan: &Plan, command: impl Fn() -> Command) -> Result<ExitCode, Refusal> {
+    let refuse = |error: io::Error| Refusal { status: NOT_EXECUTABLE, line: error.to_string() };
+    let whole = run_once(plan, command(), None).map_err(refuse)?;
+    if whole.end == End::Hang {
+        return Err(Refusal::new(format!(
+            "without a failing call, the program does not end in {} s; give it work that ends, or \
+             --time-limit",
+            plan.limit.as_secs()
+        )));
+    }
+    let mut report = Report::new(plan, &whole);
+    for call in CallId::all() {
+        let made = whole.calls.get(usize::from(call.number())).copied().unwrap_or(0);
+        for nth in 1..=made.min(plan.most) {
+            let rule = format!("fail {} nth {nth}", call.failing().name);
+            let run = run_once(plan, command(), Some(&rule)).map_err(refuse)?;
+            report.add(call, nth, &run);
+        }
+    }
+    Ok(report.end(&whole))
+}
+
+fn run_once(plan: &Plan, mut command: Command, rule: Option<&str>) -> io::Result<Run> {
+    let directory = tempfile::tempdir()?;
+    command.env(CALLS, directory.path()).env(CHECK, "json").env_remove(FAULT);
+    if let Some(rule) = rule {
+        command.env(FAULT, rule);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let stderr = child.stderr.take();
+    let reader = thread::spawn(move || {
+        let mut said = Vec::new();
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(LONGEST).read_to_end(&mut said);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let end = wait(&mut child, plan.limit)?;
+    let said = reader.join().unwrap_or_default();
+    let (calls, failed) = counts(directory.path())?;
+    let panic = said.lines().find(|line| line.contains("' panicked at ")).map(str::to_owned);
+    Ok(Run { end, calls, failed, findings: findings(&said), panic })
+}
+
+/// Waits until the program has ended, or its time has; what it has started ends with it.
+fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
+    let until = Instant::now() + limit;
+    let end = loop {
+        match child.try_wait()? {
+            Some(status) => break End::of(status),
+            None if Instant::now() >= until => break End::Hang,
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    child.wait()?;
+    Ok(end)
+}
+
+/// What the processes of a run have counted: of each call the most that one of them has made, and the
+/// number of calls that were made to fail.
+fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
+    let (mut calls, mut failed) = (vec![0; CallId::COUNT], 0);
+    for entry in fs::read_dir(directory)? {
+        let bytes = fs::read(entry?.path())?;
+        let words: Vec<u32> = bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+            .collect();
+        for (most, number) in calls.iter_mut().zip(&words) {
+            *most = (*most).max(*number);
+        }
+        failed += words.get(CallId::COUNT).copied().unwrap_or(0);
+    }
+    Ok((calls, failed))
+}
+
+/// What `--check` has found, by the lines that it has written.
+fn findings(said: &str) -> Vec<(String, String)> {
+    let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
+    said.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.trim()).ok())
+        .filter_map(|value| {
+            Some((text(&value, "finding")?, text(&value, "what").unwrap_or_default()))
+        })
+        .collect()
+}
+
+/// What is told of the runs.
+struct Report<'a> {
+    plan: &'a Plan,
+    /// What is found also if nothing fails.
+    usual: Vec<(String, String)>,
+    runs: u32,
+    /// Ends, with their numbers.
+    ends: BTreeMap<&'static str, u32>,
+    panics: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    fn new(plan: &'a Plan, whole: &Run) -> Self {
+        let calls: u32 = whole.calls.iter().sum();
+        let kinds = whole.calls.iter().filter(|number| **number > 0).count();
+        if plan.is_json {
+            let object = json!({ "calls": calls, "kinds": kinds, "end": whole.end.text() });
+            outln!("{object}");
+        } else {
+            outln!("without a failing call: {calls} calls of {kinds} kinds, {}", whole.end.text());
+            outln!("{:<34} {:<14} {:<15} left or found", "call", "error", "end");
+        }
+        let usual = whole.findings.clone();
+        Self { plan, usual, runs: 0, ends: BTreeMap::new(), panics: Vec::new() }
+    }
+
+    fn add(&mut self, call: CallId, nth: u32, run: &Run) {
+        self.runs += 1;
+        let (_, errno) = error_of(call, None);
+        let name = call.failing().name;
+        let new: Vec<_> = run.findings.iter().filter(|found| !self.usual.contains(found)).collect();
+        let key = match run.end {
+            _ if run.panic.is_some() => "crashed in roce",
+            End::Hang => "hung",
+            end if end.crash().is_some() => "crashed",
+            _ if run.failed == 0 => "did not come so far",
+            End::Exit(0) => "went on and ended with 0",
+            _ => "ended with an error",
+        };
+        *self.ends.entry(key).or_default() += 1;
+        self.panics.extend(run.panic.clone());
+        let (end, reached) = (run.end.text(), run.failed > 0);
+        if self.plan.is_json {
+            let found: Vec<_> =
+                new.iter().map(|(kind, what)| json!({ "finding": kind, "what": what })).collect();
+            let object = json!({
+                "call": name, "nth": nth, "errno": errno, "end": end, "reached": reached,
+                "found": found, "panic": run.panic,
+            });
+            outln!("{object}");
+            return;
+        }
+        let found: Vec<_> = new
+            .iter()
+            .map(|(kind, what)| if kind == "object_alive" { what.clone() } else { kind.clone() })
+            .collect();
+        let found = if reached { found.join(", ") } else { "(the call was not made)".to_owned() };
+        outln!("{:<34} {errno:<14} {end:<15} {found}", format!("{name} nth {nth}"));
+    }
+
+    fn end(self, whole: &Run) -> ExitCode {
+        let bad: u32 = ["crashed in roce", "crashed", "hung"]
+            .iter()
+            .filter_map(|key| self.ends.get(key))
+            .sum();
+        if self.plan.is_json {
+            outln!("{}", json!({ "runs": self.runs, "ends": self.ends }));
+        } else {
+            let ends: Vec<_> =
+                self.ends.iter().map(|(key, number)| format!("{number} {key}")).collect();
+            outln!("{} runs: {}", self.runs, ends.join(", "));
+        }
+        self.panics.iter().for_each(|line| errln!("roce: {line}"));
+        if self.runs == 0 && whole.calls.iter().all(|number| *number == 0) {
+            errln!("roce: the program makes no call of libibverbs or librdmacm");
+        }
+        ExitCode::from(u8::from(bad > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_told_apart() {
+        let of = |wait: i32| End::of(ExitStatus::from_raw(wait));
+        assert_eq!(of(0), End::Exit(0));
+        assert_eq!(of(FOUND << 8), End::Exit(0));
+        assert_eq!(of(3 << 8).text(), "exit 3");
+        assert_eq!(of(libc::SIGSEGV).text(), "crash SIGSEGV");
+        assert_eq!(of(libc::SIGTERM).text(), format!("signal {}", libc::SIGTERM));
+        assert!(of(libc::SIGTERM).crash().is_none());
+    }
+
+    #[test]
+    fn findings_are_read_from_among_other_lines() {
+        let said =
+            "hello\n{\"finding\":\"object_alive\",\"what\":\"2 × ibv_mr\"}\n{\"summary\":[]}\n{";
+        assert_eq!(findings(said), [("object_alive".to_owned(), "2 × ibv_mr".to_owned())]);
+    }
+}

@@ -1,0 +1,147 @@
+//! `roce fault`, and `roce run --fail-each`, with stock programs where they are installed.
+
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// A directory for what belongs to one user and one login.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("roce-fault-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn roce(&self, arguments: &[&str]) -> Output {
+        watchdog::start(String::new);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+        for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN", "ROCE_LIBRARY"]
+        {
+            command.env_remove(variable);
+        }
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).output().unwrap()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What is said on stdout and stderr.
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let runtime = Runtime::new("wrong");
+    for (arguments, hint) in [
+        (&["fault"][..], "roce run --control"),
+        (&["fault", "drop 1%"], "--pid"),
+        (&["fault", "--pid", "1", "drop 1"], "write \"1%\""),
+        (&["fault", "--pid", "1", "fail", "creat_cq"], "create_cq"),
+        (&["fault", "--pid", "1", "list"], "process 1 takes no rules"),
+        (&["fault", "--socket", "/nowhere/x", "clear"], "/nowhere/x takes no rules"),
+        (&["run", "--fault", "fail creat_cq", "--", "true"], "\"creat_cq\" is no call"),
+    ] {
+        let output = runtime.roce(arguments);
+        let (out, err) = said(&output);
+        assert!(!output.status.success() && out.is_empty(), "{arguments:?}: {out}");
+        assert!(err.contains(hint) && err.lines().count() == 1, "{arguments:?}: {err}");
+    }
+}
+
+/// Each example of the guide is taken, and the program starts with it.
+#[test]
+fn every_example_of_the_guide_is_taken() {
+    let runtime = Runtime::new("guide");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/failing.md");
+    let page = fs::read_to_string(page).unwrap();
+    let examples: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .filter_map(|line| line.split("--fault \"").nth(1)?.split('"').next())
+        .collect();
+    assert!(examples.len() > 10, "{examples:?}");
+    for rules in examples {
+        let output = runtime.roce(&["run", "--fault", rules, "--", "true"]);
+        assert!(output.status.success(), "{rules}: {}", said(&output).1);
+    }
+}
+
+/// A program that makes no call has nothing that could fail.
+#[test]
+fn a_program_without_calls_is_told() {
+    let runtime = Runtime::new("none");
+    let output = runtime.roce(&["run", "--fail-each", "--", "true"]);
+    let (out, err) = said(&output);
+    assert!(output.status.success() && out.contains("0 runs"), "{out}");
+    assert!(err.contains("makes no call"), "{err}");
+    let output = runtime.roce(&["run", "--fail-each", "--time-limit", "1", "--", "sleep", "60"]);
+    assert!(said(&output).1.contains("does not end in 1 s"), "{:?}", said(&output));
+}
+
+/// Whatever call fails, stock programs may give up or hang, but `roce` does not crash.
+#[track_caller]
+fn fail_each(program: &str, script: &str) {
+    if !is_installed(program) {
+        println!("{program} is not installed: it was not run");
+        return;
+    }
+    let runtime = Runtime::new(program);
+    let options = ["run", "--fail-each=json", "--most", "1", "--time-limit", "3"];
+    let output = runtime.roce(&[&options[..], &["--", "sh", "-c", script]].concat());
+    let (out, err) = said(&output);
+    if err.contains("does not end in") {
+        println!("{program} was too slow, on a machine that has other work: {err}");
+        return;
+    }
+    let lines: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [whole, runs @ .., summary] = &lines[..] else { panic!("{out}{err}") };
+    assert!(whole["calls"].as_u64() > Some(3) && runs.len() > 3, "{out}");
+    assert_eq!(summary["runs"].as_u64(), Some(runs.len() as u64), "{summary}");
+    for run in runs {
+        let end = run["end"].as_str().unwrap();
+        assert!(run["panic"].is_null() && !end.starts_with("crash"), "{run}");
+    }
+}
+
+#[test]
+fn no_failing_call_crashes_roce_in_ibv_devinfo() {
+    fail_each("ibv_devinfo", "ibv_devinfo");
+}
+
+/// A server, and its client, which tries until the server listens; the status is the client's.
+fn pair(server: &str, client: &str) -> String {
+    format!(
+        "{server} & s=$!; for i in 1 2 3 4 5; do sleep 0.2; {client} && break; done; r=$?; \
+         kill $s; wait $s; exit $r"
+    )
+}
+
+#[test]
+fn no_failing_call_crashes_roce_in_rping() {
+    fail_each("rping", &pair("rping -s -a 127.0.0.1 -C 2", "rping -c -a 127.0.0.1 -C 2"));
+}
+
+#[test]
+fn no_failing_call_crashes_roce_in_ib_write_bw() {
+    let server = "ib_write_bw -d roce_lo -n 5 -s 64";
+    fail_each("ib_write_bw", &pair(server, &format!("{server} 127.0.0.1")));
+}

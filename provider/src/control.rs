@@ -1,0 +1,280 @@
+//! The control socket: a place where a program takes commands while it runs, as lines of text, from
+//! processes that could read its memory in any case.
+//!
+//! `ROCE_CONTROL` says where. A client sends a command in a line and gets lines back, of which the last
+//! one is `ok` or begins with `error: `.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+
+use crate::{link::check_trust, publish::runtime_directory, signals, variables};
+
+/// Longest line of a command, in bytes.
+const LONGEST: u64 = 64 << 10;
+/// Time that a client has between two commands, and to take an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Clients at once. More are sent away.
+const CLIENTS: usize = 8;
+const PREFIX: &str = "control-";
+
+/// Answers a command: lines, or what is wrong.
+pub type Answer = fn(&str) -> Result<Vec<String>, String>;
+
+/// True if the environment asks for a socket.
+#[must_use]
+pub fn is_wanted() -> bool {
+    wanted().is_some()
+}
+
+fn wanted() -> Option<String> {
+    let value = variables::value(variables::CONTROL)?.into_string().ok()?;
+    (value != "0").then_some(value)
+}
+
+/// Where the environment has the socket of this process be.
+fn place() -> io::Result<PathBuf> {
+    match wanted().as_deref() {
+        None | Some("1") => of_process(process::id()),
+        Some(path) => Ok(path.replace("%p", &process::id().to_string()).into()),
+    }
+}
+
+/// The socket that `roce fault --pid` speaks with.
+///
+/// # Errors
+/// When there is no runtime directory.
+pub fn of_process(number: u32) -> io::Result<PathBuf> {
+    Ok(runtime_directory()?.join(format!("{PREFIX}{number}")))
+}
+
+/// Takes commands from now on, on a thread of its own.
+///
+/// # Errors
+/// When the socket cannot be made; another process that listens there is [`io::ErrorKind::AddrInUse`].
+pub fn start(answer: Answer) -> io::Result<Listening> {
+    let path = place()?;
+    let listener = listen_at(&path)?;
+    if let Some(directory) = path.parent().filter(|_| wanted().as_deref() == Some("1")) {
+        remove_ended(directory);
+    }
+    let accepting = listener.try_clone()?;
+    signals::blocked(|| {
+        thread::Builder::new().name("roce control".into()).spawn(move || serve(&accepting, answer))
+    })?;
+    Ok(Listening { path, process: process::id(), _listener: listener })
+}
+
+/// A socket that takes commands; it goes with this.
+#[derive(Debug)]
+pub struct Listening {
+    path: PathBuf,
+    process: u32,
+    _listener: UnixListener,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // a copy in a child: the name is still its parent's
+        if self.process == process::id() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A listener that only this user can connect to, from the moment that it has its name.
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // the kernel gives a name the mode that the socket has
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    let address = SocketAddrUnix::new(path)?;
+    if bind(&socket, &address).is_err() {
+        // one that an ended process has left
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => {}
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+        }
+        bind(&socket, &address)?;
+    }
+    listen(&socket, 8)?;
+    Ok(socket.into())
+}
+
+/// Removes the sockets that ended processes have left.
+fn remove_ended(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_ended = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && UnixStream::connect(entry.path())
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if is_ended {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn serve(listener: &UnixListener, answer: Answer) {
+    let clients = Arc::new(());
+    for client in listener.incoming() {
+        let Ok(client) = client else {
+            thread::sleep(Duration::from_millis(10)); // descriptors are used up
+            continue;
+        };
+        let client = OwnedFd::from(client);
+        if check_trust(&client).is_err() || Arc::strong_count(&clients) > CLIENTS {
+            continue;
+        }
+        let counted = clients.clone();
+        // signals are blocked: threads have the mask of the one that starts them
+        let _ = thread::Builder::new().name("roce control".into()).spawn(move || {
+            let _ = speak(&client.into(), answer);
+            drop(counted);
+        });
+    }
+}
+
+/// Answers commands until the client goes, or says nothing for long.
+fn speak(client: &UnixStream, answer: Answer) -> io::Result<()> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(client);
+    loop {
+        let mut line = String::new();
+        if reader.by_ref().take(LONGEST).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if !line.ends_with('\n') && line.len() as u64 >= LONGEST {
+            return (&*client).write_all(b"error: the line is too long\n");
+        }
+        let mut text = String::new();
+        match answer(line.trim()) {
+            Ok(lines) => {
+                lines.iter().for_each(|line| text += &format!("{line}\n"));
+                text += "ok\n";
+            }
+            Err(problem) => text += &format!("error: {}\n", problem.replace('\n', " ")),
+        }
+        (&*client).write_all(text.as_bytes())?;
+    }
+}
+
+/// Sends a command to the process that listens there: the lines of its answer, or what is wrong.
+///
+/// # Errors
+/// When nobody listens, or does not answer.
+pub fn ask(path: &Path, command: &str) -> io::Result<Result<Vec<String>, String>> {
+    let socket = UnixStream::connect_addr(&SocketAddr::from_pathname(path)?)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    (&socket).write_all(format!("{}\n", command.replace('\n', " ")).as_bytes())?;
+    let mut lines = Vec::new();
+    for line in BufReader::new(&socket).lines() {
+        let line = line?;
+        if line == "ok" {
+            return Ok(Ok(lines));
+        }
+        if let Some(problem) = line.strip_prefix("error: ") {
+            return Ok(Err(problem.to_owned()));
+        }
+        lines.push(line);
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Processes of this user that take commands now.
+#[must_use]
+pub fn processes() -> Vec<u32> {
+    let Ok(directory) = runtime_directory() else { return Vec::new() };
+    remove_ended(&directory);
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut found: Vec<u32> =
+        names.filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok()).collect();
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = env::temp_dir().join(format!("roce-control-{name}-{}", process::id()));
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    fn echo(line: &str) -> Result<Vec<String>, String> {
+        match line {
+            "wrong" => Err("no\nsuch".into()),
+            line => Ok(vec![line.to_owned(), "second".to_owned()]),
+        }
+    }
+
+    fn listening(path: &Path) -> UnixListener {
+        let listener = listen_at(path).unwrap();
+        let accepting = listener.try_clone().unwrap();
+        thread::spawn(move || serve(&accepting, echo));
+        listener
+    }
+
+    #[test]
+    fn commands_are_answered_line_by_line() {
+        let path = scratch("commands");
+        let _listener = listening(&path);
+        let lines = vec!["a b".to_owned(), "second".to_owned()];
+        assert_eq!(ask(&path, "a b").unwrap(), Ok(lines));
+        assert_eq!(ask(&path, "wrong").unwrap(), Err("no such".to_owned()));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+        assert_eq!(listen_at(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // one connection, several commands
+        let socket = UnixStream::connect(&path).unwrap();
+        (&socket).write_all(b"one\ntwo\n").unwrap();
+        let lines: Vec<_> =
+            BufReader::new(&socket).lines().take(6).collect::<Result<_, _>>().unwrap();
+        assert_eq!(lines, ["one", "second", "ok", "two", "second", "ok"]);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let path = scratch("long");
+        let _listener = listening(&path);
+        let socket = UnixStream::connect(&path).unwrap();
+        let _ = (&socket).write_all(&[b'x'; LONGEST as usize]);
+        let mut answer = String::new();
+        BufReader::new(&socket).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "error: the line is too long\n");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_an_ended_process_has_left_is_in_nobodys_way() {
+        let path = scratch("left");
+        drop(listen_at(&path).unwrap());
+        assert!(path.exists());
+        drop(listen_at(&path).unwrap());
+        fs::remove_file(&path).unwrap();
+    }
+}

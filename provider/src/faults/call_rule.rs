@@ -1,0 +1,188 @@
+//! Rules for calls: which calls, how often, and what becomes of them.
+
+use std::time::Duration;
+
+use libc::c_int;
+
+use super::{
+    calls::CallId,
+    errnos::{errno_name, number},
+};
+use crate::fabric::clause::{Chance, Counts, Often, Words, set, time};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallEffect {
+    /// It fails, with this error or the usual one, and does nothing.
+    Fail(Option<c_int>),
+    /// It begins so much later; `None`: not before the rule is taken away.
+    Wait(Option<Duration>),
+}
+
+/// A rule for calls. Of several the first that hits decides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CallRule {
+    calls: Vec<CallId>,
+    often: Often,
+    effect: CallEffect,
+}
+
+impl CallRule {
+    /// True for the first word of such a rule.
+    pub(super) fn begins_with(word: &str) -> bool {
+        ["fail", "slow", "hang"].contains(&word)
+    }
+
+    pub(super) fn parse(mut words: Words<'_>) -> Result<Self, String> {
+        let verb = words.next().unwrap_or_default();
+        let example = match verb {
+            "fail" => "fail create_cq nth 2 ENOMEM",
+            "slow" => "slow modify_qp every 3 by 10ms",
+            _ => "hang poll_cq 20ms 1%",
+        };
+        let word = words.value(verb, example)?;
+        let calls = CallId::named(word);
+        if calls.is_empty() {
+            return Err(format!(
+                "\"{word}\" is no call that can fail; possible are {}",
+                CallId::similar(word)
+            ));
+        }
+        let (mut often, mut errno, mut length) = (Often::default(), None, None);
+        while let Some(word) = words.next() {
+            if often.take(word, &mut words)? {
+                continue;
+            }
+            match (verb, word) {
+                ("slow", "by") => set(&mut length, time(words.value("by", "by 10ms")?)?, "times")?,
+                ("hang", _) if word.starts_with(|c: char| c.is_ascii_digit()) => {
+                    set(&mut length, time(word)?, "times")?;
+                }
+                ("fail", _) if word.starts_with(['E', 'e']) => {
+                    let number = number(word).ok_or_else(|| {
+                        format!(
+                            "\"{word}\" is no error that is known here; possible are EINVAL, ENOMEM, \
+                             EAGAIN, EIO, EBUSY, EPERM and others of errno(3)"
+                        )
+                    })?;
+                    set(&mut errno, number, "errors")?;
+                }
+                _ => {
+                    let more = match verb {
+                        "fail" => "the name of an error (ENOMEM)",
+                        "slow" => "by TIME",
+                        _ => "a time (20ms)",
+                    };
+                    return Err(format!(
+                        "\"{word}\" is not understood; possible are {}, {more}",
+                        Often::WORDS
+                    ));
+                }
+            }
+        }
+        let effect = match verb {
+            "fail" => CallEffect::Fail(errno),
+            "slow" if length.is_none() => {
+                return Err(format!("say by how much, as in \"{example}\""));
+            }
+            _ => CallEffect::Wait(length),
+        };
+        Ok(Self { calls, often, effect })
+    }
+}
+
+/// Rules for calls, their counters, and the chance that they are left to.
+#[derive(Debug)]
+pub struct CallFaults {
+    rules: Vec<(u64, CallRule, Counts)>,
+    chance: Chance,
+}
+
+impl CallFaults {
+    /// No rules yet.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { rules: Vec::new(), chance: Chance::new(!seed.rotate_left(32)) }
+    }
+
+    /// Adds a rule behind the others, under this number.
+    pub fn add(&mut self, number: u64, rule: CallRule) {
+        self.rules.push((number, rule, Counts::default()));
+    }
+
+    /// Takes away all but those that `keep` says.
+    pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.rules.retain(|(number, ..)| keep(*number));
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Counters of each rule, with its number.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, Counts)> {
+        self.rules.iter().map(|(number, _, counts)| (*number, *counts))
+    }
+
+    /// What becomes of a call that is made now, and by which rule.
+    pub fn decide(&mut self, call: CallId) -> Option<(u64, CallEffect)> {
+        let Self { rules, chance } = self;
+        rules.iter_mut().filter(|(_, rule, _)| rule.calls.contains(&call)).find_map(
+            |(number, rule, counts)| {
+                counts.hits(rule.often, chance).then_some((*number, rule.effect))
+            },
+        )
+    }
+}
+
+/// The error with which a call fails: its number, and its name.
+#[must_use]
+pub fn error_of(call: CallId, errno: Option<c_int>) -> (c_int, &'static str) {
+    let number = errno.unwrap_or(call.failing().errno);
+    (number, errno_name(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of so many calls, one after the other.
+    fn play(rules: &[&str], call: &str, number: usize) -> String {
+        let mut faults = CallFaults::new(1);
+        for (number, rule) in rules.iter().enumerate() {
+            faults.add(number as u64, CallRule::parse(Words::of(rule)).unwrap());
+        }
+        let call = CallId::of(call).unwrap();
+        (0..number)
+            .map(|_| match faults.decide(call) {
+                None => '.',
+                Some((_, CallEffect::Fail(_))) => 'x',
+                Some((_, CallEffect::Wait(_))) => 'w',
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_rule_that_hits_decides() {
+        assert_eq!(play(&["fail create_cq nth 2 ENOMEM"], "ibv_create_cq", 4), ".x..");
+        assert_eq!(play(&["fail create_cq"], "ibv_create_qp", 2), "..");
+        assert_eq!(play(&["fail post_send once EINVAL"], "ibv_post_send", 3), "x..");
+        assert_eq!(play(&["slow qp every 3 by 10ms"], "ibv_modify_qp", 7), "..w..w.");
+        assert_eq!(play(&["hang poll_cq 20ms twice", "fail any"], "ibv_poll_cq", 4), "wwxx");
+        let by_chance = play(&["fail reg_mr 10% EAGAIN"], "ibv_reg_mr", 1000);
+        let hits = by_chance.matches('x').count();
+        assert!((60..140).contains(&hits), "{hits}");
+        assert_eq!(play(&["fail reg_mr 10% EAGAIN"], "ibv_reg_mr", 1000), by_chance, "by the seed");
+    }
+
+    #[test]
+    fn errors_are_the_calls_own_unless_the_rule_names_one() {
+        let cq = CallId::of("ibv_create_cq").unwrap();
+        assert_eq!(error_of(cq, None), (libc::ENOMEM, "ENOMEM"));
+        let rule = CallRule::parse(Words::of("fail create_cq eperm")).unwrap();
+        assert_eq!(rule.effect, CallEffect::Fail(Some(libc::EPERM)));
+        assert_eq!(error_of(cq, Some(libc::EPERM)), (libc::EPERM, "EPERM"));
+    }
+}

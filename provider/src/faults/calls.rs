@@ -1,0 +1,287 @@
+//! Calls of the C interface that can fail, by their names, and what they return then.
+
+use libc::c_int;
+
+/// A call that can fail, by its place in the table of all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub(super) u16);
+
+/// What a call returns when it fails; `errno` is set in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Null.
+    Null,
+    /// The number of the error.
+    Number,
+    /// The number of the error, negative.
+    Negative,
+    /// A value of the call's own, mostly -1.
+    Value(c_int),
+}
+
+impl Failure {
+    /// The value for an error.
+    #[must_use]
+    pub const fn value(self, errno: c_int) -> isize {
+        match self {
+            Self::Null => 0,
+            Self::Number => errno as isize,
+            Self::Negative => -(errno as isize),
+            Self::Value(value) => value as isize,
+        }
+    }
+}
+
+/// A call that can fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Failing {
+    /// Its name in C.
+    pub name: &'static str,
+    /// What it returns then.
+    pub failure: Failure,
+    /// The error that a rule without one stands for.
+    pub errno: c_int,
+}
+
+macro_rules! calls {
+    ($($failure:expr, $errno:ident: $($name:ident)*;)*) => {
+        /// All of them.
+        const CALLS: &[Failing] = &[$($(
+            Failing { name: stringify!($name), failure: $failure, errno: libc::$errno },
+        )*)*];
+    };
+}
+
+const MINUS_ONE: Failure = Failure::Value(-1);
+
+calls! {
+    Failure::Null, ENODEV: ibv_open_device ibv_import_device;
+    Failure::Null, ENOSYS: ibv_get_device_list;
+    Failure::Null, ENOMEM:
+        ibv_alloc_pd ibv_import_pd ibv_alloc_td ibv_alloc_parent_domain
+        ibv_reg_mr ibv_reg_mr_iova ibv_reg_mr_iova2 ibv_reg_mr_ex ibv_reg_dm_mr ibv_reg_buf_mr
+        ibv_import_mr ibv_alloc_null_mr ibv_alloc_mw ibv_alloc_dm ibv_import_dm ibv_alloc_buf
+        ibv_create_comp_channel ibv_create_cq ibv_create_cq_ex ibv_create_qp ibv_create_qp_ex
+        ibv_open_qp ibv_create_srq ibv_create_srq_ex ibv_open_xrcd ibv_create_ah
+        ibv_create_counters ibv_create_comp_cntr;
+    Failure::Null, EINVAL: ibv_create_ah_from_wc;
+    Failure::Null, EOPNOTSUPP: ibv_reg_dmabuf_mr ibv_alloc_dmah;
+    Failure::Number, EBUSY:
+        ibv_dealloc_pd ibv_dereg_mr ibv_dealloc_mw ibv_dealloc_td ibv_free_dm ibv_close_xrcd
+        ibv_destroy_ah ibv_destroy_comp_channel ibv_destroy_comp_cntr ibv_destroy_counters
+        ibv_destroy_cq ibv_destroy_qp ibv_destroy_srq;
+    Failure::Number, EINVAL:
+        ibv_modify_qp ibv_modify_qp_rate_limit ibv_modify_cq ibv_modify_srq ibv_attach_mcast
+        ibv_detach_mcast ibv_advise_mr ibv_attach_counters_point_flow ibv_bind_mw
+        ibv_get_srq_num ibv_set_ece ibv_query_ece ibv_qp_attach_comp_cntr ibv_memcpy_to_dm
+        ibv_memcpy_from_dm ibv_resolve_eth_l2_from_gid ibv_inc_comp_cntr ibv_inc_err_comp_cntr
+        ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
+    Failure::Number, EOPNOTSUPP: ibv_query_comp_cntr_caps ibv_query_port_speed ibv_dealloc_dmah;
+    Failure::Number, EIO:
+        ibv_query_device ibv_query_device_ex ibv_query_port ibv_query_qp ibv_query_srq
+        ibv_query_rt_values_ex ibv_read_counters ibv_query_gid_ex;
+    Failure::Number, ENOMEM:
+        ibv_resize_cq ibv_post_send ibv_post_recv ibv_post_srq_recv ibv_wr_complete;
+    Failure::Number, EINVAL: ibv_req_notify_cq ibv_start_poll ibv_next_poll ibv_fork_init;
+    Failure::Number, ENOSYS: ibv_dontfork_range ibv_dofork_range;
+    Failure::Negative, EIO: ibv_query_gid_table;
+    Failure::Value(-4), ENOMEM: ibv_rereg_mr; // IBV_REREG_MR_ERR_CMD
+    MINUS_ONE, EIO:
+        ibv_close_device ibv_query_gid ibv_query_pkey ibv_get_pkey_index ibv_poll_cq
+        ibv_get_async_event ibv_get_cq_event;
+    MINUS_ONE, ENOENT: ibv_read_sysfs_file;
+    MINUS_ONE, EINVAL: ibv_init_ah_from_wc;
+    MINUS_ONE, EOPNOTSUPP: ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd;
+    Failure::Null, ENODEV: rdma_create_event_channel rdma_get_devices;
+    MINUS_ONE, ENOMEM:
+        rdma_create_id rdma_create_ep rdma_create_qp rdma_create_qp_ex rdma_create_srq
+        rdma_create_srq_ex;
+    MINUS_ONE, EADDRINUSE: rdma_bind_addr rdma_listen;
+    MINUS_ONE, ENODEV: rdma_resolve_addr;
+    MINUS_ONE, EHOSTUNREACH: rdma_resolve_route;
+    MINUS_ONE, EADDRNOTAVAIL:
+        rdma_getaddrinfo rdma_resolve_addrinfo rdma_query_addrinfo;
+    MINUS_ONE, EINVAL:
+        rdma_destroy_id rdma_connect rdma_accept rdma_establish rdma_reject rdma_reject_ece
+        rdma_disconnect rdma_notify rdma_ack_cm_event rdma_set_option rdma_migrate_id
+        rdma_join_multicast rdma_join_multicast_ex rdma_leave_multicast rdma_init_qp_attr
+        rdma_set_local_ece rdma_get_remote_ece rdma_write_cm_event;
+    MINUS_ONE, EIO: rdma_get_cm_event rdma_get_request;
+    MINUS_ONE, ENOMEM: rsocket riomap repoll_create;
+    MINUS_ONE, EADDRINUSE: rbind rlisten;
+    MINUS_ONE, ECONNREFUSED: rconnect;
+    MINUS_ONE, ECONNABORTED: raccept;
+    MINUS_ONE, ECONNRESET:
+        rsend rsendto rsendmsg rwrite rwritev rrecv rrecvfrom rrecvmsg rread rreadv riowrite;
+    MINUS_ONE, ENOTCONN: rshutdown rgetpeername;
+    MINUS_ONE, EINVAL:
+        rgetsockname rsetsockopt rgetsockopt rfcntl riounmap rpoll rselect repoll_ctl repoll_wait;
+    MINUS_ONE, EIO: rclose;
+}
+
+/// Words that stand for several calls, besides the objects that names have in them.
+const ANY: &str = "any";
+/// Objects and families by which calls can be named together.
+const FAMILIES: &[&str] = &[
+    "device", "pd", "mr", "mw", "dm", "ah", "cq", "qp", "srq", "xrcd", "channel", "post", "poll",
+    "create", "destroy", "modify", "query", "rdma", "id",
+];
+
+impl CallId {
+    /// Every one.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..CALLS.len()).map(|index| Self(index as u16))
+    }
+
+    /// Number of calls that can fail.
+    pub const COUNT: usize = CALLS.len();
+
+    /// The call with this name in C.
+    #[must_use]
+    pub const fn of(name: &str) -> Option<Self> {
+        // `_ibv_query_gid_ex` and others are what functions of the headers call
+        let name = name.as_bytes();
+        let mut index = 0;
+        while index < CALLS.len() {
+            let known = CALLS[index].name.as_bytes();
+            if same(name, 0, known) || !name.is_empty() && name[0] == b'_' && same(name, 1, known) {
+                return Some(Self(index as u16));
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Its number, as [`numbered`](Self::numbered) takes it.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The call with this number.
+    #[must_use]
+    pub fn numbered(number: usize) -> Option<Self> {
+        (number < CALLS.len()).then_some(Self(number as u16))
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn failing(self) -> &'static Failing {
+        &CALLS[usize::from(self.0)]
+    }
+
+    /// The calls that a word of a rule stands for: one by its name, with or without `ibv_` or `rdma_`, or
+    /// those of a family. None: it is no such word.
+    pub(super) fn named(word: &str) -> Vec<Self> {
+        let prefixed =
+            ["", "ibv_", "rdma_"].iter().find_map(|prefix| Self::of(&format!("{prefix}{word}")));
+        if let Some(call) = prefixed.filter(|_| !word.starts_with('_')) {
+            let name = call.failing().name;
+            // with its prefix it is that function and no other
+            let others = MEANT.iter().filter(|(of, _)| *of == name && *of != word);
+            return std::iter::once(call)
+                .chain(others.filter_map(|(_, other)| Self::of(other)))
+                .collect();
+        }
+        let concerns = |call: &Self| {
+            word == ANY
+                || FAMILIES.contains(&word)
+                    && call.failing().name.split('_').any(|part| part == word)
+        };
+        Self::all().filter(concerns).collect()
+    }
+
+    /// What could stand in the place of a word that names no call: those that look like it.
+    pub(super) fn similar(word: &str) -> String {
+        let short = |name: &'static str| name.strip_prefix("ibv_").unwrap_or(name);
+        let mut near: Vec<(usize, &str)> = Self::all()
+            .map(|call| short(call.failing().name))
+            .map(|name| {
+                (distance(word, name).min(distance(word, name.trim_start_matches("rdma_"))), name)
+            })
+            .collect();
+        near.sort_unstable();
+        let names: Vec<_> = near.iter().take(3).map(|(_, name)| *name).collect();
+        format!("{}, or {ANY}, {}", names.join(", "), FAMILIES.join(", "))
+    }
+}
+
+/// Functions that the headers of libibverbs call in the place of others, or others in theirs: a name
+/// stands for all that a program's source may have meant by it.
+const MEANT: &[(&str, &str)] = &[
+    ("ibv_reg_mr", "ibv_reg_mr_iova2"),
+    ("ibv_reg_mr_iova", "ibv_reg_mr_iova2"),
+    ("ibv_create_qp", "ibv_create_qp_ex"),
+    ("ibv_create_qp_ex", "ibv_create_qp"),
+    ("ibv_create_srq", "ibv_create_srq_ex"),
+    ("ibv_create_srq_ex", "ibv_create_srq"),
+    ("ibv_query_device", "ibv_query_device_ex"),
+    ("ibv_query_device_ex", "ibv_query_device"),
+];
+
+const fn same(name: &[u8], from: usize, other: &[u8]) -> bool {
+    if name.len() != from + other.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < other.len() {
+        if name[from + index] != other[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+/// Number of letters to add, take away or change.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().take(64).enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let change = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_there_once() {
+        for call in CallId::all() {
+            assert_eq!(CallId::of(call.failing().name), Some(call));
+            assert_eq!(CallId::numbered(call.number().into()), Some(call));
+        }
+        assert_eq!(CallId::numbered(CallId::COUNT), None);
+        assert_eq!(CallId::of("_ibv_query_gid_ex"), CallId::of("ibv_query_gid_ex"));
+        assert_eq!(CallId::of("ibv_ack_cq_events"), None);
+    }
+
+    #[test]
+    fn words_name_one_call_or_a_family() {
+        let names = |word: &str| -> Vec<_> {
+            CallId::named(word).into_iter().map(|call| call.failing().name).collect()
+        };
+        for word in ["create_cq", "ibv_create_cq"] {
+            assert_eq!(names(word), ["ibv_create_cq"]);
+        }
+        assert_eq!(names("connect"), ["rdma_connect"]);
+        assert_eq!(names("reg_mr"), ["ibv_reg_mr", "ibv_reg_mr_iova2"], "by the headers");
+        assert_eq!(names("ibv_reg_mr"), ["ibv_reg_mr"]);
+        assert_eq!(names("rsend"), ["rsend"]);
+        assert_eq!(names("post"), ["ibv_post_send", "ibv_post_recv", "ibv_post_srq_recv"]);
+        assert_eq!(names("any").len(), CallId::COUNT);
+        assert!(names("qp").contains(&"rdma_create_qp") && !names("qp").contains(&"ibv_create_cq"));
+        for word in ["", "_", "ibv", "creat_cq", "_ibv_query_gid_ex"] {
+            assert!(names(word).is_empty(), "{word}");
+        }
+        assert!(FAMILIES.iter().all(|family| !names(family).is_empty()));
+        assert!(CallId::similar("creat_cq").starts_with("create_cq, "));
+    }
+}

@@ -1,0 +1,143 @@
+//! Faults of packets that are switched while devices are open.
+
+use std::sync::{
+    Arc, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use crate::{
+    fabric::{Direction, FaultPlan, FaultSyntaxError, Faults, RuleId, clause::Counts},
+    sync::Mutex,
+};
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// Changes with every change of the clauses.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static CLAUSES: Mutex<Vec<Clause>> = Mutex::new(Vec::new());
+
+#[derive(Clone)]
+struct Clause {
+    number: u64,
+    text: String,
+    hits: Arc<Hits>,
+}
+
+#[derive(Default)]
+struct Hits {
+    seen: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// From now on devices are opened so that faults can be switched on later.
+pub fn enable() {
+    ON.store(true, Ordering::SeqCst);
+}
+
+/// True if faults can be switched.
+#[must_use]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Adds clauses, each under its number.
+///
+/// # Errors
+/// When they do not go together with those that there are; then nothing has changed.
+pub fn add(added: impl IntoIterator<Item = (u64, String)>) -> Result<(), FaultSyntaxError> {
+    let mut clauses = CLAUSES.lock();
+    let mut all = clauses.clone();
+    let clause = |(number, text)| Clause { number, text, hits: Arc::default() };
+    all.extend(added.into_iter().map(clause));
+    plan(&all)?;
+    replace(&mut clauses, all);
+    Ok(())
+}
+
+/// Takes away all but those that `keep` says. A clause that needs another one goes with it.
+pub fn retain(keep: impl Fn(u64) -> bool) {
+    let mut clauses = CLAUSES.lock();
+    let mut left: Vec<Clause> =
+        clauses.iter().filter(|clause| keep(clause.number)).cloned().collect();
+    while plan(&left).is_err() {
+        left.pop();
+    }
+    replace(&mut clauses, left);
+}
+
+fn replace(clauses: &mut MutexGuard<'_, Vec<Clause>>, by: Vec<Clause>) {
+    **clauses = by;
+    GENERATION.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Each clause with its number, and its counters if it is one for single packets.
+#[must_use]
+pub fn list() -> Vec<(u64, String, Option<Counts>)> {
+    let counts = |clause: &Clause| Counts {
+        seen: clause.hits.seen.load(Ordering::Relaxed),
+        hits: clause.hits.hits.load(Ordering::Relaxed),
+    };
+    let clauses = CLAUSES.lock();
+    clauses
+        .iter()
+        .map(|clause| {
+            let counts = clause.plan().rules.first().map(|_| counts(clause));
+            (clause.number, clause.text.clone(), counts)
+        })
+        .collect()
+}
+
+impl Clause {
+    /// The clause alone; nothing if it means nothing alone.
+    fn plan(&self) -> FaultPlan {
+        self.text.parse().unwrap_or_default()
+    }
+}
+
+fn plan(clauses: &[Clause]) -> Result<FaultPlan, FaultSyntaxError> {
+    let texts: Vec<&str> = clauses.iter().map(|clause| &*clause.text).collect();
+    texts.join(", ").parse()
+}
+
+/// What gives the clauses to the faults of a link in one direction, and counts what they hit.
+#[derive(Default)]
+pub(crate) struct Follower {
+    generation: u64,
+    watched: Vec<(RuleId, Arc<Hits>, Counts)>,
+}
+
+impl Follower {
+    /// Sets what has changed since the last time, behind what the link has by itself.
+    pub(crate) fn follow(&mut self, faults: &mut Faults, own: &FaultPlan, direction: Direction) {
+        let generation = GENERATION.load(Ordering::Relaxed);
+        if self.generation == generation {
+            return;
+        }
+        self.generation = generation;
+        let clauses = CLAUSES.lock().clone();
+        let plan = plan(&clauses).unwrap_or_default().toward(direction);
+        let conditions = if clauses.is_empty() { own.conditions } else { plan.conditions };
+        faults.set_conditions(conditions);
+        faults.clear_rules();
+        for rule in own.toward(direction).rules {
+            faults.add(rule);
+        }
+        self.watched.clear();
+        for clause in &clauses {
+            for rule in clause.plan().toward(direction).rules {
+                self.watched.push((faults.add(rule), clause.hits.clone(), Counts::default()));
+            }
+        }
+    }
+
+    /// Counts what has been hit since the last time.
+    pub(crate) fn count(&mut self, faults: &Faults) {
+        for (rule, total, told) in &mut self.watched {
+            let now = Counts { seen: faults.seen(*rule), hits: faults.hits(*rule) };
+            if now != *told {
+                total.seen.fetch_add(now.seen - told.seen, Ordering::Relaxed);
+                total.hits.fetch_add(now.hits - told.hits, Ordering::Relaxed);
+                *told = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What goes wrong on request, as text: faults of packets, and failures of calls. The guide's chapter
+//! on faults has the grammar.
+
+mod call_rule;
+mod calls;
+mod errnos;
+pub mod live;
+
+use std::str::FromStr;
+
+pub use call_rule::{CallEffect, CallFaults, CallRule, error_of};
+pub use calls::{CallId, Failing, Failure};
+
+use crate::fabric::{
+    FaultPlan, FaultSyntaxError,
+    clause::{Words, clauses},
+};
+
+/// All rules of a text.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FaultRules {
+    /// For packets.
+    pub packets: FaultPlan,
+    /// The same as text, clause by clause.
+    pub packet_clauses: Vec<String>,
+    /// For calls of the C interface, in the order in which they are tried.
+    pub calls: Vec<(String, CallRule)>,
+}
+
+impl FromStr for FaultRules {
+    type Err = FaultSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut rules = Self::default();
+        for clause in clauses(text) {
+            let words = Words::of(clause);
+            let first = words.peek().unwrap_or_default();
+            if CallRule::begins_with(first) {
+                let rule = CallRule::parse(words)
+                    .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
+                rules.calls.push((in_one_line(clause), rule));
+            } else if FaultPlan::WORDS.contains(&first) {
+                rules.packet_clauses.push(in_one_line(clause));
+            } else {
+                let problem = format!(
+                    "\"{first}\" is nothing that can happen; start with {}, fail, slow or hang",
+                    FaultPlan::WORDS.join(", ")
+                );
+                return Err(FaultSyntaxError::new(clause, problem));
+            }
+        }
+        rules.packets = rules.packet_clauses.join(", ").parse()?;
+        Ok(rules)
+    }
+}
+
+fn in_one_line(clause: &str) -> String {
+    clause.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_for_packets_and_for_calls_stand_in_one_text() {
+        let rules: FaultRules =
+            "rate 1gbit; fail  create_cq nth 2 ENOMEM, drop 1%, queue 64kb".parse().unwrap();
+        assert_eq!(rules.packets, "rate 1gbit, drop 1%, queue 64kb".parse().unwrap());
+        assert_eq!(rules.calls.len(), 1);
+        assert_eq!(rules.calls[0].0, "fail create_cq nth 2 ENOMEM");
+        assert_eq!("".parse(), Ok(FaultRules::default()));
+    }
+
+    #[test]
+    fn mistakes_show_the_word_and_what_could_stand_there() {
+        for (text, wrong, hint) in [
+            ("fail", "after \"fail\"", "fail create_cq nth 2 ENOMEM"),
+            ("fail creat_cq", "\"creat_cq\"", "possible are create_cq"),
+            ("fail connekt", "\"connekt\"", "rdma_connect"),
+            ("fail create_cq ENOMOM", "\"ENOMOM\"", "EINVAL, ENOMEM"),
+            ("fail create_cq sometimes", "\"sometimes\"", "every N, nth N"),
+            ("fail create_cq 3", "\"3%\"", "every 3"),
+            ("fail create_cq nth 0", "\"0\"", "nth 3"),
+            ("fail create_cq EIO EIO", "two errors", "two clauses"),
+            ("fail create_cq 101%", "\"101%\"", "0% to 100%"),
+            ("slow qp", "by how much", "by 10ms"),
+            ("slow qp by 10", "\"10\"", "\"2ms\""),
+            ("slow qp EIO", "\"EIO\"", "by TIME"),
+            ("hang poll_cq 20", "write \"20%\"", "every 20"),
+            ("hang poll_cq 20m", "\"20m\"", "\"2ms\""),
+            ("explode 3%", "\"explode\"", "fail, slow or hang"),
+            ("drop 3", "write \"3%\"", "every 3"),
+        ] {
+            let error = text.parse::<FaultRules>().unwrap_err().to_string();
+            let is_whole = error.contains(wrong) && error.contains(hint) && error.contains(text);
+            assert!(is_whole && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+}
