@@ -7,6 +7,7 @@ from functools import partial
 
 from lab import binaries
 from lab.dropin import middleware
+from lab.dropin.checked import checked, place_findings
 from lab.dropin.examples import example_cases
 from lab.dropin.hosts import (
     GuestBridge,
@@ -72,6 +73,14 @@ def add_arguments(parser):
         metavar="N",
         help="number of cases that run at once; by default %(default)s",
     )
+    parser.add_argument(
+        "--check",
+        nargs="?",
+        const="text",
+        metavar="WORDS",
+        help="check the programs, as `roce run --check=WORDS` does: what is found, and is not in "
+        "findings.txt, fails the case",
+    )
 
 
 def requirements(chosen):
@@ -90,6 +99,8 @@ def refusal(options, chosen):
 
 def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
+    if options.check:
+        chosen = checked(chosen, options.check)
     lab = Lab(chosen, logs)
     started = time.monotonic()
     with GuestBridge(lab.roce) as bridge:
@@ -122,6 +133,7 @@ class Lab:
         self.library = binaries.library()
         self.roce = place_ours(binaries.roce(), self.library, logs)
         place_sockets(self.roce)
+        place_findings(self.roce)
         self.runner = CaseRunner(logs, {**middleware.build(logs), **build_wheel(logs)})
         self.pyverbs = PyverbsRunner(logs)
         self.ratios = [case for case in chosen if isinstance(case, RatioCase)]
