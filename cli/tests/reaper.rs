@@ -10,6 +10,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -27,19 +28,20 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Time after which it is clear that nobody says anything.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// A file that stands for the library: the programs here load none of its names.
-fn library() -> PathBuf {
+/// A file that stands for the library: the programs here load none of its names. Written once: other
+/// tests may be reading it.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-reaper-library");
     fs::write(&path, b"\x7FELF").unwrap();
     path
-}
+});
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
     watchdog::start(String::new);
     // under nohup, or in the background of a script, the tests themselves ignore some signals
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
-    command.arg("run").args(options).arg("--library").arg(library()).arg("--").args(program);
+    command.arg("run").args(options).arg("--library").arg(&*LIBRARY).arg("--").args(program);
     command
 }
 
@@ -253,6 +255,31 @@ fn peers_of_a_killed_program_are_told() {
         println!("the tool has ended after {:?}", start.elapsed());
         assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     }
+}
+
+/// The tool has not had the processor from the program's start to its end.
+#[test]
+fn a_tool_that_comes_late() {
+    let [address, far] = addresses(4);
+    let at = SocketAddr::new(address, 7500);
+    let own = env::current_exe().unwrap();
+    let script = format!(
+        "kill -STOP $PPID; exec {} --exact a_tool_that_comes_late --nocapture",
+        own.to_str().unwrap()
+    );
+    let mut command = roce_run(&["--reaper"], &["sh", "-c", &script]);
+    command.env(INSIDE, at.to_string());
+    let mut running = Running::start(command);
+    let client = Client::connect(far, at, 3);
+    let status = format!("/proc/{}/status", running.program.unwrap().as_raw_pid());
+    running.kill();
+    while !fs::read_to_string(&status).unwrap().contains("State:\tZ") {
+        std::thread::yield_now();
+    }
+    let start = Instant::now();
+    running.signal_tool(Signal::CONT);
+    client.assert_told("the tool comes late", start);
+    assert_eq!(running.status(), Some(137));
 }
 
 /// A peer that does not answer keeps the tool for a moment only.

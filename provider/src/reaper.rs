@@ -48,7 +48,7 @@ impl Reaper {
     /// Name and value of the variable of the environment by which processes know it.
     #[must_use]
     pub fn variable(&self) -> (&'static str, &str) {
-        (REAPER, self.members.name())
+        (REAPER, self.members.variable())
     }
 
     /// Waits until one of the descriptors is readable, and sees to what processes leave meanwhile.

@@ -1,12 +1,13 @@
 //! A reaper: a process that stays when a program ends, and tells the peers of its connections when
 //! nobody is left at the program's addresses that could.
 //!
-//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket. Whoever takes an address that
-//! can be shared connects there, and sends the address with its claim table, which has the records.
-//! The reaper is no process at the address: it reads the table when the connection has ended.
+//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. Whoever takes an
+//! address that can be shared connects there, and sends the secret and the address with its claim
+//! table, which has the records. The reaper is no process at the address: it reads the table when the
+//! connection has ended. Of a process that has ended before the reaper has looked, the secret alone
+//! says that it was one of the program's: only who could trace one of those could know it.
 
 use std::{
-    fmt::Write,
     io,
     net::{IpAddr, Ipv6Addr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -28,32 +29,39 @@ use crate::{cancel::Uncancelled, readiness::wait, variables};
 /// Number of processes that are remembered, and of new ones in one go.
 const MAX_MEMBERS: usize = 4096;
 const ACCEPT_BATCH: usize = 64;
-/// Time that a process has, once it has connected, to say what for. It does so at once.
-const HELLO_TIMEOUT: Duration = Duration::from_millis(100);
-/// Message of a program: this, and an address. Its last byte changes with the table.
-const HELLO: [u8; 8] = *b"reap\0\0\0\x01";
-const HELLO_LEN: usize = HELLO.len() + 16;
+/// Time that a process has, once it has connected, to say what for. It does so at once, if it gets
+/// the processor.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+/// Message of a program: this, the secret, and an address. Its last byte changes with the table.
+const HELLO: [u8; 8] = *b"reap\0\0\0\x02";
+const HELLO_LEN: usize = HELLO.len() + 2 * 16;
+
+type Secret = [u8; 16];
 
 /// Tells the reaper, if there is one, of an address that this process has now. It has it until the
 /// connection that this returns is closed.
 pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
-    let name = variables::value(variables::REAPER)?;
-    tell_by_name(name.to_str()?, address, claims)
+    let variable = variables::value(variables::REAPER)?;
+    tell_as(variable.to_str()?, address, claims)
 }
 
-fn tell_by_name(name: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+    let (name, secret) = variable.rsplit_once(' ')?;
     let socket = connect_by_name(name.as_bytes()).ok()?;
-    let mut hello = [0; HELLO_LEN];
-    let (first, rest) = hello.split_at_mut(HELLO.len());
-    first.copy_from_slice(&HELLO);
-    rest.copy_from_slice(&Gid::from(address).0);
-    send_with(&socket, &hello, &[claims.as_fd()]).ok()?;
+    let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
+    send_with(&socket, &hello(&secret, address), &[claims.as_fd()]).ok()?;
     Some(socket)
+}
+
+fn hello(secret: &Secret, address: IpAddr) -> [u8; HELLO_LEN] {
+    let parts = [&HELLO[..], secret, &Gid::from(address).0].concat();
+    std::array::from_fn(|at| parts[at])
 }
 
 /// The processes of which a reaper knows.
 pub(crate) struct Members {
-    name: String,
+    variable: String,
+    secret: Secret,
     listener: OwnedFd,
     members: Vec<Member>,
 }
@@ -77,21 +85,21 @@ pub(crate) struct Left {
 }
 
 impl Members {
-    /// None yet, and a socket with a name that nobody can guess.
+    /// None yet, a socket whose name nobody has, though everybody can see it, and a secret.
     pub(crate) fn new() -> io::Result<Self> {
-        let mut secret = [0; 16];
-        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
-        let mut name = String::from("roce reaper ");
-        for byte in secret {
-            let _ = write!(name, "{byte:02x}"); // a string takes everything
+        let [mut name, mut secret] = [Secret::default(); 2];
+        for random in [&mut name, &mut secret] {
+            getrandom::fill(random).map_err(|error| io::Error::other(error.to_string()))?;
         }
+        let name = format!("roce reaper {:032x}", u128::from_be_bytes(name));
         let listener = listen_by_name(name.as_bytes())?;
-        Ok(Self { name, listener, members: Vec::new() })
+        let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
+        Ok(Self { variable, secret, listener, members: Vec::new() })
     }
 
-    /// The name of the socket.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// What processes have to know, as the variable has it.
+    pub(crate) fn variable(&self) -> &str {
+        &self.variable
     }
 
     /// Descriptors that are readable when a process comes or ends.
@@ -134,8 +142,13 @@ impl Members {
         for _ in 0..ACCEPT_BATCH {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else { break };
-            if self.members.len() < MAX_MEMBERS && check_trust(&socket).is_ok() {
-                self.members.extend(Member::greeted(socket).ok());
+            let trusted = match check_trust(&socket) {
+                Ok(()) => true,
+                // of the same user, and it has ended: nothing but the secret speaks for it
+                Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+            };
+            if self.members.len() < MAX_MEMBERS && trusted {
+                self.members.extend(Member::greeted(socket, &self.secret).ok());
             }
         }
     }
@@ -143,15 +156,14 @@ impl Members {
 
 impl Member {
     /// The process at the other end of a connection that has just been made.
-    fn greeted(socket: OwnedFd) -> io::Result<Self> {
+    fn greeted(socket: OwnedFd, secret: &Secret) -> io::Result<Self> {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
-        let mut hello = [0; HELLO_LEN];
-        let (length, mut descriptors) = receive_with(&socket, &mut hello)?;
-        match (hello.split_first_chunk(), descriptors.pop()) {
-            (Some((&HELLO, address)), Some(claims)) if length == HELLO_LEN => {
-                let address: [u8; 16] =
-                    address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-                let address = Ipv6Addr::from(address).to_canonical();
+        let mut said = [0; HELLO_LEN];
+        let (length, mut descriptors) = receive_with(&socket, &mut said)?;
+        let (_, address) = said.split_last_chunk::<16>().ok_or(io::ErrorKind::InvalidData)?;
+        let address = Ipv6Addr::from(*address).to_canonical();
+        match descriptors.pop() {
+            Some(claims) if length == HELLO_LEN && said == hello(secret, address) => {
                 let claims = ClaimTable::join(&claims)?;
                 Ok(Self { address, claims, socket, looks: None })
             }
@@ -229,7 +241,7 @@ mod tests {
         let (first, first_record) = process(ClaimTable::new().unwrap(), 3);
         let (second, second_record) = process(join(&first), 5);
         let connections =
-            [&first, &second].map(|claims| tell_by_name(members.name(), address, claims).unwrap());
+            [&first, &second].map(|claims| tell_as(members.variable(), address, claims).unwrap());
         assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
         assert_eq!(members.descriptors().len(), 3);
         let [first_connection, second_connection] = connections;
@@ -250,7 +262,7 @@ mod tests {
         let mut members = Members::new().unwrap();
         let (claims, _) = process(ClaimTable::new().unwrap(), 3);
         record::clear(claims.file(), partition(3));
-        let connection = tell_by_name(members.name(), [10, 0, 0, 1].into(), &claims).unwrap();
+        let connection = tell_as(members.variable(), [10, 0, 0, 1].into(), &claims).unwrap();
         assert!(attend(&mut members, 0, 1).is_empty());
         drop((connection, claims));
         assert!(attend(&mut members, 1, 1).is_empty() && !members.is_busy());
@@ -260,20 +272,24 @@ mod tests {
     fn a_greeting_that_makes_no_sense_is_refused() {
         let mut members = Members::new().unwrap();
         let claims = ClaimTable::new().unwrap();
-        let mut hello = [0; HELLO_LEN];
-        hello[..8].copy_from_slice(&HELLO);
+        let address = [10, 0, 0, 1].into();
+        let right = hello(&members.secret, address);
+        let mut wrong = right;
+        wrong[HELLO.len()] ^= 1; // another secret
+        let name = members.variable().rsplit_once(' ').unwrap().0.as_bytes().to_vec();
         let file = std::fs::File::open("/dev/null").unwrap();
         let say = |bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
-            let socket = connect_by_name(members.name().as_bytes()).unwrap();
+            let socket = connect_by_name(&name).unwrap();
             send_with(&socket, bytes, descriptors).unwrap();
             socket
         };
         let _sockets = [
-            say(&hello, &[]),
-            say(&hello, &[file.as_fd()]),
-            say(&hello[..HELLO_LEN - 1], &[claims.as_fd()]),
+            say(&right, &[]),
+            say(&right, &[file.as_fd()]),
+            say(&right[..HELLO_LEN - 1], &[claims.as_fd()]),
+            say(&wrong, &[claims.as_fd()]),
             say(b"x", &[claims.as_fd()]),
-            connect_by_name(members.name().as_bytes()).unwrap(), // says nothing
+            connect_by_name(&name).unwrap(), // says nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());
         assert_eq!(members.descriptors().len(), 1);
