@@ -43,6 +43,10 @@ fn inside(test: &str) -> bool {
             .args(["--map-root-user", "--net", "--mount", "sh", "-c"])
             .arg(format!("mount -t sysfs roce /sys && {script}"));
         command.arg("sh").arg(argument).env(INSIDE, "1");
+        // where tc is, and the PATH of Debian's ordinary users does not lead
+        let path = env::var_os("PATH").unwrap_or_default();
+        let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+        command.env("PATH", env::join_paths(places).unwrap());
         command
     };
     let possible = unshared("ip link add v0 type veth peer name v1", OsStr::new("")).output();
