@@ -4,6 +4,8 @@ mod figures;
 mod keys;
 mod viewer;
 
+use std::io::stdout;
+
 use roce_world::{SCENARIOS, Scenario, Settings, Tone, play};
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
@@ -55,10 +57,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let scenario = find(name)?;
         let keys = if args.step { Some(Keys::new()?) } else { None };
         let title = format!("{}: {}", scenario.name, scenario.title);
-        for line in Ladder::new().prose(&title, Tone::Strong) {
+        let ladder = Ladder::on(&stdout());
+        for line in ladder.prose(&title, Tone::Strong) {
             outln!("{line}");
         }
-        let mut printer = Printer::new(Ladder::new(), keys, capture.take());
+        let mut printer = Printer::new(ladder, keys, capture.take());
         let settings = Settings { seed: args.seed, ..Settings::default() };
         play(scenario, &settings, &mut printer)?.1?;
         capture = printer.capture;

@@ -2,7 +2,7 @@
 
 mod html;
 mod json;
-mod report;
+pub(crate) mod report;
 
 use std::{
     fs,

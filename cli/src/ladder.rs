@@ -18,10 +18,10 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
-    /// In colours if standard output is a terminal and `NO_COLOR` is not set.
-    pub(crate) fn new() -> Self {
+    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set.
+    pub(crate) fn on(output: &impl IsTerminal) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { colours: asked && std::io::stdout().is_terminal() }
+        Self { colours: asked && output.is_terminal() }
     }
 
     /// The names of both ends, above their lines.

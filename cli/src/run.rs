@@ -3,6 +3,7 @@
 
 mod bundled;
 mod fail_each;
+mod live;
 mod mounts;
 mod program;
 mod refusal;
@@ -19,7 +20,7 @@ use std::{
 };
 
 use roce::{
-    Checks, Device, EnvironmentError, OpenOptions,
+    Checks, Device, EnvironmentError, OpenOptions, Reaper,
     environment::{
         self, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
         RECEIVE_BUFFER,
@@ -28,12 +29,13 @@ use roce::{
 };
 
 use crate::{library, output::errln};
+use live::Live;
 use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
 ///
 /// The program takes the place of this command, with its signals and its exit status; with
-/// --reaper, this command stays, passes on signals, and ends with the program's exit status, or 128
+/// --reaper or --ladder, this command stays, passes on signals, and ends with the program's exit status, or 128
 /// and the number of the signal that has ended it. The program finds libraries of roce in the place of
 /// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
 /// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
@@ -49,6 +51,10 @@ pub(crate) struct Args {
     /// the process. Further devices and processes get FILE.2, FILE.3, …
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Draw every packet on stderr while the program runs, with the reason for it, as `roce explain`
+    /// does; at the end, what is wrong, and figures
+    #[arg(long, conflicts_with_all = ["pcap", "fail_each"])]
+    ladder: bool,
     /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
     /// "corrupt 0.1% rx", "fail create_cq nth 2 ENOMEM"; several with commas between them.
     /// docs/guide/faults.md lists those for packets, docs/guide/failing.md those for calls
@@ -163,8 +169,18 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
         let plan = fail_each::Plan { most: args.most, limit, is_json: form == "json" };
         return fail_each::run(&plan, || configured.command(&path, name, arguments));
     }
+    let live = args.ladder.then(Live::new).transpose();
+    let live = live.map_err(|error| Refusal::new(format!("--ladder: {error}")))?;
+    if let Some(live) = &live {
+        configured.env(PCAP, live.pattern());
+    }
     let mut command = configured.command(&path, name, arguments);
-    let result = if args.reaper { stay::run(command) } else { Err(command.exec()) };
+    let result = if args.reaper || live.is_some() {
+        let reaper = args.reaper.then(Reaper::new).transpose();
+        reaper.and_then(|reaper| stay::run(command, reaper, live))
+    } else {
+        Err(command.exec())
+    };
     result.map_err(|error| Refusal {
         status: NOT_EXECUTABLE,
         line: format!("cannot execute {}: {}", path.display(), program::explain(&error)),

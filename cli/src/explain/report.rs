@@ -1,5 +1,7 @@
 //! A capture's report: ladders, findings, figures.
 
+use std::io::stdout;
+
 use roce::{
     Qpn,
     explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding},
@@ -12,8 +14,9 @@ use crate::{
     output::outln,
 };
 
-/// What is shown.
-pub(super) struct Filter {
+/// What is shown; by default, everything.
+#[derive(Default)]
+pub(crate) struct Filter {
     pub(super) qp: Option<Qpn>,
     /// First and last PSN; the range may wrap.
     pub(super) psns: Option<(u32, u32)>,
@@ -42,7 +45,7 @@ impl Filter {
 }
 
 pub(super) fn print(explained: &Explained, filter: &Filter) {
-    let ladder = Ladder::new();
+    let ladder = Ladder::on(&stdout());
     let Explained { packets, connections, .. } = explained;
     if packets.is_empty() {
         outln!("no RoCE packets in {} frames", explained.other_frames);
@@ -60,7 +63,9 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         let mut left_out = 0;
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
             if filter.has_packet(packet) {
-                draw(&ladder, connection, packet);
+                for line in packet_lines(&ladder, connection, packet) {
+                    outln!("{line}");
+                }
             } else {
                 left_out += 1;
             }
@@ -70,7 +75,14 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         }
         outln!("");
     }
-    outln!("{}", ladder.prose("findings", Tone::Strong).concat());
+    for line in conclusion(&ladder, explained, filter) {
+        outln!("{line}");
+    }
+}
+
+/// Findings and figures.
+pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter) -> Vec<String> {
+    let mut lines = ladder.prose("findings", Tone::Strong);
     let mut any = false;
     for finding in findings(explained, filter) {
         any = true;
@@ -78,27 +90,22 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
             .connection
             .map_or_else(String::new, |index| format!(" connection {}:", index + 1));
         let text = format!("frame {}:{of} {}", finding.frame, finding.kind);
-        for line in ladder.prose(&text, Tone::Bad) {
-            outln!("{line}");
-        }
+        lines.extend(ladder.prose(&text, Tone::Bad));
     }
     if !any {
-        outln!("none");
+        lines.push("none".into());
     }
-    for note in notes(explained, filter) {
-        outln!("{note}");
-    }
-    outln!("");
-    outln!("{}", ladder.prose("figures", Tone::Strong).concat());
-    for (index, connection) in connections.iter().enumerate() {
+    lines.extend(notes(explained, filter));
+    lines.push(String::new());
+    lines.extend(ladder.prose("figures", Tone::Strong));
+    for (index, connection) in explained.connections.iter().enumerate() {
         if filter.has_connection(connection) {
             let duration = connection.time.1.saturating_sub(connection.time.0);
-            outln!("connection {} ({}):", index + 1, time(duration));
-            for line in figures(connection) {
-                outln!("  {line}");
-            }
+            lines.push(format!("connection {} ({}):", index + 1, time(duration)));
+            lines.extend(figures(connection).iter().map(|line| format!("  {line}")));
         }
     }
+    lines
 }
 
 /// Those of the connections that are shown.
@@ -129,7 +136,7 @@ pub(super) fn notes(explained: &Explained, filter: &Filter) -> Vec<String> {
     notes
 }
 
-pub(super) fn title(index: usize, connection: &Connection) -> String {
+pub(crate) fn title(index: usize, connection: &Connection) -> String {
     let service = match connection.service {
         Service::Rc => "reliable connection",
         Service::Uc => "unreliable connection",
@@ -145,14 +152,15 @@ pub(super) fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
+/// A packet in its connection's ladder.
+pub(crate) fn packet_lines(
+    ladder: &Ladder,
+    connection: &Connection,
+    packet: &ExplainedPacket,
+) -> Vec<String> {
     let side = if packet.from_second { Side::Right } else { Side::Left };
     let at = packet.at.saturating_sub(connection.time.0);
-    for line in
-        ladder.event(at, &Event::Seen(side, what(packet), why(packet)), (&packet.why).into())
-    {
-        outln!("{line}");
-    }
+    ladder.event(at, &Event::Seen(side, what(packet), why(packet)), (&packet.why).into())
 }
 
 /// A packet in a few words.

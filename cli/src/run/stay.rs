@@ -1,5 +1,5 @@
-//! `roce run --reaper`: the tool stays while the program runs, passes on what is sent to it, and ends
-//! as the program has ended.
+//! `roce run` with something to do while the program runs: the tool stays, passes on what is sent to it,
+//! and ends as the program has ended.
 
 use std::{
     io, mem,
@@ -12,7 +12,13 @@ use std::{
 };
 
 use roce::Reaper;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::retry_on_intr,
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
+
+use super::live::Live;
 
 /// Signals that are passed on to the program.
 const PASSED_ON: [libc::c_int; 6] =
@@ -20,14 +26,18 @@ const PASSED_ON: [libc::c_int; 6] =
 /// `ssi_code` of a signal that the kernel has sent itself (`SI_KERNEL`), such as the terminal's.
 const BY_KERNEL: i32 = 0x80;
 
-/// Runs the program, and then tells peers that it has ended.
+/// Runs the program; then tells peers that it has ended, with a reaper, and draws its last packets.
 ///
 /// # Errors
 /// When the program cannot be started.
-pub(super) fn run(mut command: Command) -> io::Result<ExitCode> {
-    let mut reaper = Reaper::new()?;
-    let (name, value) = reaper.variable();
-    command.env(name, value);
+pub(super) fn run(
+    mut command: Command,
+    mut reaper: Option<Reaper>,
+    live: Option<Live>,
+) -> io::Result<ExitCode> {
+    if let Some((name, value)) = reaper.as_ref().map(Reaper::variable) {
+        command.env(name, value);
+    }
     let (signals, before) = take_signals()?;
     // SAFETY: The one call in the child is allowed between fork and exec, and the mask is the one
     // that this thread had.
@@ -40,8 +50,14 @@ pub(super) fn run(mut command: Command) -> io::Result<ExitCode> {
         });
     }
     let mut child = command.spawn()?;
-    let status = wait(&mut reaper, &mut child, &signals).or_else(|_| child.wait());
-    reaper.finish();
+    let drawing = live.map(Live::start);
+    let status = wait(reaper.as_mut(), &mut child, &signals).or_else(|_| child.wait());
+    if let Some(reaper) = reaper {
+        reaper.finish();
+    }
+    if let Some(drawing) = drawing {
+        drawing.finish();
+    }
     Ok(status.map_or(ExitCode::FAILURE, exit_code))
 }
 
@@ -66,13 +82,24 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
 }
 
-/// Waits until the program has ended, passes signals on, and sees to other processes of the program
-/// that end meanwhile.
-fn wait(reaper: &mut Reaper, child: &mut Child, signals: &OwnedFd) -> io::Result<ExitStatus> {
+/// Waits until the program has ended, passes signals on, and has the reaper see to other processes of
+/// the program that end meanwhile.
+fn wait(
+    mut reaper: Option<&mut Reaper>,
+    child: &mut Child,
+    signals: &OwnedFd,
+) -> io::Result<ExitStatus> {
     let program = Pid::from_child(child);
     let end = pidfd_open(program, PidfdFlags::empty())?;
     loop {
-        reaper.wait(&[end.as_fd(), signals.as_fd()])?;
+        let ends = [end.as_fd(), signals.as_fd()];
+        match &mut reaper {
+            Some(reaper) => reaper.wait(&ends)?,
+            None => {
+                let mut polled = ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN));
+                retry_on_intr(|| poll(&mut polled, None))?;
+            }
+        }
         while let Some((signal, code)) = next_signal(signals) {
             // the terminal sends its signals to the program, too
             if code != BY_KERNEL {

@@ -1,0 +1,202 @@
+//! `roce run --ladder`: the packets of the program's devices, drawn while it runs.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use roce::explain::Explained;
+use rustix::fs::{FallocateFlags, fallocate};
+use tempfile::TempDir;
+
+use crate::{
+    explain::report::{self, Filter},
+    ladder::{Ladder, Tone},
+    output::errln,
+};
+
+/// Time from one look at the captures to the next. An answer that takes longer may be drawn as part
+/// of a connection of its own at first.
+const LOOK: Duration = Duration::from_millis(100);
+/// Part of its time that the drawing may take: one in so many. Each look goes through the capture anew.
+const SHARE: u32 = 10;
+/// Bytes of a device's packets that are drawn.
+const MOST: usize = 64 << 20;
+
+/// Draws on standard error what the devices capture into a directory of its own.
+pub(super) struct Live {
+    directory: TempDir,
+}
+
+/// A drawing under way.
+pub(super) struct Drawing {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Live {
+    /// # Errors
+    /// When the directory cannot be made.
+    pub(super) fn new() -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("roce-ladder-").tempdir()?;
+        Ok(Self { directory })
+    }
+
+    /// The file that devices capture into, as `ROCE_PCAP` has it.
+    pub(super) fn pattern(&self) -> OsString {
+        self.directory.path().join("%d of process %p").into()
+    }
+
+    pub(super) fn start(self) -> Drawing {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut canvas = Canvas::new(self.directory.path());
+            let mut pause = LOOK;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let began = Instant::now();
+                canvas.look();
+                pause = LOOK.max(began.elapsed() * SHARE);
+            }
+            canvas.look();
+            canvas.conclude();
+        });
+        Drawing { stop, thread }
+    }
+}
+
+impl Drawing {
+    /// Draws what is left, and says what is to be said of the whole.
+    pub(super) fn finish(self) {
+        drop(self.stop);
+        // it has said why on standard error
+        let _ = self.thread.join();
+    }
+}
+
+struct Canvas {
+    directory: PathBuf,
+    ladder: Ladder,
+    captures: BTreeMap<OsString, Capture>,
+    /// Capture and connection that were drawn last.
+    last: Option<(OsString, usize)>,
+}
+
+/// Capture of a device.
+struct Capture {
+    file: File,
+    bytes: Vec<u8>,
+    explained: Option<Explained>,
+    drawn: usize,
+    full: bool,
+}
+
+impl Canvas {
+    fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            ladder: Ladder::on(&io::stderr()),
+            captures: BTreeMap::new(),
+            last: None,
+        }
+    }
+
+    /// Draws what has come.
+    fn look(&mut self) {
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if self.captures.contains_key(&name) {
+                continue;
+            }
+            let file = File::options().read(true).write(true).open(entry.path());
+            if let Ok(file) = file {
+                self.captures.insert(name, Capture::of(file));
+            }
+        }
+        let names: Vec<_> = self.captures.keys().cloned().collect();
+        for name in names {
+            self.draw(&name);
+        }
+    }
+
+    fn draw(&mut self, name: &OsString) {
+        let Some(capture) = self.captures.get_mut(name) else { return };
+        let was_full = capture.full;
+        if capture.read()
+            && let Ok(explained) = Explained::of_file(&capture.bytes)
+        {
+            for packet in explained.packets.iter().skip(capture.drawn) {
+                let Some(index) = packet.connection else { continue };
+                let connection = &explained.connections[index];
+                let here = (name.clone(), index);
+                if self.last.as_ref() != Some(&here) {
+                    let title = report::title(index, connection);
+                    let title = format!("{}: {title}", name.display());
+                    for line in self.ladder.prose(&title, Tone::Strong) {
+                        errln!("{line}");
+                    }
+                    let [one, other] = connection.ends.map(|end| end.to_string());
+                    errln!("{}", self.ladder.heads(&one, &other));
+                    self.last = Some(here);
+                }
+                for line in report::packet_lines(&self.ladder, connection, packet) {
+                    errln!("{line}");
+                }
+            }
+            capture.drawn = explained.packets.len();
+            capture.explained = Some(explained);
+        }
+        if capture.full && !was_full {
+            errln!(
+                "{}: {} MiB of packets are drawn, and no more; `roce run --pcap FILE` keeps all",
+                name.display(),
+                MOST >> 20
+            );
+        }
+    }
+
+    /// Findings and figures.
+    fn conclude(&self) {
+        let filter = Filter::default();
+        for (name, capture) in &self.captures {
+            if let Some(explained) = &capture.explained {
+                errln!("");
+                let title = self.ladder.prose(&name.display().to_string(), Tone::Strong);
+                errln!("{}", title.concat());
+                for line in report::conclusion(&self.ladder, explained, &filter) {
+                    errln!("{line}");
+                }
+            }
+        }
+    }
+}
+
+impl Capture {
+    const fn of(file: File) -> Self {
+        Self { file, bytes: Vec::new(), explained: None, drawn: 0, full: false }
+    }
+
+    /// Reads what has come, and gives its room on the disk back. False if there is nothing new.
+    fn read(&mut self) -> bool {
+        let before = self.bytes.len();
+        if !self.full {
+            let left = MOST.saturating_sub(before) as u64;
+            // what cannot be read now is read the next time, or never
+            let _ = (&self.file).take(left).read_to_end(&mut self.bytes);
+            self.full = self.bytes.len() >= MOST;
+        }
+        let length = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let done = if self.full { length } else { self.bytes.len() as u64 };
+        if done > 0 {
+            // where the file system cannot, the file stays until the program has ended
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.file, flags, 0, done);
+        }
+        self.bytes.len() > before
+    }
+}
