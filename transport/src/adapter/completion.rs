@@ -114,11 +114,11 @@ impl Adapter {
     /// Does what follows from completions: sets the timers of events that were put off, and fails
     /// the queue pairs of a queue that has lost a completion (11.6.3.2).
     pub(super) fn attend_cqs(&mut self, now: Instant) {
-        while let Some(id) = self.deferred.pop() {
+        while let Some(id) = self.cqs_affected.deferred.pop() {
             let index = id.0 as usize;
             self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
         }
-        while let Some(id) = self.overrun.pop() {
+        while let Some(id) = self.cqs_affected.overrun.pop() {
             for index in 0..self.places.len() {
                 let Some(qp) = self.qps.get(index) else { continue };
                 if qp.common.completes_in(id)
@@ -142,10 +142,10 @@ impl Adapter {
             match next.cq.push(next.wc, &next.validity, next.solicited, now) {
                 Pushed::Quietly | Pushed::Lost => {}
                 Pushed::Waking => self.events.push_back(Event::Completion(id)),
-                Pushed::Deferred => self.deferred.push(id),
+                Pushed::Deferred => self.cqs_affected.deferred.push(id),
                 Pushed::Overrun => {
                     self.events.push_back(Event::CqError(id));
-                    self.overrun.push(id);
+                    self.cqs_affected.overrun.push(id);
                 }
             }
         }

@@ -38,10 +38,7 @@ pub(crate) struct Env<'a> {
     pub(crate) notes: &'a mut Notes,
     /// What is placed and told late, if anything is.
     pub(crate) late: Option<&'a mut Late>,
-    /// Completion queues that overflowed during the call.
-    pub(crate) overrun: &'a mut Vec<CqId>,
-    /// Completion queues that put an event off during the call.
-    pub(crate) deferred: &'a mut Vec<CqId>,
+    pub(crate) cqs: &'a mut AffectedCqs,
     /// Room for the data of READs.
     pub(crate) read_room: Room,
     /// Room for what is on its way to the peer's host.
@@ -51,6 +48,15 @@ pub(crate) struct Env<'a> {
     pub(crate) not_ready: bool,
     /// True if the packet has met a receive buffer that fills.
     pub(crate) congested: bool,
+}
+
+/// Completion queues that something has become of during a call.
+#[derive(Debug, Default)]
+pub(crate) struct AffectedCqs {
+    /// Those that overflowed.
+    pub(crate) overrun: Vec<CqId>,
+    /// Those that put an event off.
+    pub(crate) deferred: Vec<CqId>,
 }
 
 impl Env<'_> {
@@ -120,10 +126,10 @@ impl Env<'_> {
         match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
-            Pushed::Deferred => self.deferred.push(cq.id()),
+            Pushed::Deferred => self.cqs.deferred.push(cq.id()),
             Pushed::Overrun => {
                 self.events.push_back(Event::CqError(cq.id()));
-                self.overrun.push(cq.id());
+                self.cqs.overrun.push(cq.id());
             }
         }
     }

@@ -36,7 +36,7 @@ pub use attr::{
     Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
     ResponderAttr, Rtr, Rts,
 };
-pub(crate) use common::{Common, Env};
+pub(crate) use common::{AffectedCqs, Common, Env};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
