@@ -145,3 +145,26 @@ fn no_failing_call_crashes_roce_in_ib_write_bw() {
     let server = "ib_write_bw -d roce_lo -n 5 -s 64";
     fail_each("ib_write_bw", &pair(server, &format!("{server} 127.0.0.1")));
 }
+
+/// The first client is rejected, the second is not.
+#[test]
+fn connections_are_rejected_on_request() {
+    if !is_installed("rping") {
+        println!("rping is not installed: nothing was run");
+        return;
+    }
+    let runtime = Runtime::new("reject");
+    let server = "roce run --fault 'cm reject nth 1' -- rping -s -P -a 127.0.0.1 & s=$!";
+    let client = "roce run -- rping -c -a 127.0.0.1 -C 1";
+    let script = format!(
+        "{server}; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; {client} 2>&1 | grep -q REJECTED && \
+         break; done; {client}; r=$?; kill $s; exit $r"
+    );
+    let roce = Path::new(env!("CARGO_BIN_EXE_roce")).parent().unwrap();
+    let path = format!("{}:{}", roce.display(), env::var("PATH").unwrap());
+    watchdog::start(String::new);
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env("PATH", path).env("XDG_RUNTIME_DIR", &runtime.0);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{:?}", said(&output));
+}

@@ -42,6 +42,8 @@ pub enum Kind {
     Cnp,
     /// This operation and no other.
     Operation(Operation),
+    /// A message of connection management, by its attribute.
+    Connecting(u16),
 }
 
 impl Kind {
@@ -72,6 +74,7 @@ impl Kind {
                 operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::RnrNak { .. }))
             }
             Self::Operation(this) => operation == this,
+            Self::Connecting(attribute) => message_of(packet) == Some(attribute),
             Self::Cnp => false,
         }
     }
@@ -171,6 +174,15 @@ pub enum Action {
     /// looks only at packets that need a receive request and can be answered so, those of reliable
     /// services; and only at what a device receives.
     NotReady,
+}
+
+/// The attribute of a message of connection management.
+fn message_of(packet: &Packet<'_>) -> Option<u16> {
+    const CLASS: u8 = 7;
+    let is_it =
+        packet.headers.bth().dest_qp == Qpn::new(1) && packet.payload.get(1) == Some(&CLASS);
+    let attribute = packet.payload.get(16..18).filter(|_| is_it)?;
+    Some(u16::from_be_bytes([attribute[0], attribute[1]]))
 }
 
 const fn is_send(operation: Operation) -> bool {

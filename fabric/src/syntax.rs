@@ -215,8 +215,9 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "rx" => set(direction, Direction::Received, "directions"),
         _ => Err(format!(
             "\"{word}\" is not understood; possible are {}, psn A..B, qp N, tx, rx, from IP, to IP, \
-             request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, \
-             middle, last, only",
+             request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, cm-req, \
+             cm-rep, cm-rtu, cm-rej, cm-dreq, cm-drep, cm-sidr-req, cm-sidr-rep, first, middle, last, \
+             only",
             Often::WORDS
         )),
     }
@@ -234,6 +235,14 @@ fn kind(word: &str) -> Option<Kind> {
         "nak" => Kind::Nak,
         "rnr-nak" => Kind::RnrNak,
         "cnp" => Kind::Cnp,
+        "cm-req" => Kind::Connecting(0x10),
+        "cm-rej" => Kind::Connecting(0x12),
+        "cm-rep" => Kind::Connecting(0x13),
+        "cm-rtu" => Kind::Connecting(0x14),
+        "cm-dreq" => Kind::Connecting(0x15),
+        "cm-drep" => Kind::Connecting(0x16),
+        "cm-sidr-req" => Kind::Connecting(0x17),
+        "cm-sidr-rep" => Kind::Connecting(0x18),
         _ => return None,
     })
 }

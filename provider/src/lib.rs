@@ -51,6 +51,8 @@ mod verbs;
 
 pub use checks::{CheckForm, CheckSyntaxError, Checks};
 pub use counters::LinkCounters;
+#[doc(hidden)] // for the C interface
+pub use device::attend_rules;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;
 #[doc(hidden)] // for the C interface

@@ -23,6 +23,7 @@ mod faults;
 mod flows;
 mod gone;
 mod handles;
+mod injected;
 mod late;
 mod limits;
 mod load;

@@ -23,3 +23,10 @@ pub(super) fn add(context: &Context) {
     open.retain(|other| other.strong_count() > 0);
     open.push(Arc::downgrade(&context.inner));
 }
+
+/// Has every device look at rules that have come or gone.
+pub fn attend_rules() {
+    for context in open_contexts() {
+        context.inner.engine.command_shard(|shard, now| shard.attend_rules(now));
+    }
+}

@@ -35,6 +35,7 @@ use crate::{
     variables,
     verbs::{Context, DeviceAttr, Guid},
 };
+pub use contexts::attend_rules;
 pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
 use open::{Surroundings, open_link, random_seed};

@@ -131,6 +131,11 @@ impl Outgoing {
         (self.taken, self.blocked) = (0, None);
     }
 
+    /// Loses what has not been sent, as a port does that is down.
+    pub(super) fn lose(&mut self) {
+        self.taken = self.buffer.runs().len();
+    }
+
     fn rest(&self) -> &[Transmit] {
         self.buffer.runs().get(self.taken..).unwrap_or_default()
     }

@@ -16,6 +16,10 @@ use crate::{
     cancel::Uncancelled,
     clock,
     counters::LinkCounters,
+    faults::{
+        devices::{Due, Judge, Schedule},
+        live,
+    },
     link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
     port::{self, InterfaceState, TableChange, Watch},
 };
@@ -47,6 +51,9 @@ pub(crate) struct Shard {
     pub(super) publication: Option<Instant>,
     /// The background thread knows that there is something to publish.
     pub(super) told: bool,
+    /// Rules that it follows, if there may be any, and whether its port is down for one.
+    rules: Option<Schedule>,
+    is_cut: bool,
 }
 
 impl Shard {
@@ -75,6 +82,8 @@ impl Shard {
             counted: false,
             publication: None,
             told: false,
+            rules: live::is_on().then(Schedule::default),
+            is_cut: false,
         }
     }
 
@@ -159,15 +168,43 @@ impl Shard {
 
     /// Does what is due without looking at the link.
     pub(super) fn serve_timers(&mut self, now: Instant) {
+        self.attend_rules(now);
         self.adapter.handle_timeout(now);
         self.transmit(now);
         self.log.update(&self.name, self.adapter.counters());
     }
 
+    /// Does what rules have happen now.
+    pub(crate) fn attend_rules(&mut self, now: Instant) {
+        while let Some(due) = self.rules.as_mut().and_then(|rules| rules.poll(now)) {
+            let _uncancelled = Uncancelled::begin();
+            debug!(device = self.name, ?due, "a rule");
+            match due {
+                Due::Ask(asks) => {
+                    let judge = || asks.then_some(Judge);
+                    self.adapter.set_completion_faults(judge().map(|judge| Box::new(judge) as _));
+                    self.adapter.set_request_faults(judge().map(|judge| Box::new(judge) as _));
+                }
+                Due::QpFatal(qpn) => drop(self.adapter.fail_qp(now, qpn)),
+                Due::Port(up) => {
+                    self.is_cut = !up;
+                    let mtu = self.adapter.gids().port_mtu();
+                    self.adapter.set_port(up, mtu);
+                }
+                Due::GidChange => self.adapter.announce_gids(),
+                Due::DeviceFatal => {
+                    self.failures.lose();
+                    self.adapter.fail(now);
+                }
+            }
+        }
+    }
+
     /// Time at which it must be served although nothing has arrived.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
+        let rules = self.rules.as_ref().and_then(Schedule::deadline);
         let deadlines =
-            [self.adapter.poll_timeout(), self.link.deadline(), self.outgoing.deadline()];
+            [self.adapter.poll_timeout(), self.link.deadline(), self.outgoing.deadline(), rules];
         deadlines.into_iter().flatten().min()
     }
 
@@ -180,9 +217,12 @@ impl Shard {
         if self.is_lost() {
             return 0;
         }
-        let Self { adapter, link, observer, .. } = self;
+        let Self { adapter, link, observer, is_cut, .. } = self;
         let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let result = link.receive(now, &mut |datagram| {
+            if *is_cut {
+                return; // the cable is out
+            }
             let receipt = adapter.handle_datagram(now, datagram);
             if let Some(observer) = observer {
                 observer.observe(&Observed {
@@ -231,7 +271,7 @@ impl Shard {
         state: &InterfaceState,
         watch: &Watch,
     ) -> Vec<(IpAddr, Preparation<BindError>)> {
-        self.adapter.set_port(state.up, state.active_mtu());
+        self.adapter.set_port(state.up && !self.is_cut, state.active_mtu());
         let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
         let prepare = |address| (address, self.link.prepare_address(address, watch.interface()));
         change.new.into_iter().map(prepare).collect()
@@ -333,6 +373,9 @@ impl Shard {
             }
             self.counted = true;
             self.link_counters.send_calls += 1;
+        }
+        if self.is_cut {
+            self.outgoing.lose();
         }
         self.send(now);
         self.tell();

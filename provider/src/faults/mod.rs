@@ -3,6 +3,8 @@
 
 mod call_rule;
 mod calls;
+mod device_rule;
+pub mod devices;
 mod errnos;
 pub mod live;
 
@@ -10,6 +12,9 @@ use std::str::FromStr;
 
 pub use call_rule::{CallEffect, CallFaults, CallRule, error_of};
 pub use calls::{CallId, Failing, Failure};
+pub use device_rule::{DeviceRule, Incident};
+
+use device_rule::Parsed;
 
 use crate::fabric::{
     FaultPlan, FaultSyntaxError,
@@ -25,6 +30,8 @@ pub struct FaultRules {
     pub packet_clauses: Vec<String>,
     /// For calls of the C interface, in the order in which they are tried.
     pub calls: Vec<(String, CallRule)>,
+    /// For devices.
+    pub devices: Vec<(String, DeviceRule)>,
 }
 
 impl FromStr for FaultRules {
@@ -39,12 +46,20 @@ impl FromStr for FaultRules {
                 let rule = CallRule::parse(words)
                     .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
                 rules.calls.push((in_one_line(clause), rule));
+            } else if DeviceRule::WORDS.contains(&first) {
+                let parsed = DeviceRule::parse(words)
+                    .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
+                match parsed {
+                    Parsed::Rule(rule) => rules.devices.push((in_one_line(clause), rule)),
+                    Parsed::Packets(clause) => rules.packet_clauses.push(clause),
+                }
             } else if FaultPlan::WORDS.contains(&first) {
                 rules.packet_clauses.push(in_one_line(clause));
             } else {
                 let problem = format!(
-                    "\"{first}\" is nothing that can happen; start with {}, fail, slow or hang",
-                    FaultPlan::WORDS.join(", ")
+                    "\"{first}\" is nothing that can happen; start with {}, {}, fail, slow or hang",
+                    FaultPlan::WORDS.join(", "),
+                    DeviceRule::WORDS.join(", ")
                 );
                 return Err(FaultSyntaxError::new(clause, problem));
             }
@@ -89,6 +104,20 @@ mod tests {
             ("slow qp EIO", "\"EIO\"", "by TIME"),
             ("hang poll_cq 20", "write \"20%\"", "every 20"),
             ("hang poll_cq 20m", "\"20m\"", "\"2ms\""),
+            ("complete 3%", "\"3%\"", "send and recv"),
+            ("complete send once", "which status", "RETRY_EXC_ERR"),
+            ("complete send with NO_ERR", "\"NO_ERR\"", "REM_ACCESS_ERR"),
+            ("complete recv with RETRY_EXC_ERR", "no status of this queue", "LOC_LEN_ERR"),
+            ("complete recv with", "after \"with\"", "nth 5"),
+            ("qp 0x12 dead", "\"dead\"", "\"fatal\""),
+            ("qp many fatal", "\"many\"", "qp 0x12"),
+            ("port down at 1", "\"1\"", "\"1s\""),
+            ("port up", "\"up\"", "\"down\""),
+            ("gid change for 1s", "\"for\"", "at 1s"),
+            ("device fatal soon", "\"soon\"", "at 3s"),
+            ("cm reject first", "\"first\"", "nth N"),
+            ("cm drop everything", "\"everything\"", "connect, accept"),
+            ("cm lose", "\"lose\"", "cm reject"),
             ("explode 3%", "\"explode\"", "fail, slow or hang"),
             ("drop 3", "write \"3%\"", "every 3"),
         ] {

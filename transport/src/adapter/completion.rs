@@ -1,7 +1,7 @@
 //! The adapter's completion queues and counters: making and changing them, and what follows from
 //! what they took.
 
-use alloc::sync::Arc;
+use alloc::{boxed::Box, sync::Arc};
 
 use super::{
     Adapter,
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::Event,
     ids::{CqId, Qpn},
-    qp::{CountError, Failure, State},
+    qp::{CompletionFaults, CountError, Failure, State},
     time::Instant,
     work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration, Pushed},
 };
@@ -45,6 +45,11 @@ impl Adapter {
         self.cqs.remove(id.0 as usize);
         self.late.forget_cq(id);
         Ok(())
+    }
+
+    /// Has requests fail as these say, from now on; `None`: none does.
+    pub fn set_completion_faults(&mut self, faults: Option<Box<dyn CompletionFaults>>) {
+        self.cqs_affected.injected.faults = faults;
     }
 
     fn cq(&self, id: CqId) -> Result<&Arc<CompletionQueue>, ObjectError> {
@@ -114,6 +119,11 @@ impl Adapter {
     /// Does what follows from completions: sets the timers of events that were put off, and fails
     /// the queue pairs of a queue that has lost a completion (11.6.3.2).
     pub(super) fn attend_cqs(&mut self, now: Instant) {
+        while let Some((qpn, queue, error)) = self.cqs_affected.injected.pop() {
+            if let Some(&index) = self.by_qpn.get(&qpn) {
+                self.with_qp(index, now, |qp, env| qp.fail_completion(queue, error, env));
+            }
+        }
         while let Some(id) = self.cqs_affected.deferred.pop() {
             let index = id.0 as usize;
             self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));

@@ -4,6 +4,7 @@
 //! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
 //! 12.9.8 (what moves when).
 
+use alloc::boxed::Box;
 use core::net::IpAddr;
 
 use thiserror::Error;
@@ -13,7 +14,8 @@ use crate::{
     addr::{AddressVector, PKey, QKey},
     cm::{
         Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, ConnRecord, Connect,
-        Listen, ListenerId, MadReason, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
+        Listen, ListenerId, MadReason, OutgoingMad, QpSetup, RejectReason, ReplyOutcome,
+        RequestFaults, ServiceId,
     },
     event::{Disposition, DropReason},
     gids::Path,
@@ -48,6 +50,11 @@ impl From<AcceptError> for CallError {
 
 impl Adapter {
     // Commands.
+
+    /// Has requests for connections rejected as these say, from now on; `None`: none is.
+    pub fn set_request_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
+        self.cm.set_faults(faults);
+    }
 
     /// Listens for requests for a service (`rdma_listen`).
     ///

@@ -7,6 +7,7 @@ use super::{Adapter, PKeyTable, error::ObjectError};
 use crate::{
     addr::{Gid, Mtu},
     event::Event,
+    ids::Qpn,
     qp::{Common, Failure, Qp, State},
     time::Instant,
 };
@@ -72,6 +73,30 @@ impl Adapter {
                 self.with_qp(index, now, |qp, env| qp.fail(Failure::Device, env));
             }
         }
+    }
+
+    /// A queue pair goes into ERR on request, with [`Event::QpFatal`], as one does whose adapter finds an
+    /// error in it; `None`: each that is in neither RESET nor ERR. Returns how many did.
+    pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
+        let mut failed = 0;
+        for index in 0..self.places.len() {
+            let Some(qp) = self.qps.get(index) else { continue };
+            let own = qp.common.qpn;
+            if matches!(qp.common.state, State::Reset | State::Err)
+                || qpn.is_some_and(|qpn| qpn != own)
+            {
+                continue;
+            }
+            self.with_qp(index, now, |qp, env| qp.fail(Failure::Injected, env));
+            self.events.push_back(Event::QpFatal(own));
+            failed += 1;
+        }
+        failed
+    }
+
+    /// Raises [`Event::GidChange`] although the table is as before.
+    pub fn announce_gids(&mut self) {
+        self.events.push_back(Event::GidChange);
     }
 
     /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index:

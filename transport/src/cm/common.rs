@@ -5,7 +5,7 @@ use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
 };
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
@@ -57,6 +57,15 @@ pub(super) struct Common {
     events: VecDeque<ConnEvent>,
     /// Connections whose records may have come or gone.
     records: VecDeque<ConnId>,
+    /// Requests that are rejected on request.
+    pub(super) faults: Option<Box<dyn RequestFaults>>,
+}
+
+/// Who says which requests for connections are rejected, as a program would. It is asked under the
+/// adapter's lock, and must not wait.
+pub trait RequestFaults: Send + fmt::Debug {
+    /// True for the request that has just come.
+    fn rejects(&mut self) -> bool;
 }
 
 impl Common {
@@ -72,6 +81,7 @@ impl Common {
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             records: VecDeque::new(),
+            faults: None,
         }
     }
 

@@ -1,13 +1,15 @@
 //! The communication manager of one adapter: it takes commands and messages to connections and
 //! service ID resolutions.
 
+use alloc::boxed::Box;
+
 use rand_chacha::ChaCha12Rng;
 
 use super::{
     active::ReplyOutcome,
     arrival::Arrival,
     command::{Accept, ConnId, Connect, Listen, ListenerId},
-    common::{Common, OutgoingMad},
+    common::{Common, OutgoingMad, RequestFaults},
     config::CmConfig,
     connections::Connections,
     error::ConnError,
@@ -37,6 +39,11 @@ impl Cm {
     pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
         let (connections, sidr) = (Connections::default(), Sidr::default());
         Self { common: Common::new(config, guid), connections, sidr }
+    }
+
+    /// Has requests rejected as these say.
+    pub(crate) fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
+        self.common.faults = faults;
     }
 
     // Getters.

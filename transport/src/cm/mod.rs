@@ -42,6 +42,7 @@ pub(crate) use active::ReplyOutcome;
 pub(crate) use arrival::Arrival;
 pub use command::{Accept, CmService, ConnId, Connect, Listen, ListenerId};
 pub(crate) use common::OutgoingMad;
+pub use common::RequestFaults;
 pub use config::CmConfig;
 pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;

@@ -45,6 +45,10 @@ impl Connections {
             return Ok(());
         }
         match listener_for(common, req, arrival) {
+            Ok(_) if common.faults.as_mut().is_some_and(|faults| faults.rejects()) => {
+                refuse(common, arrival, rejection(req, RejectReason::CONSUMER, &[]));
+                Ok(())
+            }
             Ok(listener) => self.admit(common, req, listener, arrival),
             Err(rej) => {
                 refuse(common, arrival, rej);

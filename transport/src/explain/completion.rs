@@ -120,6 +120,7 @@ impl Explain for WcError {
             Cause::TooLong { .. } => {
                 "a datagram is one packet: no more bytes than the port's active_mtu"
             }
+            Cause::Injected => "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules",
             Cause::NotAWord { .. } => "sg_list of an atomic is one element of 8 bytes",
             Cause::NoReadsAllowed => {
                 "max_rd_atomic of ibv_modify_qp to RTS (initiator_depth of rdma_connect) must be 1 or \

@@ -221,6 +221,11 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             let reason = Reason::new("cq_overrun", &failure, advice);
             Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
         }
+        Failure::Injected => {
+            let advice = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
+            let reason = Reason::new("fault", &failure, advice);
+            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+        }
         Failure::Device => {
             let advice = "the sockets of the device cannot be read any more: open it anew";
             let reason = Reason::new("device_fatal", &failure, advice);
@@ -260,7 +265,8 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
         | Cause::Refused(_)
         | Cause::NoRoute
         | Cause::ForeignAddressHandle
-        | Cause::WrongOperation => {}
+        | Cause::WrongOperation
+        | Cause::Injected => {}
     }
     let finding = Finding::of_call(at, what, reason);
     Finding { status: Some(error.status), peer, silent, ..finding }

@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks},
+    injected::{Completing, Injected, Queue},
     note::{Note, Notes},
     read::Room,
     state::{QpType, State},
@@ -57,6 +58,8 @@ pub(crate) struct AffectedCqs {
     pub(crate) overrun: Vec<CqId>,
     /// Those that put an event off.
     pub(crate) deferred: Vec<CqId>,
+    /// Requests that fail on request.
+    pub(crate) injected: Injected,
 }
 
 impl Env<'_> {
@@ -234,27 +237,32 @@ impl Common {
         if !self.completion_counters.is_empty() {
             env.place_all_of(self.flow(Half::Requester));
         }
+        let result = result.and_then(|length| match env.cqs.injected.judge(|| self.sending(wqe)) {
+            None => Ok(length),
+            Some(error) => Err(error),
+        });
         self.completion_counters
             .count(CountedOps::of_send(&wqe.op), result.is_ok().then_some(wqe.length));
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
-        let opcode = match wqe.op {
-            SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
-                WcOpcode::Send
-            }
-            SendOp::Write { .. } => WcOpcode::RdmaWrite,
-            SendOp::Read { .. } => WcOpcode::RdmaRead,
-            SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
-            SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
-            SendOp::AtomicWrite { .. } => WcOpcode::AtomicWrite,
-            SendOp::Flush { .. } => WcOpcode::Flush,
-            SendOp::BindWindow(_) => WcOpcode::BindMw,
-            SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
-        };
+        let opcode = opcode_of(&wqe.op);
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(self.flow(Half::Requester), self.send_cq.as_ref(), wc, &self.validity, false);
+    }
+
+    /// A send request that completes.
+    fn sending(&self, wqe: &SendWqe) -> Completing {
+        let needs_receive = matches!(
+            wqe.op,
+            SendOp::Send { .. }
+                | SendOp::SendTo { .. }
+                | SendOp::SendInvalidate { .. }
+                | SendOp::Write { immediate: Some(_), .. }
+        );
+        let (qpn, qp_type) = (self.qpn, self.qp_type);
+        Completing { qpn, qp_type, queue: Queue::Send, opcode: opcode_of(&wqe.op), needs_receive }
     }
 
     /// Completes a receive request.
@@ -280,9 +288,35 @@ impl Common {
         if !self.completion_counters.is_empty() {
             env.place_all_of(self.flow(Half::Responder));
         }
+        let result = result.and_then(|ok| {
+            let completing = || Completing {
+                qpn: self.qpn,
+                qp_type: self.qp_type,
+                queue: Queue::Receive,
+                opcode: ok.opcode,
+                needs_receive: false,
+            };
+            env.cqs.injected.judge(completing).map_or(Ok(ok), Err)
+        });
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
         self.completion_counters.count(CountedOps::RECV, bytes);
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(self.flow(Half::Responder), cq, wc, &self.validity, solicited);
+    }
+}
+
+const fn opcode_of(op: &SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
+            WcOpcode::Send
+        }
+        SendOp::Write { .. } => WcOpcode::RdmaWrite,
+        SendOp::Read { .. } => WcOpcode::RdmaRead,
+        SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+        SendOp::AtomicWrite { .. } => WcOpcode::AtomicWrite,
+        SendOp::Flush { .. } => WcOpcode::Flush,
+        SendOp::BindWindow(_) => WcOpcode::BindMw,
+        SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
     }
 }

@@ -15,6 +15,7 @@ mod error;
 mod execute;
 mod flight;
 mod info;
+mod injected;
 mod modify;
 mod note;
 mod packet;
@@ -39,6 +40,7 @@ pub use attr::{
 pub(crate) use common::{AffectedCqs, Common, Env};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
+pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
 pub(crate) use note::{Note, Notes};
 pub(crate) use packet::Built;
@@ -443,6 +445,21 @@ impl Qp {
             self.drained = true;
             if self.drain_event {
                 env.events.push_back(Event::SendQueueDrained(self.common.qpn));
+            }
+        }
+    }
+
+    /// Goes where a request has it go that has failed on request.
+    pub(crate) fn fail_completion(&mut self, queue: Queue, error: WcError, env: &mut Env<'_>) {
+        match queue {
+            _ if matches!(self.common.state, State::Reset | State::Err) => {}
+            Queue::Receive => self.fail(Failure::Receive, env),
+            Queue::Send if self.common.qp_type.is_reliable() => {
+                self.fail(Failure::Request(error), env);
+            }
+            Queue::Send => {
+                self.enter(State::Sqe, Failure::Request(error), env);
+                self.flush_sends(env);
             }
         }
     }

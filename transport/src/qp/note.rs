@@ -131,6 +131,8 @@ pub enum Failure {
     CqOverrun(CqId),
     /// The link is lost.
     Device,
+    /// It was to fail on request.
+    Injected,
 }
 
 /// A decision.
@@ -300,6 +302,7 @@ impl fmt::Display for Failure {
             Self::Receive => f.write_str("a receive request was bad"),
             Self::CqOverrun(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
             Self::Device => f.write_str("the link is lost"),
+            Self::Injected => f.write_str("a rule has it fail"),
         }
     }
 }

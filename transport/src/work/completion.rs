@@ -209,6 +209,8 @@ pub enum Cause {
     ForeignAddressHandle,
     /// The operation does not exist in this service.
     WrongOperation,
+    /// It was to fail on request.
+    Injected,
 }
 
 impl fmt::Display for Cause {
@@ -235,6 +237,7 @@ impl fmt::Display for Cause {
             Self::WrongOperation => {
                 f.write_str("the queue pair's transport service has no such operation")
             }
+            Self::Injected => f.write_str("a rule has it fail"),
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
             Self::NoRoute => f.write_str(
                 "the address handle's GID index does not exist or is of another address family",

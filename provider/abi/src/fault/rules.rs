@@ -10,10 +10,11 @@ use std::{
 };
 
 use roce_provider::{
+    attend_rules,
     calls::Call,
     control::{self, Listening},
     environment::{self, CALLS, FAULT, FAULT_SEED},
-    faults::{CallEffect, CallFaults, CallId, FaultRules, live},
+    faults::{CallEffect, CallFaults, CallId, FaultRules, devices, live},
 };
 
 use super::counts;
@@ -37,7 +38,7 @@ struct Rules {
 pub(crate) fn are_possible() -> bool {
     static POSSIBLE: LazyLock<bool> = LazyLock::new(|| {
         !from_environment().calls.is_empty()
-            || control::is_wanted()
+            || has_live_rules()
             || environment::value(CALLS).is_some()
     });
     *POSSIBLE
@@ -47,6 +48,11 @@ pub(crate) fn are_possible() -> bool {
 fn from_environment() -> FaultRules {
     let text = environment::value(FAULT).and_then(|text| text.into_string().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// True if devices are to be opened so that rules for them can come.
+fn has_live_rules() -> bool {
+    control::is_wanted() || !from_environment().devices.is_empty()
 }
 
 /// To be called when the library is loaded.
@@ -60,7 +66,8 @@ pub(crate) fn at_load() {
     let mut rules =
         Rules { faults: CallFaults::new(seed), texts: Vec::new(), next: 1, listening: None };
     let mut given = from_environment();
-    if control::is_wanted() {
+    devices::set_seed(seed);
+    if has_live_rules() {
         live::enable();
     } else {
         given.packet_clauses.clear(); // links have them
@@ -103,6 +110,12 @@ pub(super) fn at_end() {
 /// What the control socket is told, and what it answers.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
+    let answer = obey(command);
+    attend_rules(); // without the lock of the rules, which calls take
+    answer
+}
+
+fn obey(command: &str) -> Result<Vec<String>, String> {
     let mut rules = RULES.lock();
     let rules = rules.as_mut().ok_or("the process ends")?;
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -134,7 +147,7 @@ fn answer(command: &str) -> Result<Vec<String>, String> {
 impl Rules {
     /// Adds rules, each under a number of its own, or none of them.
     fn add(&mut self, given: FaultRules) -> Result<(), String> {
-        let FaultRules { calls, packet_clauses, .. } = given;
+        let FaultRules { calls, packet_clauses, devices: of_devices, .. } = given;
         let mut next = self.next;
         let mut numbered = || {
             next += 1;
@@ -150,6 +163,9 @@ impl Rules {
             self.faults.add(number, rule);
             self.texts.push((number, text));
         }
+        for (text, rule) in of_devices {
+            devices::add(numbered(), text, rule);
+        }
         self.next = next;
         Ok(())
     }
@@ -157,12 +173,13 @@ impl Rules {
     fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.faults.retain(&keep);
         self.texts.retain(|(number, _)| keep(*number));
-        live::retain(keep);
+        live::retain(&keep);
+        devices::retain(keep);
     }
 
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let own = self.texts.iter().map(|(number, _)| *number);
-        own.chain(live::list().into_iter().map(|(number, ..)| number))
+        own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
     }
 
     /// A line for each rule: its number, how often it has hit, and of how many that matched; for those
@@ -172,7 +189,7 @@ impl Rules {
             .faults
             .counts()
             .map(|(number, counts)| (number, text_of(&self.texts, number), Some(counts)));
-        let mut all: Vec<_> = own.chain(live::list()).collect();
+        let mut all: Vec<_> = own.chain(live::list()).chain(devices::list()).collect();
         all.sort_by_key(|(number, ..)| *number);
         all.into_iter()
             .map(|(number, text, counts)| match counts {

@@ -89,6 +89,7 @@ pub(crate) fn vendor_error(error: &WcError) -> u32 {
         Cause::NoRoute => 10,
         Cause::ForeignAddressHandle => 11,
         Cause::WrongOperation => 12,
+        Cause::Injected => 13,
     }
 }
 

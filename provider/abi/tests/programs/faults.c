@@ -157,6 +157,43 @@ static void load(void) {
     tear_down();
 }
 
+/* Waits for an event. */
+static int event(void) {
+    struct ibv_async_event taken;
+    EXPECT(ibv_get_async_event(context, &taken) == 0);
+    int type = taken.event_type;
+    ibv_ack_async_event(&taken);
+    return type;
+}
+
+/* A request that fails, and events at their times. */
+static void incidents(void) {
+    set_up();
+    timeout = 14;
+    retries = 7;
+    connect_both();
+    EXPECT(event() == IBV_EVENT_GID_CHANGE);
+    for (int i = 1; i <= 4; i++) {
+        struct ibv_recv_wr wr = {.wr_id = i}, *bad;
+        EXPECT(ibv_post_recv(b, &wr, &bad) == 0);
+    }
+    for (int i = 1; i <= 4; i++) {
+        struct ibv_send_wr wr = {.wr_id = i, .opcode = IBV_WR_SEND}, *bad;
+        EXPECT(ibv_post_send(a, &wr, &bad) == 0);
+    }
+    struct ibv_wc wc;
+    for (int sent = 0; sent < 4;) {
+        if (ibv_poll_cq(cq, 1, &wc) != 1 || wc.qp_num != a->qp_num)
+            continue;
+        sent++;
+        EXPECT(wc.status == (sent < 3 ? IBV_WC_SUCCESS : sent == 3 ? IBV_WC_REM_OP_ERR : IBV_WC_WR_FLUSH_ERR));
+    }
+    EXPECT(event() == IBV_EVENT_PORT_ERR && event() == IBV_EVENT_PORT_ACTIVE);
+    EXPECT(event() == IBV_EVENT_QP_FATAL); /* of the one that is not in ERR */
+    EXPECT(event() == IBV_EVENT_DEVICE_FATAL);
+    tear_down();
+}
+
 int main(void) {
     const char *name = getenv("CASE");
     EXPECT(name != NULL);
@@ -168,6 +205,8 @@ int main(void) {
         moving();
     else if (strcmp(name, "load") == 0)
         load();
+    else if (strcmp(name, "incidents") == 0)
+        incidents();
     else if (strcmp(name, "wait") == 0)
         waits();
     else

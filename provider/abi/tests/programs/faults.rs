@@ -178,13 +178,17 @@ fn there_is_no_name_without_a_call() {
 /// What programs in C meet, and that what failed has done nothing.
 #[test]
 fn programs_go_on_after_calls_that_have_failed() {
-    for case in ["objects", "moving", "wait", "extended"] {
+    for case in ["objects", "moving", "wait", "extended", "incidents"] {
         let rules = match case {
             "objects" => {
                 "fail query_gid nth 2 EPERM, fail create_cq nth 2 ENOMEM, fail modify_qp nth 1, \
                  fail destroy_qp once, fail alloc_pd nth 2, fail reg_mr nth 2 EAGAIN"
             }
             "moving" => "fail post_send once EINVAL; fail post_recv once; fail poll_cq nth 2 EINTR",
+            "incidents" => {
+                "complete send nth 3 with REM_OP_ERR; gid change; port down at 1s for 100ms; \
+                 qp any fatal after 3s; device fatal at 3100ms"
+            }
             "wait" => "slow query_gid by 50ms once, hang alloc_pd 60ms once",
             _ => "fail start_poll nth 2 EIO, fail wr_complete once, fail memcpy_to_dm once EFAULT",
         };
@@ -210,7 +214,7 @@ fn a_failure_is_explained_by_its_rule() {
 }
 
 /// Rules that a program under load is given, one after the other, by the control socket.
-const SWITCHED: [&str; 12] = [
+const SWITCHED: [&str; 15] = [
     "drop 3%",
     "duplicate 10%",
     "reorder 10%",
@@ -222,7 +226,10 @@ const SWITCHED: [&str; 12] = [
     "fail post_recv 20%",
     "fail poll_cq 30%",
     "slow poll 5% by 200us",
-    "hang post_send once, fail wr_complete",
+    "hang post_send 1ms once, fail wr_complete",
+    "port down for 1ms",
+    "gid change",
+    "complete send nth 1000000 with RETRY_EXC_ERR",
 ];
 
 /// The oracle is the program's: every message arrives once, in order, whole.

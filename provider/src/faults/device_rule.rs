@@ -1,0 +1,249 @@
+//! Rules for devices: requests that complete with an error, and events.
+
+use std::time::Duration;
+
+use roce_transport::{
+    addr::Qpn,
+    qp::{Completing, Queue, may_be_received},
+    work::WcStatus,
+};
+
+use crate::fabric::clause::{Often, Words, number, set, time};
+
+/// What happens to a device at some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incident {
+    /// A queue pair, or each, goes into ERR.
+    QpFatal(Option<Qpn>),
+    /// The port is down for so long; `None`: for good.
+    PortDown(Option<Duration>),
+    /// The GID table is said to have changed.
+    GidChange,
+    /// The device is lost.
+    DeviceFatal,
+}
+
+/// A rule for devices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DeviceRule {
+    /// Requests complete with this status.
+    Complete {
+        /// The queue.
+        queue: Queue,
+        /// The queue pair; `None`: any.
+        qpn: Option<Qpn>,
+        /// Which of them.
+        often: Often,
+        /// Their status.
+        status: WcStatus,
+    },
+    /// Something happens so long after the rule is given, or the device is opened.
+    At {
+        /// The time.
+        after: Duration,
+        /// What happens.
+        incident: Incident,
+    },
+    /// Requests for connections are rejected.
+    Reject(Often),
+}
+
+const STATUSES: [(&str, WcStatus); 12] = [
+    ("LOC_LEN_ERR", WcStatus::LocLenErr),
+    ("LOC_QP_OP_ERR", WcStatus::LocQpOpErr),
+    ("LOC_PROT_ERR", WcStatus::LocProtErr),
+    ("WR_FLUSH_ERR", WcStatus::WrFlushErr),
+    ("MW_BIND_ERR", WcStatus::MwBindErr),
+    ("BAD_RESP_ERR", WcStatus::BadRespErr),
+    ("LOC_ACCESS_ERR", WcStatus::LocAccessErr),
+    ("REM_INV_REQ_ERR", WcStatus::RemInvReqErr),
+    ("REM_ACCESS_ERR", WcStatus::RemAccessErr),
+    ("REM_OP_ERR", WcStatus::RemOpErr),
+    ("RETRY_EXC_ERR", WcStatus::RetryExcErr),
+    ("RNR_RETRY_EXC_ERR", WcStatus::RnrRetryExcErr),
+];
+
+/// Messages of connection management that can be lost, as a program names them.
+const MESSAGES: [(&str, &str); 8] = [
+    ("connect", "cm-req"),
+    ("accept", "cm-rep"),
+    ("established", "cm-rtu"),
+    ("reject", "cm-rej"),
+    ("disconnect", "cm-dreq"),
+    ("disconnected", "cm-drep"),
+    ("resolve", "cm-sidr-req"),
+    ("resolved", "cm-sidr-rep"),
+];
+
+/// What a clause of this kind is.
+pub(super) enum Parsed {
+    Rule(DeviceRule),
+    /// A clause for packets that says the same.
+    Packets(String),
+}
+
+impl DeviceRule {
+    /// The first words of such rules.
+    pub(super) const WORDS: [&str; 6] = ["complete", "qp", "port", "gid", "device", "cm"];
+
+    pub(super) fn parse(mut words: Words<'_>) -> Result<Parsed, String> {
+        let first = words.next().unwrap_or_default();
+        let rule = match first {
+            "complete" => complete(words)?,
+            "cm" => return of_cm(words),
+            "qp" => {
+                let example = "qp 0x12 fatal after 2s";
+                let qpn = match words.value(first, example)? {
+                    "any" => None,
+                    word => Some(Qpn::new(number(word, "qp 0x12")?)),
+                };
+                expect(&mut words, "fatal", example)?;
+                at(words, Incident::QpFatal(qpn), example)?
+            }
+            "port" => {
+                let example = "port down at 1s for 500ms";
+                expect(&mut words, "down", example)?;
+                at(words, Incident::PortDown(None), example)?
+            }
+            "gid" => {
+                expect(&mut words, "change", "gid change at 1s")?;
+                at(words, Incident::GidChange, "gid change at 1s")?
+            }
+            _ => {
+                expect(&mut words, "fatal", "device fatal at 3s")?;
+                at(words, Incident::DeviceFatal, "device fatal at 3s")?
+            }
+        };
+        Ok(Parsed::Rule(rule))
+    }
+
+    /// True if the rule is about this request.
+    #[must_use]
+    pub fn concerns(&self, completing: &Completing) -> bool {
+        let Self::Complete { queue, qpn, status, .. } = self else { return false };
+        *queue == completing.queue
+            && qpn.is_none_or(|qpn| qpn == completing.qpn)
+            && completing.may_be(*status)
+    }
+}
+
+fn expect(words: &mut Words<'_>, wanted: &str, example: &str) -> Result<(), String> {
+    match words.next() {
+        Some(word) if word == wanted => Ok(()),
+        Some(word) => Err(format!("\"{word}\" must be \"{wanted}\", as in \"{example}\"")),
+        None => Err(format!("\"{wanted}\" is missing; write for example \"{example}\"")),
+    }
+}
+
+fn complete(mut words: Words<'_>) -> Result<DeviceRule, String> {
+    let example = "complete send nth 5 with RETRY_EXC_ERR";
+    let queue = match words.value("complete", example)? {
+        "send" => Queue::Send,
+        "recv" | "receive" => Queue::Receive,
+        word => return Err(format!("\"{word}\" is no queue; possible are send and recv")),
+    };
+    let (mut often, mut qpn, mut status) = (Often::default(), None, None);
+    while let Some(word) = words.next() {
+        if often.take(word, &mut words)? {
+            continue;
+        }
+        match word {
+            "with" => {
+                let name = words.value(word, example)?;
+                set(&mut status, status_of(name, queue)?, "statuses")?;
+            }
+            "qp" => {
+                let value = number(words.value(word, "qp 0x12")?, "qp 0x12")?;
+                set(&mut qpn, Qpn::new(value), "queue pairs")?;
+            }
+            _ => {
+                return Err(format!(
+                    "\"{word}\" is not understood; possible are {}, qp N, with STATUS",
+                    Often::WORDS
+                ));
+            }
+        }
+    }
+    let status = status.ok_or_else(|| format!("say with which status, as in \"{example}\""))?;
+    Ok(DeviceRule::Complete { queue, qpn, often, status })
+}
+
+fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
+    let bare = name.strip_prefix("IBV_WC_").unwrap_or(name);
+    let fits = |status: WcStatus| match queue {
+        Queue::Send => status != WcStatus::LocAccessErr,
+        Queue::Receive => may_be_received(status),
+    };
+    let known = STATUSES.iter().find(|(known, _)| known.eq_ignore_ascii_case(bare));
+    match known {
+        Some((_, status)) if fits(*status) => Ok(*status),
+        other => {
+            let possible: Vec<_> = STATUSES
+                .iter()
+                .filter(|(_, status)| fits(*status))
+                .map(|(name, _)| *name)
+                .collect();
+            let problem = match other {
+                Some(_) => "is no status of this queue",
+                None => "is no status",
+            };
+            Err(format!("\"{name}\" {problem}; possible are {}", possible.join(", ")))
+        }
+    }
+}
+
+/// Something at a time, which may be left out: now.
+fn at(mut words: Words<'_>, incident: Incident, example: &str) -> Result<DeviceRule, String> {
+    let (mut after, mut length) = (None, None);
+    while let Some(word) = words.next() {
+        match word {
+            "at" | "after" => set(&mut after, time(words.value(word, example)?)?, "times")?,
+            "for" if matches!(incident, Incident::PortDown(_)) => {
+                set(&mut length, time(words.value(word, example)?)?, "times")?;
+            }
+            _ => {
+                return Err(format!(
+                    "\"{word}\" is not understood; write for example \"{example}\""
+                ));
+            }
+        }
+    }
+    let incident = match incident {
+        Incident::PortDown(_) => Incident::PortDown(length),
+        other => other,
+    };
+    Ok(DeviceRule::At { after: after.unwrap_or_default(), incident })
+}
+
+fn of_cm(mut words: Words<'_>) -> Result<Parsed, String> {
+    let example = "cm reject nth 1";
+    match words.value("cm", example)? {
+        "reject" => {
+            let mut often = Often::default();
+            while let Some(word) = words.next() {
+                if !often.take(word, &mut words)? {
+                    return Err(format!(
+                        "\"{word}\" is not understood; possible are {}",
+                        Often::WORDS
+                    ));
+                }
+            }
+            Ok(Parsed::Rule(DeviceRule::Reject(often)))
+        }
+        "drop" => {
+            let word = words.value("drop", "cm drop connect once")?;
+            let kind = MESSAGES.iter().find(|(name, _)| *name == word).ok_or_else(|| {
+                let names: Vec<_> = MESSAGES.iter().map(|(name, _)| *name).collect();
+                format!("\"{word}\" is no message; possible are {}", names.join(", "))
+            })?;
+            let mut clause = format!("drop {}", kind.1);
+            while let Some(word) = words.next() {
+                clause += &format!(" {word}");
+            }
+            Ok(Parsed::Packets(clause))
+        }
+        word => Err(format!(
+            "\"{word}\" is not understood; write for example \"{example}\" or \"cm drop connect\""
+        )),
+    }
+}

@@ -1,0 +1,123 @@
+//! Completions that fail on request, as if what they say had happened: the queue pair goes where such
+//! a failure has it go, and what is behind completes as flushed, in order.
+
+use alloc::{boxed::Box, collections::VecDeque};
+use core::fmt;
+
+use super::state::QpType;
+use crate::{
+    ids::Qpn,
+    work::{Cause, WcError, WcOpcode, WcStatus},
+};
+
+/// The queue of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Queue {
+    /// The send queue.
+    Send,
+    /// The receive queue, or that which takes its place.
+    Receive,
+}
+
+/// A request that would complete with success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completing {
+    /// Its queue pair.
+    pub qpn: Qpn,
+    /// That one's service.
+    pub qp_type: QpType,
+    /// The queue that it was posted to.
+    pub queue: Queue,
+    /// The kind of request.
+    pub opcode: WcOpcode,
+    /// True if it takes a receive request of the peer.
+    pub needs_receive: bool,
+}
+
+impl Completing {
+    /// True if it could complete with this status.
+    #[must_use]
+    pub const fn may_be(&self, status: WcStatus) -> bool {
+        use WcOpcode as Op;
+        use WcStatus as Status;
+        if matches!(self.queue, Queue::Receive) {
+            return may_be_received(status)
+                && !(matches!(self.qp_type, QpType::Ud | QpType::Uc)
+                    && matches!(status, Status::RemInvReqErr));
+        }
+        let is_local = matches!(self.opcode, Op::BindMw | Op::LocalInv);
+        match status {
+            Status::WrFlushErr | Status::LocQpOpErr => true,
+            Status::MwBindErr => matches!(self.opcode, Op::BindMw),
+            Status::LocLenErr | Status::LocProtErr => !is_local,
+            Status::LocAccessErr => false,
+            Status::RnrRetryExcErr => self.qp_type.is_reliable() && !is_local && self.needs_receive,
+            Status::RemAccessErr => {
+                self.qp_type.is_reliable() && !is_local && !(matches!(self.opcode, Op::Send))
+            }
+            Status::BadRespErr | Status::RemInvReqErr | Status::RemOpErr | Status::RetryExcErr => {
+                self.qp_type.is_reliable() && !is_local
+            }
+        }
+    }
+}
+
+/// True if a receive request could complete with this status.
+#[must_use]
+pub const fn may_be_received(status: WcStatus) -> bool {
+    matches!(
+        status,
+        WcStatus::LocLenErr
+            | WcStatus::LocQpOpErr
+            | WcStatus::LocProtErr
+            | WcStatus::LocAccessErr
+            | WcStatus::RemInvReqErr
+            | WcStatus::WrFlushErr
+    )
+}
+
+/// Who says which requests fail. It is asked under the adapter's lock, and must not wait.
+pub trait CompletionFaults: Send + fmt::Debug {
+    /// The status with which this request completes, if it is to fail: one that it
+    /// [may have](Completing::may_be).
+    fn judge(&mut self, completing: &Completing) -> Option<WcStatus>;
+}
+
+/// The requests that fail on request.
+#[derive(Debug, Default)]
+pub(crate) struct Injected {
+    pub(crate) faults: Option<Box<dyn CompletionFaults>>,
+    /// Queue pairs that have not yet gone where they go.
+    failed: VecDeque<(Qpn, Queue, WcError)>,
+}
+
+impl Injected {
+    /// The error of a request that has succeeded, if it is to fail, or is behind one that has.
+    #[inline]
+    pub(crate) fn judge(&mut self, completing: impl FnOnce() -> Completing) -> Option<WcError> {
+        if self.faults.is_none() && self.failed.is_empty() {
+            return None;
+        }
+        self.judge_one(&completing())
+    }
+
+    #[cold]
+    fn judge_one(&mut self, completing: &Completing) -> Option<WcError> {
+        let &Completing { qpn, qp_type, queue, .. } = completing;
+        let is_behind = self.failed.iter().any(|(of, failed, _)| {
+            *of == qpn && (qp_type.is_reliable() || *failed == Queue::Receive || *failed == queue)
+        });
+        if is_behind {
+            return Some(WcError::FLUSHED);
+        }
+        let status = self.faults.as_mut()?.judge(completing)?;
+        let error = WcError { status, cause: Cause::Injected };
+        self.failed.push_back((qpn, queue, error));
+        Some(error)
+    }
+
+    /// A queue pair that is to go where its failure has it go.
+    pub(crate) fn pop(&mut self) -> Option<(Qpn, Queue, WcError)> {
+        self.failed.pop_front()
+    }
+}
