@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
-//! | `ROCE_FAULT` | the faults, see [`FaultRules`](crate::faults::FaultRules); those for calls are for the C libraries |
+//! | `ROCE_FAULT` | the faults, see [`FaultRules`]; those for calls are for the C libraries |
 //! | `ROCE_CONTROL` | in the C libraries, where the program takes rules while it runs: 1: a socket `control-PID` in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a socket, `%p` in it being the process; 0: it takes none |
 //! | `ROCE_CALLS` | in the C libraries, a directory where each process counts its calls, in a file of its number, for `roce run --fail-each` |
 //! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |

@@ -186,7 +186,7 @@ fn programs_go_on_after_calls_that_have_failed() {
             }
             "moving" => "fail post_send once EINVAL; fail post_recv once; fail poll_cq nth 2 EINTR",
             "incidents" => {
-                "complete send nth 3 with REM_OP_ERR; gid change; port down at 1s for 100ms; \
+                "complete send nth 3 with REM_OP_ERR; gid change at 500ms; port down at 1s for 100ms; \
                  qp any fatal after 3s; device fatal at 3100ms"
             }
             "wait" => "slow query_gid by 50ms once, hang alloc_pd 60ms once",
