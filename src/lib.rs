@@ -79,10 +79,10 @@ pub use roce_provider::{
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps,
     DeviceMemory, DeviceMemoryError, Endpoint, EnvironmentError, ExplainFormat, FileMemory,
     ForeignMemory, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory,
-    NullRegion, OpenError, OpenOptions, PortAttr, Progress, ProtectionDomain, Published,
-    PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError, ReregMr, SharedReceiveQueue,
-    ThreadDomain, Unreachable, XrcDomain, cm, control, devices, environment, explain, fabric,
-    faults, link, published_counters, runtime_directory,
+    NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr, Profile, ProfileError, Progress,
+    ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
+    ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, control, devices,
+    environment, explain, fabric, faults, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -20,9 +20,9 @@ use std::{
 };
 
 use roce::{
-    Checks, Device, EnvironmentError, OpenOptions, Reaper,
+    Checks, Device, EnvironmentError, OpenOptions, Profile, Reaper,
     environment::{
-        self, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
+        self, AS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
         RECEIVE_BUFFER,
     },
     faults::FaultRules,
@@ -47,6 +47,11 @@ pub(crate) struct Args {
     /// interface, or udp:ADDRESS; again for more. Without it, those that ROCE_DEVICES names, or all
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
+    /// Show the devices as those of a given adapter, with its names, attributes and limits:
+    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a profile.
+    /// docs/guide/adapters.md says what follows
+    #[arg(long = "as", value_name = "ADAPTER")]
+    adapter: Option<String>,
     /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p
     /// the process. Further devices and processes get FILE.2, FILE.3, …
     #[arg(long, value_name = "FILE")]
@@ -142,7 +147,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let (name, arguments) =
         args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
-    let devices = devices(args)?;
+    let profile = profile(args)?;
+    let devices = devices(args, profile.as_ref())?;
     let mut configured = configured(args)?;
     let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
     let path = program::find(name)?;
@@ -153,7 +159,7 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     }
     let directory = library::directory(&library, &also).map_err(Refusal::new)?;
     if args.sysfs {
-        mounts::enter(&devices).map_err(Refusal::new)?;
+        mounts::enter(&devices, profile.as_ref()).map_err(Refusal::new)?;
     }
     configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
     let mut preloaded = env::var_os("LD_PRELOAD");
@@ -187,11 +193,24 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     })
 }
 
+/// The adapter that the program will see.
+fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
+    match &args.adapter {
+        Some(name) => {
+            Profile::named(name).map(Some).map_err(|error| Refusal::new(format!("--as: {error}")))
+        }
+        None => environment::profile().map_err(|error| Refusal::new(error.to_string())),
+    }
+}
+
 /// The devices that the program will find.
-fn devices(args: &Args) -> Result<Vec<Device>, Refusal> {
+fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusal> {
+    let inherited = environment::value(DEVICES).unwrap_or_default();
     let named = match args.device.is_empty() {
-        true => environment::devices(),
-        false => environment::devices_named(&args.device.join(",")),
+        // what is no text is refused there
+        true if profile.is_none() || inherited.to_str().is_none() => environment::devices(),
+        true => environment::devices_as(&inherited.to_string_lossy(), profile),
+        false => environment::devices_as(&args.device.join(","), profile),
     };
     named.map_err(|error| match error {
         EnvironmentError::Device(error) if !args.device.is_empty() => {
@@ -226,6 +245,12 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     let mut configured = Configured::default();
     if !args.device.is_empty() {
         configured.env(DEVICES, args.device.join(","));
+    }
+    if let Some(name) = &args.adapter {
+        let is_path = !Profile::built_in().any(|known| known == name);
+        let absolute =
+            || std::path::absolute(name).map_err(|error| Refusal::new(format!("--as: {error}")));
+        configured.env(AS, if is_path { absolute()?.into() } else { OsString::from(name) });
     }
     if !args.fault.is_empty() {
         let rules = args.fault.join(", ");

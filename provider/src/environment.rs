@@ -5,6 +5,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
+//! | `ROCE_AS` | the adapter that devices show themselves as: the name of a [profile](crate::Profile), or the path of its file |
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
 //! | `ROCE_FAULT` | the faults, see [`FaultRules`]; those for calls are for the C libraries |
 //! | `ROCE_CONTROL` | in the C libraries, where the program takes rules while it runs: 1: a socket `control-PID` in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a socket, `%p` in it being the process; 0: it takes none |
@@ -38,8 +39,8 @@ use thiserror::Error;
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
-    CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT,
-    FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
+    AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
+    FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
     parse_seed, value,
 };
 use crate::{
@@ -47,6 +48,7 @@ use crate::{
     device::{self, Device, OpenError, OpenOptions},
     fabric::{FaultPlan, FaultSyntaxError},
     faults::{FaultRules, live},
+    profile::{Profile, ProfileError},
     variables::{self, pcap},
 };
 
@@ -64,6 +66,9 @@ pub enum EnvironmentError {
     /// Checks that there are not.
     #[error("{CHECK}: {0}")]
     Check(#[from] CheckSyntaxError),
+    /// A profile that there is not, or with something wrong in it.
+    #[error("{AS}: {0}")]
+    Profile(#[from] ProfileError),
     /// A seed that is no number.
     #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
     Seed(String),
@@ -79,12 +84,47 @@ pub enum EnvironmentError {
 }
 
 /// The devices that `ROCE_DEVICES` names, in that order, each once; all of
-/// [`devices`](crate::devices) if it names none.
+/// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that adapter.
+///
+/// # Errors
+/// [`EnvironmentError::Device`] when one of them does not exist; [`EnvironmentError::Profile`].
+pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
+    devices_as(&text(DEVICES)?, profile()?.as_ref())
+}
+
+/// The profile that `ROCE_AS` names.
+///
+/// # Errors
+/// [`EnvironmentError::Profile`] when there is none of that name, or something in it is wrong.
+pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
+    let name = text(AS)?;
+    Ok(if name.is_empty() { None } else { Some(Profile::named(&name)?) })
+}
+
+/// The devices that a text names, as those of this adapter: by its names, or else by their own, and then
+/// they get its names in that order. An empty text names all, and as many as the adapter has.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist.
-pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
-    devices_named(&text(DEVICES)?)
+pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>, EnvironmentError> {
+    let Some(profile) = profile else { return devices_named(specs) };
+    let all = profile.shown(device::devices(), true);
+    let names: Vec<_> = split(specs).collect();
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let by_name = |name: &&str| all.iter().find(|device| device.name() == *name).cloned();
+    match names.iter().map(by_name).collect::<Option<Vec<_>>>() {
+        Some(found) => {
+            let mut seen = BTreeSet::new();
+            Ok(found.into_iter().filter(|device| seen.insert(device.name().to_owned())).collect())
+        }
+        None => Ok(profile.shown(devices_named(specs)?, false)),
+    }
+}
+
+fn split(specs: &str) -> impl Iterator<Item = &str> {
+    specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty())
 }
 
 /// The same for a text that stands elsewhere, such as on a command line.
@@ -92,9 +132,7 @@ pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist.
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
-    let specs =
-        specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty());
-    let named = specs
+    let named = split(specs)
         .map(Device::named)
         .collect::<Result<Vec<_>, _>>()
         .map_err(EnvironmentError::Device)?;
@@ -147,6 +185,7 @@ impl OpenOptions {
             segments: number(SEGMENTS)?,
             congestion: variables::congestion(),
             late: checks()?.map(|checks| checks.late()).unwrap_or_default(),
+            profile: profile()?,
             ..Self::default()
         })
     }

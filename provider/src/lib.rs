@@ -34,6 +34,7 @@ mod notify;
 #[path = "../../tests/own_test/mod.rs"]
 mod own_test;
 mod port;
+mod profile;
 mod publish;
 mod readiness;
 mod reaper;
@@ -64,6 +65,7 @@ pub use engine::describe_engines;
 pub use engine::survive_forks;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
+pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
@@ -73,7 +75,7 @@ pub use verbs::{
     AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,
     CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
-    Guid, MemoryRegion, MemoryWindow, NullRegion, ProtectionDomain, QpInitAttr, QueuePair,
+    Guid, MemoryRegion, MemoryWindow, NullRegion, OdpCaps, ProtectionDomain, QpInitAttr, QueuePair,
     RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 

@@ -49,6 +49,13 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
     pub qkey_violations: u64,
+    /// Even entries of the GID table are shown for RoCE v1, as with a [profile](crate::Profile) of
+    /// an adapter that has them.
+    pub roce_v1: bool,
+    /// `port_cap_flags` of a [profile](crate::Profile).
+    pub cap_flags: Option<u32>,
+    /// Code of the number of virtual lanes (`max_vl_num`): 1, or that of a profile.
+    pub max_vl_num: u8,
     /// Speed of its interface in Mbit/s (`active_speed`, `active_width`). `None`: an interface that
     /// has no speed.
     pub speed: Option<u32>,
@@ -65,6 +72,9 @@ impl PortAttr {
             pkey_table_len: 1,
             bad_pkeys: 0,
             qkey_violations: 0,
+            roce_v1: false,
+            cap_flags: None,
+            max_vl_num: 1,
             speed: None,
         }
     }
@@ -95,6 +105,9 @@ pub struct GidEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GidType {
+    /// Over Ethernet (`IBV_GID_TYPE_ROCE_V1`): shown by devices with a [profile](crate::Profile) of
+    /// an adapter that has such entries, and refused where one is used.
+    RoceV1,
     /// Over UDP (`IBV_GID_TYPE_ROCE_V2`).
     RoceV2,
 }
@@ -102,6 +115,7 @@ pub enum GidType {
 impl std::fmt::Display for GidType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::RoceV1 => f.write_str("RoCE v1"),
             Self::RoceV2 => f.write_str("RoCE v2"),
         }
     }
@@ -188,44 +202,61 @@ impl Follows {
         let new = addresses.iter().filter(|address| wanted(address)).filter(has).copied().collect();
         let used = table.iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip());
         let mut gone: Vec<IpAddr> = used.filter(|ip| !addresses.contains(ip)).collect();
-        gone.dedup(); // the first two entries may be one address
+        gone.dedup(); // the entries next to each other may be one address
         TableChange { gone, new }
     }
 }
 
-/// The table of a device that is opened with these addresses.
-pub(crate) fn table(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
-    let mut table = Vec::new();
-    for address in addresses {
-        insert(&mut table, address); // more than a table holds are left out
-    }
-    table
+/// Size of a GID table, and kinds of its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GidLayout {
+    /// Greatest number of entries.
+    pub(crate) len: u16,
+    /// Every address has two entries, of which the first is for RoCE v1.
+    pub(crate) pairs: bool,
 }
 
-/// Puts an address into a table: at its first unused entry, so that all others keep their index.
-/// `false`: the table is full.
-///
-/// In the kernel's tables a link-local address is the first, and the IPv4 address has index 1, where
-/// programs that were made for them look. Where there is no link-local address, the IPv4 address has
-/// both entries.
-pub(crate) fn insert(table: &mut Vec<Gid>, address: IpAddr) -> bool {
-    let mut enter = || {
-        let unused = table.iter().position(|gid| gid.is_zero()).unwrap_or(table.len());
-        if unused < usize::from(GID_TABLE_LEN) {
-            table.resize(table.len().max(unused + 1), Gid::default());
-            table[unused] = address.into();
+impl Default for GidLayout {
+    fn default() -> Self {
+        Self { len: GID_TABLE_LEN, pairs: false }
+    }
+}
+
+impl GidLayout {
+    /// The table of a device that is opened with these addresses.
+    pub(crate) fn table(self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
+        let mut table = Vec::new();
+        for address in addresses {
+            self.insert(&mut table, address); // more than a table holds are left out
         }
-        unused
-    };
-    match enter() {
-        0 if address.is_ipv4() => {
-            if table.get(1).is_none_or(|gid| gid.is_zero()) {
-                table.resize(table.len().max(2), Gid::default());
-                table[1] = address.into();
+        table
+    }
+
+    /// Puts an address into a table: at its first unused place, so that all others keep their index.
+    /// `false`: the table is full.
+    ///
+    /// In the kernel's tables a link-local address is the first, and the IPv4 address the second,
+    /// where programs that were made for them look. Where there is no link-local address, the IPv4
+    /// address has both places.
+    pub(crate) fn insert(self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
+        let width = if self.pairs { 2 } else { 1 };
+        let enter = |table: &mut Vec<Gid>, place: usize| {
+            let entries = place * width..(place + 1) * width;
+            if entries.end > usize::from(self.len) {
+                return false;
             }
+            table.resize(table.len().max(entries.end), Gid::default());
+            table[entries].fill(address.into());
             true
+        };
+        let place = |table: &[Gid]| table.chunks(width).position(|gids| gids[0].is_zero());
+        let unused = place(table).unwrap_or(table.len().div_ceil(width));
+        let second_is_free = table.get(width).is_none_or(|gid| gid.is_zero());
+        let entered = enter(table, unused);
+        if unused == 0 && address.is_ipv4() && second_is_free {
+            enter(table, 1);
         }
-        entry => entry < usize::from(GID_TABLE_LEN),
+        entered
     }
 }
 
@@ -332,6 +363,10 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
+    fn insert(table: &mut Vec<Gid>, address: IpAddr) -> bool {
+        GidLayout::default().insert(table, address)
+    }
+
     fn table(texts: &[&str]) -> Vec<Gid> {
         ips(texts).into_iter().map(Gid::from).collect()
     }
@@ -352,7 +387,7 @@ mod tests {
 
     #[test]
     fn an_ipv4_address_has_index_one() {
-        let open = |addresses: &[&str]| super::table(ips(addresses));
+        let open = |addresses: &[&str]| GidLayout::default().table(ips(addresses));
         assert_eq!(open(&["fe80::1", "10.0.0.1"]), table(&["fe80::1", "10.0.0.1"]));
         assert_eq!(open(&["10.0.0.1"]), table(&["10.0.0.1", "10.0.0.1"]));
         assert_eq!(open(&["fd00::1"]), table(&["fd00::1"]));
@@ -366,6 +401,19 @@ mod tests {
         assert_eq!(gids, table(&["::", "::", "10.0.0.2", "fd00::1"]));
         insert(&mut gids, ips(&["10.0.0.3"])[0]);
         assert_eq!(gids, table(&["10.0.0.3", "10.0.0.3", "10.0.0.2", "fd00::1"]));
+    }
+
+    #[test]
+    fn an_address_has_entries_of_both_kinds() {
+        let layout = GidLayout { len: 7, pairs: true };
+        let mut gids = layout.table(ips(&["fe80::1", "10.0.0.1"]));
+        assert_eq!(gids, table(&["fe80::1", "fe80::1", "10.0.0.1", "10.0.0.1"]));
+        assert!(layout.insert(&mut gids, ips(&["10.0.0.2"])[0]));
+        assert!(!layout.insert(&mut gids, ips(&["10.0.0.3"])[0]), "one entry is left");
+        remove(&mut gids, ips(&["10.0.0.1"])[0]);
+        assert!(layout.insert(&mut gids, ips(&["10.0.0.4"])[0]));
+        assert_eq!(gids[2..4], table(&["10.0.0.4", "10.0.0.4"]));
+        assert_eq!(layout.table(ips(&["10.0.0.1"])), table(&["10.0.0.1"; 4]));
     }
 
     #[test]

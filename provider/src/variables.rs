@@ -12,6 +12,8 @@ use roce_transport::congestion::CongestionConfig;
 
 /// The variable that names the devices.
 pub const DEVICES: &str = "ROCE_DEVICES";
+/// The variable that names the adapter that devices show themselves as.
+pub const AS: &str = "ROCE_AS";
 /// The variable that names a file for captures.
 pub const PCAP: &str = "ROCE_PCAP";
 /// The variable with the faults.

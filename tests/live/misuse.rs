@@ -31,6 +31,9 @@ const LIMITS: Limits = Limits {
     max_dm_size: 8192,
     max_qp_wr: 8,
     max_sge: 2,
+    max_recv_sge: 2,
+    max_srq_wr: 8,
+    max_srq_sge: 2,
     max_inline_data: 16,
 };
 

@@ -353,6 +353,9 @@ fn every_resource_has_a_limit() {
         max_xrcd: 1,
         max_qp_wr: 4,
         max_sge: 2,
+        max_recv_sge: 2,
+        max_srq_wr: 4,
+        max_srq_sge: 2,
         max_inline_data: 8,
         ..Limits::default()
     };

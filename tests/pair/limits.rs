@@ -78,7 +78,13 @@ fn queue_pairs() {
 
 #[test]
 fn sizes_of_queue_pairs() {
-    let limits = Limits { max_qp_wr: 16, max_sge: 3, max_inline_data: 100, ..Limits::default() };
+    let limits = Limits {
+        max_qp_wr: 16,
+        max_sge: 3,
+        max_recv_sge: 3,
+        max_inline_data: 100,
+        ..Limits::default()
+    };
     let mut node = granting(limits);
     let cq = node.adapter.create_cq(8).unwrap();
     let most = QpCaps {
@@ -103,7 +109,8 @@ fn sizes_of_queue_pairs() {
 
 #[test]
 fn shared_receive_queues() {
-    let mut node = granting(Limits { max_srq: 1, max_qp_wr: 16, max_sge: 3, ..Limits::default() });
+    let mut node =
+        granting(Limits { max_srq: 1, max_srq_wr: 16, max_srq_sge: 3, ..Limits::default() });
     let attr = SrqAttr { max_wr: 16, max_sge: 3 };
     let size = |what, least, limit| ObjectError::Size { what, least, limit };
     assert_eq!(

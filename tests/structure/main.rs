@@ -78,6 +78,7 @@ const PROVIDER: Crate = Crate {
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],
+        &["profile"],
         &["device"],
         &["cm", "control", "environment", "reaper"],
         &["rsocket"],
@@ -91,7 +92,7 @@ const ABI: Crate = Crate {
     layers: &[
         &["layout"],
         &["rule"],
-        &["at_end", "sync", "message"],
+        &["adapter", "at_end", "sync", "message"],
         &["check"],
         &["fault"],
         &["errno", "export", "list", "second", "load"],

@@ -32,6 +32,8 @@ pub(crate) struct Path {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GidTable {
     gids: Vec<Gid>,
+    /// Even entries are shown as those of RoCE v1.
+    pairs: bool,
     port_mtu: Mtu,
     source_port: SourcePort,
     /// Source ports of data from an address, where there are several.
@@ -40,7 +42,7 @@ pub struct GidTable {
 
 impl GidTable {
     pub(crate) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
-        Self { gids: Vec::new(), port_mtu, source_port, flow_ports: BTreeMap::new() }
+        Self { gids: Vec::new(), pairs: false, port_mtu, source_port, flow_ports: BTreeMap::new() }
     }
 
     /// Returns whether anything has changed.
@@ -79,6 +81,23 @@ impl GidTable {
         self.port_mtu
     }
 
+    pub(crate) const fn set_pairs(&mut self, pairs: bool) {
+        self.pairs = pairs;
+    }
+
+    /// True if this entry is shown for packets of RoCE v1, which the adapter does not send: every
+    /// address has two entries then, and the second is the one that is used.
+    #[must_use]
+    pub const fn is_roce_v1(&self, index: u16) -> bool {
+        self.pairs && index.is_multiple_of(2)
+    }
+
+    /// The first entry with this property that can be used.
+    pub fn position(&self, mut is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
+        let mut usable = (0..).zip(&self.gids).filter(|(index, _)| !self.is_roce_v1(*index));
+        usable.find(|(_, gid)| !gid.is_zero() && is_it(**gid)).map(|(index, _)| index)
+    }
+
     pub(crate) fn contains(&self, gid: Gid) -> bool {
         !gid.is_zero() && self.gids.contains(&gid)
     }
@@ -89,29 +108,22 @@ impl GidTable {
     /// is a new one. `None`: it was not sent to an address of this table.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
-        let exact = self.gids.iter().position(|&gid| !gid.is_zero() && gid == grh.dst.into());
-        let of_family = || {
-            self.gids
-                .iter()
-                .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == grh.dst.is_ipv4())
-        };
+        let exact = self.position(|gid| gid == grh.dst.into());
+        let of_family = || self.position(|gid| gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
         let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;
         let traffic_class = match grh.traffic_class {
             congested if congested & 3 == 3 => congested & !1,
             other => other,
         };
         let Grh { src, flow_label, .. } = *grh;
-        Some(AddressVector {
-            flow_label,
-            traffic_class,
-            ..AddressVector::new(src.into(), u16::try_from(index).ok()?)
-        })
+        Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), index) })
     }
 
     /// The way from one of these GIDs to a peer; `None` when the index names none, or one of
     /// another address family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
-        let own = self.gids.get(usize::from(av.sgid_index)).filter(|gid| !gid.is_zero())?;
+        let usable = |gid: &&Gid| !gid.is_zero() && !self.is_roce_v1(av.sgid_index);
+        let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
         let by_flow = udp_source_port(av.flow_label, local, remote);
         // messages of connection management are few, and a packet filter may know them by their port

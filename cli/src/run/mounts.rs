@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use roce::Device;
+use roce::{Device, Profile};
 use rustix::{
     io::Errno,
     mount::{
@@ -22,7 +22,7 @@ use rustix::{
 use super::sysfs;
 
 /// Puts this process into such a namespace.
-pub(super) fn enter(devices: &[Device]) -> Result<(), String> {
+pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(), String> {
     let refused = |step: &str, error: &dyn std::fmt::Display| {
         format!(
             "--sysfs needs a mount namespace, and here the system refuses ({step}: {error}); allow \
@@ -35,7 +35,7 @@ pub(super) fn enter(devices: &[Device]) -> Result<(), String> {
     // nothing that is mounted from here on is seen outside
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|error| refused("mount", &error))?;
-    show(devices).map_err(|error| refused("mount", &error))
+    show(devices, profile).map_err(|error| refused("mount", &error))
 }
 
 /// Leaves the mount namespace. Who may not, may as the owner of a user namespace, in which this
@@ -61,7 +61,7 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
     unsafe { unshare_unsafe(flags) }
 }
 
-fn show(devices: &[Device]) -> io::Result<()> {
+fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let stage = roce::runtime_directory()?.join("sysfs");
     match DirBuilder::new().mode(0o700).create(&stage) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -75,7 +75,7 @@ fn show(devices: &[Device]) -> io::Result<()> {
         Some(c"mode=755,size=64m"),
     )?;
     let (classes, dev) = (stage.join("class"), stage.join("dev"));
-    sysfs::classes(&classes, devices)?;
+    sysfs::classes(&classes, devices, profile)?;
     cover(Path::new("/sys/class"), &classes, &sysfs::CLASSES)?;
 
     let nodes = dev.join("infiniband");

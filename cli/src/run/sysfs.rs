@@ -9,7 +9,7 @@ use std::{
 };
 
 use roce::{
-    Device, Gid, Limits, PKey,
+    Device, Gid, PKey, Profile,
     link::{Link as _, Locality, SocketOptions, UdpLink},
 };
 
@@ -17,12 +17,12 @@ use roce::{
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
 
 /// Writes the classes of these devices into a directory that stands for /sys/class.
-pub(super) fn classes(at: &Path, devices: &[Device]) -> io::Result<()> {
+pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let verbs = Tree(at.join("infiniband_verbs"));
     verbs.file("abi_version", "6")?;
     for (index, device) in devices.iter().enumerate() {
         let name = device.name();
-        describe(&Tree(at.join("infiniband").join(name)), device)?;
+        describe(&Tree(at.join("infiniband").join(name)), device, profile)?;
         let uverbs = verbs.below(&format!("uverbs{index}"));
         uverbs.file("ibdev", name)?;
         uverbs.file("abi_version", "1")?;
@@ -62,8 +62,10 @@ impl Tree {
     }
 }
 
-fn describe(tree: &Tree, device: &Device) -> io::Result<()> {
-    let attr = device.attributes(Limits::default());
+fn describe(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<()> {
+    let attr = device.attributes_as(profile);
+    let text = |key: &str| profile.and_then(|profile| profile.text(key));
+    let pci_vendor = profile.and_then(|profile| profile.number("device.pci_vendor"));
     let guid = attr.sys_image_guid.to_string();
     tree.file("node_type", "1: CA")?;
     tree.file("node_desc", device.name())?;
@@ -71,10 +73,13 @@ fn describe(tree: &Tree, device: &Device) -> io::Result<()> {
     tree.file("sys_image_guid", &guid)?;
     tree.file("fw_ver", attr.fw_ver)?;
     tree.file("hw_rev", &format!("{:#x}", attr.hw_ver))?;
-    tree.file("hca_type", "roce")?;
+    tree.file("hca_type", text("device.hca_type").unwrap_or("roce"))?;
+    if let Some(board) = text("device.board_id") {
+        tree.file("board_id", board)?;
+    }
 
     let hardware = tree.below("device");
-    hardware.file("vendor", &format!("{:#x}", attr.vendor_id))?;
+    hardware.file("vendor", &format!("{:#x}", pci_vendor.unwrap_or(attr.vendor_id.into())))?;
     hardware.file("device", &format!("{:#x}", attr.vendor_part_id))?;
     hardware.file("numa_node", "-1")?;
     if let Ok(cpus) = fs::read_to_string("/sys/devices/system/cpu/online") {
@@ -83,24 +88,24 @@ fn describe(tree: &Tree, device: &Device) -> io::Result<()> {
     if let Some(interface) = device.interface() {
         hardware.below("net").link(interface, &format!("/sys/class/net/{interface}"))?;
     }
-    port(&tree.below("ports").below("1"), device)
+    port(&tree.below("ports").below("1"), device, profile)
 }
 
-fn port(tree: &Tree, device: &Device) -> io::Result<()> {
-    let port = device.port();
+fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<()> {
+    let port = device.port_as(profile);
+    let v1 = port.roce_v1;
     tree.file("state", if port.active { "4: ACTIVE" } else { "1: DOWN" })?;
     tree.file("phys_state", if port.active { "5: LinkUp" } else { "3: Disabled" })?;
     tree.file("link_layer", "Ethernet")?;
-    tree.file("rate", &format!("{} Gb/sec (1X)", f64::from(port.speed.unwrap_or(2_500)) / 1e3))?;
-    for (name, value) in [
-        ("lid", "0x0"),
-        ("lid_mask_count", "0"),
-        ("sm_lid", "0x0"),
-        ("sm_sl", "0"),
-        ("cap_mask", "0x04010000"),
-    ] {
+    let mbps = port.speed.unwrap_or(2_500);
+    let lanes = if matches!(mbps, 40_000 | 100_000..) { 4 } else { 1 };
+    tree.file("rate", &format!("{} Gb/sec ({lanes}X)", f64::from(mbps) / 1e3))?;
+    for (name, value) in
+        [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0")]
+    {
         tree.file(name, value)?;
     }
+    tree.file("cap_mask", &format!("{:#010x}", port.cap_flags.unwrap_or(0x0401_0000)))?;
     tree.below("pkeys").table(port.pkey_table_len, &format!("{:#06x}", PKey::DEFAULT.0))?;
 
     // A GID may get an address later, but its kind and its interface are known now.
@@ -110,7 +115,15 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
     if let Some(interface) = device.interface() {
         attrs.below("ndevs").table(port.gid_table_len, interface)?;
     }
-    for (index, gid) in own_gids(device).into_iter().enumerate() {
+    if v1 {
+        let types = attrs.below("types");
+        for index in (0..port.gid_table_len).step_by(2).map(|index| index.to_string()) {
+            // it is one with all others
+            fs::remove_file(types.0.join(&index))?;
+            types.file(&index, "IB/RoCE v1")?;
+        }
+    }
+    for (index, gid) in own_gids(device, profile).into_iter().enumerate() {
         // it is one with all that are unused
         let _ = fs::remove_file(gids.0.join(index.to_string()));
         gids.file(&index.to_string(), &words(gid))?;
@@ -120,9 +133,9 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
 
 /// The GID table that a device has when it is opened now. The loopback device takes the first that
 /// is free: if another program is faster, its GID differs from the one that is shown.
-fn own_gids(device: &Device) -> Vec<Gid> {
-    let gids = device.gids();
-    if device.name() == "roce_lo"
+fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
+    let gids = device.gids_as(profile);
+    if device.takes_loopback_address()
         && let Ok(link) = UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default())
     {
         return link.addresses().into_iter().map(Gid::from).cycle().take(gids.len()).collect();

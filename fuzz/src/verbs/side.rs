@@ -28,6 +28,9 @@ pub(super) const LIMITS: Limits = Limits {
     max_dm_size: 0,
     max_qp_wr: 8,
     max_sge: 3,
+    max_recv_sge: 3,
+    max_srq_wr: 8,
+    max_srq_sge: 3,
     max_inline_data: 32,
 };
 

@@ -165,7 +165,7 @@ impl Ctx {
         verbs.context.device = dev.c();
         verbs.context.cmd_fd = imported_by.unwrap_or(command_file.descriptor());
         verbs.context.async_fd = async_fd;
-        verbs.context.num_comp_vectors = 1;
+        verbs.context.num_comp_vectors = c_int::from(context.query_device().num_comp_vectors);
         verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         verbs.context.abi_compat = usize::MAX as *mut _;
         // SAFETY: The program gives the descriptor to the context that it imports.

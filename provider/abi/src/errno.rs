@@ -15,6 +15,7 @@ use roce_provider::{
 };
 
 use crate::{
+    adapter,
     check::{self, records},
     rule::Rule,
 };
@@ -199,7 +200,8 @@ impl From<rustix::io::Errno> for Errno {
 impl From<ObjectError> for Errno {
     fn from(error: ObjectError) -> Self {
         match error {
-            ObjectError::TooMany { .. } => Self::told(libc::ENOMEM),
+            ObjectError::TooMany { limit, .. } => Self::told(adapter::too_many(limit)),
+            ObjectError::Size { .. } => Self::told(adapter::size()),
             ObjectError::InUse => Self::told(libc::EBUSY),
             _ => Self::told(libc::EINVAL),
         }
@@ -226,7 +228,7 @@ impl From<OpenError> for Errno {
 impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
-            RegisterError::TooMany(_) => Self::told(libc::ENOMEM),
+            RegisterError::TooMany(limit) => Self::told(adapter::too_many(limit)),
             RegisterError::InUse => Self::told(libc::EBUSY),
             _ => Self::told(libc::EINVAL),
         }
@@ -343,6 +345,7 @@ mod tests {
             ObjectError::Held(1),
             ObjectError::Overrun,
             ObjectError::GidIndex(1),
+            ObjectError::RoceV1(0),
             ObjectError::Unknown,
             ObjectError::Mismatch(ObjectMismatch::XrcSrq),
             ObjectError::InUse,
@@ -360,6 +363,7 @@ mod tests {
             ModifyError::OtherState(State::Err),
             ModifyError::MulticastPeer(Gid::default()),
             ModifyError::GidIndex(1),
+            ModifyError::RoceV1(0),
             ModifyError::PathMtu { asked: Mtu::B4096, port: Mtu::B1024 },
             ModifyError::Range { attribute, limit: 31 },
         ]);

@@ -13,6 +13,7 @@
     reason = "one contract for all: what C demands of callers; see above"
 )]
 
+mod adapter;
 mod advise;
 mod ah;
 mod at_end;

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
-    Context, DeviceAttr, PortAttr,
+    AtomicCap, Context, DeviceAttr, GidType, PortAttr,
     calls::Call,
     transport::addr::{Gid, PKey},
 };
@@ -21,7 +21,8 @@ use crate::{
     translate::mtu,
 };
 
-/// `IBV_GID_TYPE_ROCE_V2` as `ibv_query_gid_type` counts.
+/// `IBV_GID_TYPE_ROCE_V1` and `_V2` as `ibv_query_gid_type` counts.
+const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
 /// Capabilities in `port_cap_flags`.
 const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
@@ -54,12 +55,12 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
         max_mtu: mtu::to_c(port.max_mtu),
         active_mtu: mtu::to_c(port.active_mtu),
         gid_tbl_len: port.gid_table_len.into(),
-        port_cap_flags: PORT_CAPS,
+        port_cap_flags: port.cap_flags.unwrap_or(PORT_CAPS),
         max_msg_sz: port.max_message,
         bad_pkey_cntr: port.bad_pkeys as u32,
         qkey_viol_cntr: port.qkey_violations as u32,
         pkey_tbl_len: port.pkey_table_len,
-        max_vl_num: 1,
+        max_vl_num: port.max_vl_num,
         active_width,
         active_speed,
         phys_state: if port.active { LINK_UP } else { DISABLED },
@@ -143,8 +144,8 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp: int(limits.max_qp),
         max_qp_wr: int(limits.max_qp_wr),
         device_cap_flags: attr.device_cap_flags.bits() as c_uint,
-        max_sge: int(limits.max_sge),
-        max_sge_rd: int(limits.max_sge),
+        max_sge: int(limits.max_sge.min(limits.max_recv_sge)),
+        max_sge_rd: int(attr.max_sge_rd),
         max_cq: int(limits.max_cq),
         max_cqe: int(limits.max_cqe),
         max_mr: int(limits.max_mr),
@@ -152,8 +153,11 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_rd_atom: attr.max_qp_rd_atom.into(),
         max_res_rd_atom: int(attr.max_res_rd_atom),
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
-        // programs look for this; few need atomicity against processors, too
-        atomic_cap: IBV_ATOMIC_HCA,
+        atomic_cap: match attr.atomic_cap {
+            AtomicCap::None => IBV_ATOMIC_NONE,
+            // programs look for this; few need atomicity against processors, too
+            _ => IBV_ATOMIC_HCA,
+        },
         max_mw: int(limits.max_mw),
         max_mcast_grp: int(limits.max_mcast_grp),
         max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
@@ -181,11 +185,6 @@ unsafe extern "C" fn ibv_query_device(
     errno::status("ibv_query_device", Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
-/// Uses of memory regions that fetch their pages on demand: on RC and XRC, on UC, on UD.
-const ODP_ALL: u32 = ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
-const ODP_UC: u32 = ODP_UD | IBV_ODP_SUPPORT_WRITE;
-const ODP_UD: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -210,12 +209,12 @@ pub(crate) unsafe extern "C" fn query_device_ex(
                     | IBV_DEVICE_FLUSH_GLOBAL
                     | IBV_DEVICE_ATOMIC_WRITE,
                 max_dm_size: attr.limits.max_dm_size as u64,
-                xrc_odp_caps: ODP_ALL,
+                xrc_odp_caps: attr.odp.xrc,
                 phys_port_cnt_ex: attr.phys_port_cnt.into(),
                 ..ibv_device_attr_ex::zeroed()
             };
-            c.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-            c.odp_caps.per_transport_caps = [ODP_ALL, ODP_UC, ODP_UD];
+            c.odp_caps.general_caps = attr.odp.general.into();
+            c.odp_caps.per_transport_caps = [attr.odp.rc, attr.odp.uc, attr.odp.ud];
             c.cq_mod_caps.max_cq_count = attr.max_cq_count;
             c.cq_mod_caps.max_cq_period = attr.max_cq_period;
             copy_sized(&c, to, room);
@@ -259,7 +258,10 @@ unsafe extern "C" fn ibv_query_gid_type(
         Ctx::get(context).and_then(|ctx| {
             port_1(port)?;
             gid(ctx, index)?;
-            *to = SYSFS_ROCE_V2;
+            *to = match ctx.inner.context.gid_type(index as u16) {
+                GidType::RoceV1 => SYSFS_ROCE_V1,
+                _ => SYSFS_ROCE_V2,
+            };
             Ok(())
         }),
     )
@@ -270,7 +272,10 @@ fn gid_entries(context: &Context) -> impl Iterator<Item = ibv_gid_entry> {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: entry.index.into(),
         port_num: entry.port.into(),
-        gid_type: IBV_GID_TYPE_ROCE_V2,
+        gid_type: match entry.gid_type {
+            GidType::RoceV1 => IBV_GID_TYPE_ROCE_V1,
+            _ => IBV_GID_TYPE_ROCE_V2,
+        },
         ndev_ifindex: entry.interface,
     })
 }

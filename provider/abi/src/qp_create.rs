@@ -72,7 +72,8 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     // Room for elements is room for as many bytes of inline data. Other devices give it, and there
     // are programs that send inline without having requested it.
     let room = caps.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
-    caps.max_inline_data = caps.max_inline_data.max(min_inline).max(room);
+    let given = min_inline.max(room).min(pd.ctx.context.limits().max_inline_data);
+    caps.max_inline_data = caps.max_inline_data.max(given);
     if is_initiator || srq.is_some() {
         (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
     }

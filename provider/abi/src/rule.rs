@@ -190,7 +190,7 @@ rules! {
         "ibv_bind_mw is for connections, without IBV_ACCESS_ZERO_BASED";
     CompletionVector EINVAL "completion_vector"
         "comp_vector is not below num_comp_vectors"
-        "every device here has one completion vector: comp_vector = 0";
+        "num_comp_vectors of the context; every device here has one: comp_vector = 0";
     ForeignChannel EBADF "foreign_channel"
         "the completion channel is of another context"
         "make channel and completion queue from one ibv_open_device";

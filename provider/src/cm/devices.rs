@@ -90,8 +90,7 @@ impl DeviceAddr {
 }
 
 fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
-    let gid = Gid::from(ip);
-    context.gids().iter().position(|&own| own == gid).map(|index| index as u16)
+    context.find_gid(|own| own == Gid::from(ip))
 }
 
 /// The device that has this address: one that is open, or else one that is opened.

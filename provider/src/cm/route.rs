@@ -115,10 +115,10 @@ impl RequestMessage {
             Self::Req(req) => Param::Conn(of_request(req)),
             Self::SidrReq(req) => {
                 let gid = Gid::from(local);
-                let index = adapter.gids().entries().iter().position(|&own| own == gid);
+                let index = adapter.gids().position(|own| own == gid);
                 Param::Ud(UdParam {
                     private_data: req.private_data.0[IpHeader::LEN..].into(),
-                    av: AddressVector::new(remote.into(), index.unwrap_or(0) as u16),
+                    av: AddressVector::new(remote.into(), index.unwrap_or(0)),
                     qpn: Qpn::default(),
                     qkey: QKey::default(),
                 })

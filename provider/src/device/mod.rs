@@ -8,6 +8,7 @@ mod failure_events;
 mod open;
 mod options;
 mod reasons;
+mod shown;
 
 use std::{
     io,
@@ -30,7 +31,8 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{Link, Locality, NullLink, UdpLink},
-    port::{self, Follows, InterfaceState, PortAttr, Watch},
+    port::{Follows, GidLayout, InterfaceState, PortAttr, Watch},
+    profile::Profile,
     publish::Publisher,
     variables,
     verbs::{Context, DeviceAttr, Guid},
@@ -229,7 +231,13 @@ impl Device {
     /// second entry, too.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
-        port::table(self.addresses.iter().map(|address| address.ip))
+        self.gids_as(None)
+    }
+
+    /// True if this device takes an address of 127.0.0.0/24 of its own when it is opened.
+    #[must_use]
+    pub const fn takes_loopback_address(&self) -> bool {
+        matches!(self.kind, Kind::Loopback(_))
     }
 
     /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`]
@@ -331,7 +339,8 @@ impl Device {
             warn!(device = self.name, %error, "an address cannot be used yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
         }
-        let gids = port::table(link.addresses());
+        let layout = options.profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
+        let gids = layout.table(link.addresses());
         let shown = gids.iter().map(Gid::to_string).collect();
         let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
         let sys_image_guid = self.sys_image_guid;

@@ -19,7 +19,8 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
-    port::{PortAttr, Watch},
+    port::{GidLayout, PortAttr, Watch},
+    profile::Profile,
     variables,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
 };
@@ -60,9 +61,13 @@ pub(super) fn open_link(
         late,
         pkeys,
         limits,
+        profile,
         cm,
         seed,
     } = options;
+    let limits = profile.as_ref().map_or(limits, |profile| profile.limits(limits));
+    let port = profile.as_ref().map_or(port, |profile| profile.port(port));
+    let layout = profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
     let Surroundings { watch, publisher, sys_image_guid, gids } = surroundings;
     let mut link = if faults == FaultPlan::default() && !live::is_on() {
         link
@@ -103,13 +108,19 @@ pub(super) fn open_link(
         explain.map(|format| Diagnosis::new(format, &name, about_peer::about_peer, &mut trace));
     let mut adapter = Adapter::with_trace(config, trace);
     adapter.set_port(port.active, port.active_mtu);
-    let own = || link.addresses().into_iter().map(Gid::from).collect();
+    adapter.set_gid_pairs(layout.pairs);
+    let own = || match layout.pairs {
+        true => layout.table(link.addresses()),
+        false => link.addresses().into_iter().map(Gid::from).collect(),
+    };
     adapter.set_gids(gids.unwrap_or_else(own));
     for address in link.addresses() {
         adapter.set_flow_ports(address, link.flow_ports(address));
     }
     while adapter.poll_event().is_some() {} // how it starts is no news
-    let attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
+    let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
+    profile.iter().for_each(|profile| profile.apply(&mut attr));
+    adapter.limit_rd_atomic(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom);
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
@@ -118,6 +129,7 @@ pub(super) fn open_link(
         EngineParts {
             name: name.clone(),
             adapter,
+            layout,
             link,
             observer,
             sinks,

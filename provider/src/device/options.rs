@@ -15,6 +15,7 @@ use crate::{
     engine::Progress,
     fabric::FaultPlan,
     link::{Observer, SocketOptions},
+    profile::Profile,
     variables,
 };
 
@@ -88,6 +89,10 @@ pub struct OpenOptions {
     pub pkeys: PKeyTable,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
+    /// The adapter that the device shows itself as, with its limits in the place of `limits`. By
+    /// default none. Programs that read the [environment](Self::from_environment) take the one that
+    /// `ROCE_AS` names.
+    pub profile: Option<Profile>,
     /// Configuration of connection management: timeouts and number of retries.
     pub cm: CmConfig,
     /// Seed of all random numbers. By default 32 bytes from the operating system; a given seed

@@ -21,7 +21,7 @@ use crate::{
         live,
     },
     link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
-    port::{self, InterfaceState, TableChange, Watch},
+    port::{self, GidLayout, InterfaceState, TableChange, Watch},
 };
 
 /// Time after which no further turn is begun before others can have the lock.
@@ -38,6 +38,8 @@ pub(crate) struct Shard {
     link: Box<dyn Link>,
     observer: Option<Box<dyn Observer>>,
     sinks: Sinks,
+    /// Of its GID table.
+    pub(super) layout: GidLayout,
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     outgoing: Outgoing,
@@ -73,6 +75,7 @@ impl Shard {
             link,
             observer,
             sinks,
+            layout: GidLayout::default(),
             link_counters,
             log: CounterLog::default(),
             outgoing,
@@ -296,7 +299,7 @@ impl Shard {
         let mut added = false;
         for (address, prepared) in new {
             let result = prepared.and_then(|prepared| self.link.add_address(address, prepared));
-            if result.is_ok() && port::insert(&mut table, address) {
+            if result.is_ok() && self.layout.insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
                 added = true;
                 continue;

@@ -26,7 +26,7 @@ use crate::{
     clock,
     diagnosis::Diagnosis,
     link::{Link, Observer},
-    port::Watch,
+    port::{GidLayout, Watch},
     readiness::wait,
     signals,
     sync::Mutex,
@@ -41,6 +41,7 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) struct EngineParts {
     pub(crate) name: String,
     pub(crate) adapter: Adapter,
+    pub(crate) layout: GidLayout,
     pub(crate) link: Box<dyn Link>,
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) sinks: Sinks,
@@ -53,14 +54,24 @@ impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the
     /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
-        let EngineParts { name, adapter, link, observer, sinks, watch, publisher, diagnosis } =
-            parts;
+        let EngineParts {
+            name,
+            adapter,
+            layout,
+            link,
+            observer,
+            sinks,
+            watch,
+            publisher,
+            diagnosis,
+        } = parts;
         let sockets = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
             epoll::add(&*sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let mut shard = Shard::new(name, adapter, link, observer, sinks, sockets.clone());
+        shard.layout = layout;
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }

@@ -63,11 +63,8 @@ impl QueuePair {
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
         let context = self.context();
         let wants_v4 = peer.gid.to_ip().is_ipv4();
-        let own = context
-            .gids()
-            .iter()
-            .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
-        let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
+        let own = context.find_gid(|gid| gid.to_ip().is_ipv4() == wants_v4);
+        let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))?;
         let QpInfo { qp_type, state, .. } = self.query();
         let access = Access::REMOTE_CHANGE
             | Access::REMOTE_READ

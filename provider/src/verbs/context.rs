@@ -134,9 +134,26 @@ impl Context {
     #[must_use]
     pub fn query_gid_table(&self) -> Vec<GidEntry> {
         let interface = self.inner.engine.interface();
-        let entry =
-            |(index, gid)| GidEntry { gid, index, port: 1, gid_type: GidType::RoceV2, interface };
+        let entry = |(index, gid)| GidEntry {
+            gid,
+            index,
+            port: 1,
+            gid_type: self.gid_type(index),
+            interface,
+        };
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
+    }
+
+    /// The kind of packets that this entry of the GID table is for (`ibv_query_gid_type`).
+    #[must_use]
+    pub fn gid_type(&self, index: u16) -> GidType {
+        let v1 = self.inner.engine.lock().adapter().gids().is_roce_v1(index);
+        if v1 { GidType::RoceV1 } else { GidType::RoceV2 }
+    }
+
+    /// Index of the first entry of the GID table with this property that can be used.
+    pub(crate) fn find_gid(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
+        self.inner.engine.lock().adapter().gids().position(is_it)
     }
 
     /// P_Key at `index` of the port's table (`ibv_query_pkey`); `None` if there is no such entry.

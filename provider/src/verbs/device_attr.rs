@@ -61,6 +61,11 @@ bitflags! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum AtomicCap {
+    /// There are no atomic operations (`IBV_ATOMIC_NONE`): said by a device with a
+    /// [profile](crate::Profile) of such an adapter, which carries them out nevertheless.
+    None,
+    /// Against other operations of the adapter only (`IBV_ATOMIC_HCA`).
+    Hca,
     /// Against everything, this host's processors included (`IBV_ATOMIC_GLOB`): peers' operations
     /// are the processor's own on the same words, as long as the program also uses atomic accesses.
     Global,
@@ -69,9 +74,32 @@ pub enum AtomicCap {
 impl fmt::Display for AtomicCap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::None => f.write_str("ATOMIC_NONE"),
+            Self::Hca => f.write_str("ATOMIC_HCA"),
             Self::Global => f.write_str("ATOMIC_GLOB"),
         }
     }
+}
+
+/// What regions that fetch their pages on demand can be used for (`ibv_odp_caps`); the bits are those
+/// of the C API.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct OdpCaps {
+    /// `general_caps`: 1, they are there; 2, also for the whole address space.
+    pub general: u32,
+    /// `rc_odp_caps`: 1 SEND, 2 receive, 4 WRITE, 8 READ, 16 atomics, 32 shared receive queue.
+    pub rc: u32,
+    /// `uc_odp_caps`.
+    pub uc: u32,
+    /// `ud_odp_caps`.
+    pub ud: u32,
+    /// `xrc_odp_caps`.
+    pub xrc: u32,
+}
+
+impl OdpCaps {
+    /// All that there is: READs and atomics on reliable services, WRITEs on connected ones.
+    const ALL: Self = Self { general: 0b11, rc: 0x3F, uc: 0x27, ud: 0x23, xrc: 0x3F };
 }
 
 /// Attributes of a device (`ibv_device_attr_ex`). Beyond [`limits`](Self::limits) objects are
@@ -79,7 +107,7 @@ impl fmt::Display for AtomicCap {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeviceAttr {
-    /// Version of this software.
+    /// Version of this software, or that of a [profile](crate::Profile).
     pub fw_ver: &'static str,
     /// GUID of the open device, different each time, also on one interface: random, but for the
     /// bit of local assignment.
@@ -87,7 +115,7 @@ pub struct DeviceAttr {
     /// GUID of the network interface, the same for all devices on it: its MAC address, extended to
     /// 64 bits.
     pub sys_image_guid: Guid,
-    /// 0xFFFFFF: no vendor has been registered.
+    /// 0xFFFFFF: no vendor has been registered; or that of a profile.
     pub vendor_id: u32,
     /// 0.
     pub vendor_part_id: u32,
@@ -101,6 +129,8 @@ pub struct DeviceAttr {
     pub page_size_cap: u64,
     /// Limits of objects and sizes.
     pub limits: Limits,
+    /// Elements in the list of a READ.
+    pub max_sge_rd: u32,
     /// Requests in one shared receive queue.
     pub max_srq_wr: u32,
     /// Elements in the list of a shared receive queue's request.
@@ -119,6 +149,10 @@ pub struct DeviceAttr {
     pub local_ca_ack_delay: u8,
     /// 1.
     pub phys_port_cnt: u8,
+    /// Completion vectors (`num_comp_vectors`): 1, or what a profile says; it is one, really.
+    pub num_comp_vectors: u16,
+    /// Uses of regions that fetch their pages on demand.
+    pub odp: OdpCaps,
     /// Bits of completion timestamps that are valid.
     pub completion_timestamp_mask: u64,
     /// Frequency of the clock of completion timestamps in kHz: the clock counts nanoseconds.
@@ -142,8 +176,9 @@ impl DeviceAttr {
             max_mr_size: u64::MAX,
             page_size_cap: 0xFFFF_F000,
             limits,
-            max_srq_wr: limits.max_qp_wr,
-            max_srq_sge: limits.max_sge,
+            max_srq_wr: limits.max_srq_wr,
+            max_srq_sge: limits.max_srq_sge,
+            max_sge_rd: limits.max_sge,
             max_qp_rd_atom: MAX_RD_ATOMIC,
             max_qp_init_rd_atom: MAX_RD_ATOMIC,
             max_res_rd_atom: limits.max_qp as u64 * u64::from(MAX_RD_ATOMIC),
@@ -152,6 +187,8 @@ impl DeviceAttr {
             // 134 ms: the thread that answers may have to wait for a processor
             local_ca_ack_delay: 15,
             phys_port_cnt: 1,
+            num_comp_vectors: 1,
+            odp: OdpCaps::ALL,
             completion_timestamp_mask: u64::MAX,
             hca_core_clock: 1_000_000,
             max_cq_count: u16::MAX,

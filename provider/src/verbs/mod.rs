@@ -31,7 +31,7 @@ pub use context::Context;
 pub(crate) use context::ContextInner;
 pub use counters::{CounterSet, CounterValue};
 pub use cq::CompletionQueue;
-pub use device_attr::{AtomicCap, DeviceAttr, DeviceCaps, Guid};
+pub use device_attr::{AtomicCap, DeviceAttr, DeviceCaps, Guid, OdpCaps};
 pub use device_memory::{DeviceMemory, DeviceMemoryError};
 pub(crate) use domain::WeakDomain;
 pub use domain::{ProtectionDomain, ThreadDomain};

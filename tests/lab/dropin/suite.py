@@ -7,6 +7,7 @@ from functools import partial
 
 from lab import binaries
 from lab.dropin import middleware
+from lab.dropin.adapters import adapter_cases
 from lab.dropin.checked import checked, place_findings
 from lab.dropin.examples import example_cases
 from lab.dropin.hosts import (
@@ -47,6 +48,7 @@ PACKAGES = [
 def cases():
     return [
         *example_cases(),
+        *adapter_cases(),
         *rdmacm_cases(),
         *rsocket_cases(),
         *perftest_cases(),

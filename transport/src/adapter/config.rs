@@ -35,8 +35,14 @@ pub struct Limits {
     pub max_ah: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
-    /// Elements in one request's list.
+    /// Elements in the list of one request of a send queue.
     pub max_sge: u32,
+    /// Elements in the list of one request of a receive queue.
+    pub max_recv_sge: u32,
+    /// Requests in one shared receive queue.
+    pub max_srq_wr: u32,
+    /// Elements in the list of one request of a shared receive queue.
+    pub max_srq_sge: u32,
     /// Inline bytes of one request.
     pub max_inline_data: u32,
     /// Bytes of device memory, all pieces together.
@@ -59,6 +65,9 @@ impl Default for Limits {
             max_ah: 1 << 16,
             max_qp_wr: 1 << 15,
             max_sge: 32,
+            max_recv_sge: 32,
+            max_srq_wr: 1 << 15,
+            max_srq_sge: 32,
             max_inline_data: 512,
             max_dm_size: 256 << 10,
         }

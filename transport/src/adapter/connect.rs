@@ -20,9 +20,7 @@ use crate::{
     event::{Disposition, DropReason},
     gids::Path,
     ids::Qpn,
-    qp::{
-        Built, MAX_RD_ATOMIC, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts,
-    },
+    qp::{Built, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts},
     time::Instant,
     trace::{Call, CallError},
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
@@ -306,8 +304,8 @@ impl Adapter {
         if qp_type == QpType::Ud {
             return Err(ModifyError::WrongService(qp_type));
         }
-        let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
-        let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
+        let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(self.rd_atomic.responder);
+        let max_rd_atomic = setup.max_rd_atomic.min(self.rd_atomic.requester);
         let peer = PeerAttr { dest_qpn, path_mtu, rq_psn, av };
         let responder = ResponderAttr { max_dest_rd_atomic, min_rnr_timer };
         let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
@@ -378,7 +376,7 @@ impl Adapter {
     /// The way of messages of connection management from an own address to a peer's, and the index
     /// of the own one. `None`: it is none, or the peer's is of another family.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr) -> Option<(u16, Path)> {
-        let index = self.gids.entries().iter().position(|&gid| gid == own.into())? as u16;
+        let index = self.gids.position(|gid| gid == own.into())?;
         let av = AddressVector::new(peer.into(), index);
         Some((index, self.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }

@@ -37,6 +37,9 @@ pub enum ObjectError {
         "GID index {0} does not exist or is of another address family than the destination's GID"
     )]
     GidIndex(u16),
+    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP header.
+    #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
+    RoceV1(u16),
     /// The object does not exist (any more).
     #[error("no such object")]
     Unknown,

@@ -69,7 +69,10 @@ use crate::{
     ids::Qpn,
     mem::RegionTable,
     psn::Psn,
-    qp::{AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpUpdate, Rtr, Rts, State},
+    qp::{
+        AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpUpdate, RdAtomicLimits, Rtr,
+        Rts, State,
+    },
     time::Instant,
     trace::{Call, Trace},
     work::{CompletionQueue, Half, RecvWr, SendWr, SrqTable},
@@ -100,6 +103,7 @@ pub struct Adapter {
     by_qpn: HashMap<Qpn, usize, IdHasher>,
     groups: Groups,
     timers: Timers,
+    rd_atomic: RdAtomicLimits,
     congestion: CongestionConfig,
     /// What READs may have asked for, and what each queue pair has of it.
     reads: (Budget, Vec<Share>),
@@ -157,6 +161,7 @@ impl Adapter {
             by_qpn: HashMap::default(),
             groups: Groups::default(),
             timers: Timers::default(),
+            rd_atomic: RdAtomicLimits::default(),
             congestion: config.congestion,
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
@@ -176,6 +181,15 @@ impl Adapter {
             notes,
             recorder,
         }
+    }
+
+    /// From now on queue pairs have so many READs and atomics outstanding at most, and serve so many
+    /// at a time (`max_qp_init_rd_atom`, `max_qp_rd_atom`); never more than
+    /// [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
+    pub fn limit_rd_atomic(&mut self, requester: u8, responder: u8) {
+        let RdAtomicLimits { requester: most, .. } = RdAtomicLimits::default();
+        self.rd_atomic =
+            RdAtomicLimits { requester: requester.min(most), responder: responder.min(most) };
     }
 
     /// Totals since it was made.
@@ -505,6 +519,7 @@ impl Adapter {
             notes: &mut self.notes,
             late: self.late.at(now),
             cqs: &mut self.cqs_affected,
+            rd_atomic: self.rd_atomic,
             read_room: budget.room(shares, index, qp.reads().0),
             send_room: self.destinations.room(index, qp.flight().0),
             congestion: &self.congestion,

@@ -132,11 +132,14 @@ impl Adapter {
     ///
     /// # Errors
     /// [`ObjectError::GidIndex`] when the way does not start at a GID of this adapter, of the
-    /// family of the destination; [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a
-    /// protection domain that does not exist.
+    /// family of the destination; [`ObjectError::RoceV1`]; [`ObjectError::TooMany`];
+    /// [`ObjectError::Unknown`] for a protection domain that does not exist.
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
+        }
+        if self.gids.is_roce_v1(av.sgid_index) {
+            return Err(ObjectError::RoceV1(av.sgid_index));
         }
         if av.dgid.is_zero() || self.gids.path(av, Qpn::default(), Qpn::default()).is_none() {
             return Err(ObjectError::GidIndex(av.sgid_index));
@@ -195,8 +198,11 @@ impl Adapter {
         attr: SrqAttr,
         xrc: Option<XrcPart>,
     ) -> Result<SrqId, ObjectError> {
-        size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
-        size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
+        if self.limits.max_srq == 0 {
+            limit(ObjectKind::SharedReceiveQueue, 0, 0)?; // whatever its size
+        }
+        size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_srq_wr as usize)?;
+        size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_srq_sge as usize)?;
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
@@ -291,8 +297,8 @@ impl Adapter {
     /// limit is beyond the new size; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
         let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
-        if !(1..=self.limits.max_qp_wr).contains(&max_wr) {
-            return Err(SrqError::Size(self.limits.max_qp_wr));
+        if !(1..=self.limits.max_srq_wr).contains(&max_wr) {
+            return Err(SrqError::Size(self.limits.max_srq_wr));
         }
         if srq.queue.len() > max_wr {
             return Err(SrqError::Posted(srq.queue.len()));
@@ -348,7 +354,12 @@ impl Adapter {
         size(ObjectSize::MaxSendWr, caps.max_send_wr as usize, 0, max_wr)?;
         size(ObjectSize::MaxRecvWr, caps.max_recv_wr as usize, 0, max_wr)?;
         size(ObjectSize::MaxSendSge, caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
-        size(ObjectSize::MaxRecvSge, caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
+        size(
+            ObjectSize::MaxRecvSge,
+            caps.max_recv_sge as usize,
+            0,
+            self.limits.max_recv_sge as usize,
+        )?;
         size(
             ObjectSize::MaxInlineData,
             caps.max_inline_data as usize,

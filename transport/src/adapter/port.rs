@@ -22,6 +22,12 @@ impl Adapter {
         }
     }
 
+    /// Every address has two entries of the GID table from now on, next to each other: an even one
+    /// for RoCE v1, which is shown and refused, and one that is used.
+    pub const fn set_gid_pairs(&mut self, pairs: bool) {
+        self.gids.set_pairs(pairs);
+    }
+
     /// Data from this own address leaves from these UDP source ports from now on, that of a flow from
     /// one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves from
     /// the [source port](super::AdapterConfig::source_port) of everything else, as messages of

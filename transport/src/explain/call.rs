@@ -54,6 +54,7 @@ impl Explain for ObjectError {
                     .into(),
             ),
             Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
+            Self::RoceV1(_) => ("roce_v1", INVAL, ROCE_V1.into()),
             Self::Unknown => (
                 "unknown_object",
                 INVAL,
@@ -111,6 +112,10 @@ const fn size(what: ObjectSize) -> &'static str {
 const GID_INDEX: &str = "ibv_query_gid_table or `roce devinfo -v` lists the entries; IPv4 and IPv6 \
                          addresses do not reach each other, so take sgid_index from the entry \
                          whose family is the peer's";
+
+const ROCE_V1: &str = "packets leave over UDP, as RoCE v2: take sgid_index from an entry of that type \
+                       (ibv_query_gid_ex: gid_type; gid_attrs/types in /sys/class/infiniband); it \
+                       is the next one, with the same address";
 
 impl Explain for ObjectMismatch {
     fn explain(&self) -> Reason {
@@ -200,6 +205,7 @@ impl Explain for ModifyError {
                     .into(),
             ),
             Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
+            Self::RoceV1(_) => ("roce_v1", INVAL, ROCE_V1.into()),
             Self::PathMtu { .. } => (
                 "path_mtu",
                 INVAL,

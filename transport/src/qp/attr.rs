@@ -18,6 +18,19 @@ pub const MAX_MESSAGE: u32 = 1 << 30;
 /// The most READs and atomics that a queue pair may have outstanding, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
+/// The most READs and atomics of a queue pair that an adapter grants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RdAtomicLimits {
+    pub(crate) requester: u8,
+    pub(crate) responder: u8,
+}
+
+impl Default for RdAtomicLimits {
+    fn default() -> Self {
+        Self { requester: MAX_RD_ATOMIC, responder: MAX_RD_ATOMIC }
+    }
+}
+
 /// Sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QpCaps {

@@ -4,7 +4,7 @@
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
-    attr::{QpCaps, Quirks},
+    attr::{QpCaps, Quirks, RdAtomicLimits},
     injected::{Completing, Injected, Queue},
     note::{Note, Notes},
     read::Room,
@@ -40,6 +40,8 @@ pub(crate) struct Env<'a> {
     /// What is placed and told late, if anything is.
     pub(crate) late: Option<&'a mut Late>,
     pub(crate) cqs: &'a mut AffectedCqs,
+    /// The most READs and atomics of a queue pair.
+    pub(crate) rd_atomic: RdAtomicLimits,
     /// Room for the data of READs.
     pub(crate) read_room: Room,
     /// Room for what is on its way to the peer's host.

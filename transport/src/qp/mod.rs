@@ -33,6 +33,7 @@ mod ud;
 mod update;
 mod xrc;
 
+pub(crate) use attr::RdAtomicLimits;
 pub use attr::{
     Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
     ResponderAttr, Rtr, Rts,

@@ -131,7 +131,7 @@ impl Qp {
         };
         let mut reliability = self.reliability;
         reliability.responder = responder.copied().unwrap_or(reliability.responder);
-        reliability.check()?;
+        reliability.check(env.rd_atomic)?;
         if let Some(peer) = peer {
             self.set_peer(peer, env)?;
             self.reliability = reliability;
@@ -146,6 +146,9 @@ impl Qp {
     fn path_to(&self, qpn: Qpn, av: &AddressVector, env: &Env<'_>) -> Result<Path, ModifyError> {
         if av.dgid.is_multicast() {
             return Err(ModifyError::MulticastPeer(av.dgid));
+        }
+        if env.gids.is_roce_v1(av.sgid_index) {
+            return Err(ModifyError::RoceV1(av.sgid_index));
         }
         let path = env.gids.path(av, self.common.qpn, qpn);
         let mut path = path.ok_or(ModifyError::GidIndex(av.sgid_index))?;
@@ -184,7 +187,7 @@ impl Qp {
             Rts::XrcTarget { timeout, .. } => reliability.requester.timeout = timeout,
             Rts::Uc(_) | Rts::Ud(_) | Rts::Resume => {}
         }
-        reliability.check()?;
+        reliability.check(env.rd_atomic)?;
         match (self.common.state, self.common.qp_type, rts) {
             (State::Rtr, QpType::Ud, Rts::Ud(sq_psn))
             | (State::Rtr, QpType::Uc, Rts::Uc(sq_psn))
@@ -214,7 +217,7 @@ impl Qp {
         self.check_edge(state)?;
         let checked = self.check_changes(state, changes, env)?;
         let reliability = self.reliability.updated(changes);
-        reliability.check()?;
+        reliability.check(env.rd_atomic)?;
         self.reliability = reliability;
         self.apply(&checked);
         let Reliability { requester, responder } = reliability;

@@ -1,7 +1,7 @@
 //! Timers, counters and limits of a reliable connection.
 
 use super::{
-    attr::{MAX_RD_ATOMIC, RequesterAttr, ResponderAttr},
+    attr::{RdAtomicLimits, RequesterAttr, ResponderAttr},
     error::ModifyError,
     update::{Attribute, QpUpdate},
 };
@@ -40,14 +40,14 @@ impl Reliability {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ModifyError> {
+    pub(super) fn check(&self, limits: RdAtomicLimits) -> Result<(), ModifyError> {
         let Self { requester, responder } = self;
         for (attribute, value, limit) in [
             (Attribute::Timeout, requester.timeout, 31),
             (Attribute::RetryCnt, requester.retry_cnt, 7),
             (Attribute::RnrRetry, requester.rnr_retry, 7),
-            (Attribute::MaxRdAtomic, requester.max_rd_atomic, MAX_RD_ATOMIC),
-            (Attribute::MaxDestRdAtomic, responder.max_dest_rd_atomic, MAX_RD_ATOMIC),
+            (Attribute::MaxRdAtomic, requester.max_rd_atomic, limits.requester),
+            (Attribute::MaxDestRdAtomic, responder.max_dest_rd_atomic, limits.responder),
             (Attribute::MinRnrTimer, responder.min_rnr_timer, 31),
         ] {
             if value > limit {

@@ -27,19 +27,8 @@ constants! {
         IBV_DEVICE_ATOMIC_WRITE = 1 << 40,
     }
     c_uint {
+        IBV_ATOMIC_NONE = 0,
         IBV_ATOMIC_HCA = 1,
-    }
-    u64 {
-        IBV_ODP_SUPPORT = 1,
-        IBV_ODP_SUPPORT_IMPLICIT = 1 << 1,
-    }
-    u32 {
-        IBV_ODP_SUPPORT_SEND = 1,
-        IBV_ODP_SUPPORT_RECV = 1 << 1,
-        IBV_ODP_SUPPORT_WRITE = 1 << 2,
-        IBV_ODP_SUPPORT_READ = 1 << 3,
-        IBV_ODP_SUPPORT_ATOMIC = 1 << 4,
-        IBV_ODP_SUPPORT_SRQ_RECV = 1 << 5,
     }
 
     // port attributes
@@ -55,6 +44,7 @@ constants! {
     u32 {
         IBV_PORT_CM_SUP = 1 << 16,
         IBV_PORT_IP_BASED_GIDS = 1 << 26,
+        IBV_GID_TYPE_ROCE_V1 = 1,
         IBV_GID_TYPE_ROCE_V2 = 2,
     }
     u8 {

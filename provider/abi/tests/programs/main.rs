@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+mod adapters;
 mod calls;
 mod checks;
 #[path = "../common/mod.rs"]

@@ -79,6 +79,22 @@ struct ibv_cq {
     uint32_t comp_events_completed, async_events_completed;
 };
 
+struct ibv_device_attr {
+    char fw_ver[64];
+    uint64_t node_guid, sys_image_guid, max_mr_size, page_size_cap;
+    uint32_t vendor_id, vendor_part_id, hw_ver;
+    int max_qp, max_qp_wr;
+    unsigned device_cap_flags;
+    int max_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
+    int max_qp_rd_atom, max_ee_rd_atom, max_res_rd_atom, max_qp_init_rd_atom, max_ee_init_rd_atom;
+    unsigned atomic_cap;
+    int max_ee, max_rdd, max_mw, max_raw_ipv6_qp, max_raw_ethy_qp;
+    int max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach;
+    int max_ah, max_fmr, max_map_per_fmr, max_srq, max_srq_wr, max_srq_sge;
+    uint16_t max_pkeys;
+    uint8_t local_ca_ack_delay, phys_port_cnt;
+};
+
 struct ibv_async_event {
     union {
         void *object;
@@ -343,6 +359,7 @@ void ibv_free_device_list(struct ibv_device **);
 const char *ibv_get_device_name(struct ibv_device *);
 struct ibv_context *ibv_open_device(struct ibv_device *);
 int ibv_close_device(struct ibv_context *);
+int ibv_query_device(struct ibv_context *, struct ibv_device_attr *);
 int ibv_query_gid(struct ibv_context *, uint8_t, int, union ibv_gid *);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);

@@ -1,0 +1,91 @@
+//! Devices that show themselves as given adapters (`ROCE_AS`): what they say is what the profile
+//! says, and their limits hold.
+
+use std::collections::BTreeMap;
+
+use roce_provider::{DeviceCaps, Profile, transport::adapter::Limits};
+
+use crate::program;
+
+fn errno(name: Option<&str>) -> i32 {
+    match name {
+        Some("EINVAL") => libc::EINVAL,
+        Some("ENOMEM") => libc::ENOMEM,
+        Some("ENOSPC") => libc::ENOSPC,
+        Some("EOVERFLOW") => libc::EOVERFLOW,
+        Some("EOPNOTSUPP") => libc::EOPNOTSUPP,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The most that there is here of what some adapters have more of.
+const MOST: [(&str, u64); 3] =
+    [("max_qp", 1 << 17), ("max_mw", 1 << 20), ("max_qp_init_rd_atom", 128)];
+
+#[test]
+fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
+    let Some(program) = program("adapter") else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
+    for name in Profile::built_in() {
+        let profile = Profile::named(name).unwrap();
+        let limits = profile.limits(Limits::default());
+        let number = |key: &str, otherwise: u64| profile.number(key).unwrap_or(otherwise);
+        let devices = number("device.devices", 1);
+        let first = profile.text("device.names").unwrap().replace("{}", "0");
+        let v1 = matches!(name, "connectx-5" | "connectx-6dx" | "connectx-7" | "bluefield-2");
+        let variables = [
+            ("ROCE_AS", name.to_owned()),
+            ("ROCE_DEVICES", String::new()),
+            ("NAME", first),
+            ("DEVICES", devices.to_string()),
+            ("VECTORS", number("device.num_comp_vectors", 1).to_string()),
+            ("SIZES", errno(profile.text("errno.sizes")).to_string()),
+            ("OBJECTS", errno(profile.text("errno.objects")).to_string()),
+            ("MISSING", errno(profile.text("errno.missing")).to_string()),
+            ("SEND_SGE", limits.max_sge.to_string()),
+            ("RECV_SGE", limits.max_recv_sge.to_string()),
+            ("INLINE", limits.max_inline_data.to_string()),
+            ("V1", u8::from(v1).to_string()),
+        ];
+        let variables: Vec<_> =
+            variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let output = program.run(&variables, 0);
+        let shown: BTreeMap<&str, &str> =
+            output.stderr.lines().filter_map(|line| line.split_once(' ')).collect();
+        if let Some(version) = profile.text("device.fw_ver") {
+            assert_eq!(shown["fw_ver"], version, "{name}");
+        }
+        for (attribute, value) in shown.iter().filter(|(attribute, _)| **attribute != "fw_ver") {
+            let given = ["device", "limits"]
+                .iter()
+                .find_map(|section| profile.number(&format!("{section}.{attribute}")));
+            let Some(given) = given else { continue };
+            let value: u64 = value.parse().unwrap();
+            let most = MOST.iter().find(|(less, _)| less == attribute);
+            let expected = match (*attribute, most) {
+                ("device_cap_flags", _) => given & DeviceCaps::all().bits(),
+                (_, Some((_, most))) => given.min(*most),
+                _ => given,
+            };
+            assert_eq!(value, expected, "{name}: {attribute}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_that_is_wrong_leaves_no_device_and_one_line() {
+    let variables = [("ROCE_AS", "connectx-99")];
+    let Some(output) = program("adapter").map(|program| program.run(&variables, 1)) else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
+    let line = "roce: ROCE_AS: there is no profile \"connectx-99\"; take connectx-5,";
+    assert_eq!(
+        output.stderr.lines().filter(|said| said.starts_with(line)).count(),
+        1,
+        "{}",
+        output.stderr
+    );
+}

@@ -1,0 +1,53 @@
+//! Devices by the names of a given adapter, and what they say as that.
+
+use roce_transport::{adapter::Limits, addr::Gid};
+
+use super::Device;
+use crate::{
+    port::{GidLayout, PortAttr},
+    profile::Profile,
+    verbs::DeviceAttr,
+};
+
+impl Profile {
+    /// These devices by the adapter's names. `fill` adds devices for loopback until there are as
+    /// many as the adapter has.
+    #[must_use]
+    pub fn shown(&self, devices: Vec<Device>, fill: bool) -> Vec<Device> {
+        let least = self.number("device.devices").filter(|_| fill).unwrap_or(0) as usize;
+        let missing = least.saturating_sub(devices.len());
+        let more = (0..missing).filter_map(|_| Device::named("roce_lo").ok());
+        let pattern = self.text("device.names").unwrap_or("roce_{}");
+        (0_usize..)
+            .zip(devices.into_iter().chain(more))
+            .map(|(index, device)| Device {
+                name: pattern.replace("{}", &index.to_string()),
+                ..device
+            })
+            .collect()
+    }
+}
+
+impl Device {
+    /// The [GID table](Self::gids) that it has when it is opened with this profile.
+    #[must_use]
+    pub fn gids_as(&self, profile: Option<&Profile>) -> Vec<Gid> {
+        let layout = profile.map_or_else(GidLayout::default, Profile::gid_layout);
+        layout.table(self.addresses.iter().map(|address| address.ip))
+    }
+
+    /// Its [port](Self::port) when it is opened with this profile.
+    #[must_use]
+    pub fn port_as(&self, profile: Option<&Profile>) -> PortAttr {
+        profile.map_or(self.port(), |profile| profile.port(self.port()))
+    }
+
+    /// Its [attributes](Self::attributes) when it is opened with this profile.
+    #[must_use]
+    pub fn attributes_as(&self, profile: Option<&Profile>) -> DeviceAttr {
+        let limits = Limits::default();
+        let mut attr = self.attributes(profile.map_or(limits, |profile| profile.limits(limits)));
+        profile.iter().for_each(|profile| profile.apply(&mut attr));
+        attr
+    }
+}

@@ -1,0 +1,308 @@
+//! Profiles: the names, numbers and limits of a given adapter, which a device can be opened with.
+
+mod parse;
+mod schema;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::Arc,
+};
+
+use roce_transport::adapter::Limits;
+use thiserror::Error;
+
+use crate::{
+    port::{GidLayout, PortAttr},
+    sync::Mutex,
+    verbs::{AtomicCap, DeviceAttr, DeviceCaps},
+};
+use schema::Value;
+
+/// The adapter that a device shows itself as: its names, attributes and limits, from a TOML file in
+/// which every number names its source. Limits are enforced; none is beyond what this software can
+/// do, so that some are [less](Self::limits) than the adapter's own.
+///
+/// ```
+/// use roce_provider::{
+///     Device, OpenOptions, Profile, QpInitAttr,
+///     transport::qp::{QpCaps, QpType},
+/// };
+///
+/// let profile = Profile::named("connectx-5")?;
+/// let options = OpenOptions { profile: Some(profile), ..OpenOptions::default() };
+/// let context = Device::named("roce_lo")?.open(options)?;
+/// let attr = context.query_device();
+/// assert_eq!((attr.vendor_part_id, attr.limits.max_sge), (4119, 30));
+///
+/// // what that adapter refuses is refused
+/// let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// let caps = QpCaps { max_send_sge: 40, ..QpCaps::default() };
+/// assert!(pd.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq) }).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile(Arc<Parsed>);
+
+#[derive(PartialEq, Eq, Debug)]
+struct Parsed {
+    name: String,
+    title: String,
+    values: BTreeMap<(&'static str, &'static str), Value>,
+    sources: BTreeSet<String>,
+}
+
+/// A profile that cannot be used: one line that names the wrong key and what could stand there.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
+pub struct ProfileError(String);
+
+/// Profiles that are always there, by name.
+const BUILT_IN: [(&str, &str); 7] = [
+    ("connectx-5", include_str!("connectx-5.toml")),
+    ("connectx-6dx", include_str!("connectx-6dx.toml")),
+    ("connectx-7", include_str!("connectx-7.toml")),
+    ("bluefield-2", include_str!("bluefield-2.toml")),
+    ("e810", include_str!("e810.toml")),
+    ("erdma", include_str!("erdma.toml")),
+    ("rxe", include_str!("rxe.toml")),
+];
+
+/// The most that this software can do; queue pairs, memory windows and shared receive queues are
+/// limited by the adapter.
+const MOST: Limits = Limits {
+    max_pd: 1 << 24,
+    max_mr: 1 << 24,
+    max_mw: 1 << 20,
+    max_cq: 1 << 24,
+    max_cqe: 1 << 22,
+    max_qp: 1 << 23,
+    max_srq: 1 << 23,
+    max_xrcd: 1 << 24,
+    max_mcast_grp: 1 << 24,
+    max_mcast_qp_attach: 256,
+    max_ah: 0x7FFF_FFFF,
+    max_qp_wr: 1 << 15,
+    max_sge: 32,
+    max_recv_sge: 32,
+    max_srq_wr: 1 << 15,
+    max_srq_sge: 32,
+    max_inline_data: 1024,
+    max_dm_size: 256 << 10,
+};
+
+impl Profile {
+    /// The profile of this name, or in the file of this path: a text with a slash, or one that ends
+    /// with `.toml`, is a path.
+    ///
+    /// # Errors
+    /// [`ProfileError`] when there is none, or something in it is wrong.
+    pub fn named(spec: &str) -> Result<Self, ProfileError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == spec) {
+            return text.parse();
+        }
+        let about = |what: &dyn std::fmt::Display| ProfileError(format!("{spec}: {what}"));
+        if !spec.contains('/') && Path::new(spec).extension().is_none_or(|end| end != "toml") {
+            let names: Vec<_> = Self::built_in().collect();
+            return Err(match spec {
+                "siw" => about(&"siw speaks iWARP, which is not spoken here"),
+                _ => ProfileError(format!(
+                    "there is no profile {spec:?}; take {}, or the path of a file, with a slash in it",
+                    names.join(", ")
+                )),
+            });
+        }
+        let text = fs::read_to_string(spec).map_err(|error| about(&error))?;
+        text.parse().map_err(|error| about(&error))
+    }
+
+    /// Names of the profiles that are always there.
+    pub fn built_in() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The adapter in words.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    /// Addresses of the pages and files that its numbers are from.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        self.0.sources.iter().map(String::as_str)
+    }
+
+    /// The number that the profile gives for a key, such as `limits.max_sge`, whatever this software
+    /// can do.
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<u64> {
+        let (section, key) = key.split_once('.')?;
+        self.0.values.iter().find_map(|((s, k), value)| match value {
+            Value::Number(number) if (*s, *k) == (section, key) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// The text that the profile gives for a key, such as `device.board_id`. It stays for as long as
+    /// the process does: attributes of devices are copied.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&'static str> {
+        let (section, key) = key.split_once('.')?;
+        self.0.values.iter().find_map(|((s, k), value)| match value {
+            Value::Text(text) if (*s, *k) == (section, key) => Some(lasting(text)),
+            _ => None,
+        })
+    }
+
+    fn flag(&self, section: &str, key: &str) -> bool {
+        self.0
+            .values
+            .iter()
+            .any(|((s, k), value)| (*s, *k) == (section, key) && *value == Value::Flag(true))
+    }
+
+    /// The limits of a device with this profile: the profile's, none beyond what this software can do, and
+    /// `otherwise` where it says nothing. What the adapter lacks, it has none of.
+    #[must_use]
+    pub fn limits(&self, otherwise: Limits) -> Limits {
+        let number = |key: &str| self.number(&format!("limits.{key}"));
+        let count = |key: &str, otherwise: usize, most: usize| {
+            number(key)
+                .map_or(otherwise, |number| usize::try_from(number).unwrap_or(most).min(most))
+        };
+        let size = |key: &str, otherwise: u32, most: u32| {
+            number(key).map_or(otherwise, |number| u32::try_from(number).unwrap_or(most).min(most))
+        };
+        let max_sge = size("max_sge", otherwise.max_sge, MOST.max_sge);
+        let xrc = self.caps().is_none_or(|caps| caps.contains(DeviceCaps::XRC));
+        Limits {
+            max_pd: count("max_pd", otherwise.max_pd, MOST.max_pd),
+            max_mr: count("max_mr", otherwise.max_mr, MOST.max_mr),
+            max_mw: count("max_mw", otherwise.max_mw, MOST.max_mw),
+            max_cq: count("max_cq", otherwise.max_cq, MOST.max_cq),
+            max_cqe: count("max_cqe", otherwise.max_cqe, MOST.max_cqe),
+            max_qp: count("max_qp", otherwise.max_qp, MOST.max_qp),
+            max_srq: count("max_srq", otherwise.max_srq, MOST.max_srq),
+            max_xrcd: if xrc { otherwise.max_xrcd } else { 0 },
+            max_mcast_grp: count("max_mcast_grp", otherwise.max_mcast_grp, MOST.max_mcast_grp),
+            max_mcast_qp_attach: count(
+                "max_mcast_qp_attach",
+                otherwise.max_mcast_qp_attach,
+                MOST.max_mcast_qp_attach,
+            ),
+            max_ah: count("max_ah", otherwise.max_ah, MOST.max_ah),
+            max_qp_wr: size("max_qp_wr", otherwise.max_qp_wr, MOST.max_qp_wr),
+            max_sge: size("max_send_sge", max_sge, MOST.max_sge),
+            max_recv_sge: size("max_recv_sge", max_sge, MOST.max_recv_sge),
+            max_srq_wr: size("max_srq_wr", otherwise.max_srq_wr, MOST.max_srq_wr),
+            max_srq_sge: size("max_srq_sge", otherwise.max_srq_sge, MOST.max_srq_sge),
+            max_inline_data: size(
+                "max_inline_data",
+                otherwise.max_inline_data,
+                MOST.max_inline_data,
+            ),
+            max_dm_size: count("max_dm_size", otherwise.max_dm_size, MOST.max_dm_size),
+        }
+    }
+
+    /// Its capabilities, without those that are not there.
+    fn caps(&self) -> Option<DeviceCaps> {
+        self.number("device.device_cap_flags").map(DeviceCaps::from_bits_truncate)
+    }
+
+    /// Has attributes, whose limits are the profile's already, say what the adapter's say.
+    pub(crate) fn apply(&self, attr: &mut DeviceAttr) {
+        fn set<T: TryFrom<u64> + Ord + Copy>(to: &mut T, number: Option<u64>) {
+            if let Some(number) = number.and_then(|number| T::try_from(number).ok()) {
+                *to = number;
+            }
+        }
+        fn lower<T: TryFrom<u64> + Ord + Copy>(to: &mut T, number: Option<u64>) {
+            if let Some(number) = number.and_then(|number| T::try_from(number).ok()) {
+                *to = number.min(*to);
+            }
+        }
+        attr.fw_ver = self.text("device.fw_ver").unwrap_or(attr.fw_ver);
+        set(&mut attr.vendor_id, self.number("device.vendor_id"));
+        set(&mut attr.vendor_part_id, self.number("device.vendor_part_id"));
+        set(&mut attr.hw_ver, self.number("device.hw_ver"));
+        set(&mut attr.num_comp_vectors, self.number("device.num_comp_vectors"));
+        attr.device_cap_flags = self.caps().unwrap_or(attr.device_cap_flags);
+        attr.atomic_cap = match self.text("device.atomic_cap") {
+            Some("none") => AtomicCap::None,
+            Some("hca") => AtomicCap::Hca,
+            _ => attr.atomic_cap,
+        };
+        set(&mut attr.page_size_cap, self.number("limits.page_size_cap"));
+        lower(&mut attr.max_mr_size, self.number("limits.max_mr_size"));
+        lower(&mut attr.max_sge_rd, self.number("limits.max_sge_rd"));
+        lower(&mut attr.max_qp_rd_atom, self.number("limits.max_qp_rd_atom"));
+        lower(&mut attr.max_qp_init_rd_atom, self.number("limits.max_qp_init_rd_atom"));
+        set(&mut attr.max_res_rd_atom, self.number("limits.max_res_rd_atom"));
+        set(&mut attr.max_pkeys, self.number("limits.max_pkeys"));
+        set(&mut attr.local_ca_ack_delay, self.number("limits.local_ca_ack_delay"));
+        lower(&mut attr.max_cq_count, self.number("limits.max_cq_count"));
+        lower(&mut attr.max_cq_period, self.number("limits.max_cq_period"));
+        let odp = &mut attr.odp;
+        for (to, key) in [
+            (&mut odp.general, "odp.general"),
+            (&mut odp.rc, "odp.rc"),
+            (&mut odp.uc, "odp.uc"),
+            (&mut odp.ud, "odp.ud"),
+            (&mut odp.xrc, "odp.xrc"),
+        ] {
+            if let Some(bits) = self.number(key) {
+                *to &= bits as u32;
+            }
+        }
+    }
+
+    /// The port of a device that has `port` by itself.
+    pub(crate) fn port(&self, port: PortAttr) -> PortAttr {
+        let number = |key: &str| self.number(&format!("port.{key}"));
+        let speed = number("speed").and_then(|mbps| u32::try_from(mbps).ok());
+        PortAttr {
+            max_message: number("max_msg_sz").map_or(port.max_message, |bytes| {
+                u32::try_from(bytes).unwrap_or(u32::MAX).min(port.max_message)
+            }),
+            gid_table_len: self.gid_layout().len,
+            roce_v1: self.gid_layout().pairs,
+            cap_flags: number("port_cap_flags").map(|flags| flags as u32).or(port.cap_flags),
+            max_vl_num: number("max_vl_num").map_or(port.max_vl_num, |code| code as u8),
+            speed: speed.or(port.speed),
+            ..port
+        }
+    }
+
+    /// Size and kinds of its GID table.
+    pub(crate) fn gid_layout(&self) -> GidLayout {
+        let default = GidLayout::default();
+        let len = self.number("port.gid_tbl_len").and_then(|len| u16::try_from(len).ok());
+        GidLayout {
+            len: len.map_or(default.len, |len| len.min(default.len)),
+            pairs: self.flag("port", "roce_v1"),
+        }
+    }
+}
+
+/// The same text, once for the life of the process.
+fn lasting(text: &str) -> &'static str {
+    static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut texts = TEXTS.lock();
+    if let Some(known) = texts.get(text) {
+        return known;
+    }
+    let text: &'static str = Box::leak(text.into());
+    texts.insert(text);
+    text
+}
+
+#[cfg(test)]
+mod tests;

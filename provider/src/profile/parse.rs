@@ -1,0 +1,193 @@
+//! Reading a profile.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    str::FromStr,
+    sync::Arc,
+};
+
+use toml::{Table, Value as Toml};
+
+use super::{
+    Parsed, Profile, ProfileError,
+    schema::{SECTIONS, Takes, Value},
+};
+
+/// Longest name of a device (`IBV_SYSFS_NAME_MAX`), with its end and a number.
+const LONGEST_NAME: usize = 56;
+/// What stands beside the sections.
+const TOP: [&str; 2] = ["name", "title"];
+
+impl FromStr for Profile {
+    type Err = ProfileError;
+
+    fn from_str(text: &str) -> Result<Self, ProfileError> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
+            let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            let what = error.message().replace('\n', "; ");
+            ProfileError(format!("line {line}: {what}"))
+        })?;
+        let mut parsed = Parsed {
+            name: top(&table, "name")?,
+            title: top(&table, "title")?,
+            values: BTreeMap::new(),
+            sources: BTreeSet::new(),
+        };
+        for (name, value) in &table {
+            if TOP.contains(&name.as_str()) {
+                continue;
+            }
+            let Some((section, keys)) =
+                SECTIONS.iter().find(|(section, _)| *section == name.as_str())
+            else {
+                let sections: Vec<_> =
+                    SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect();
+                return Err(ProfileError(format!(
+                    "{}: there is no such key; beside name and title there are {}",
+                    shown(name),
+                    sections.join(", ")
+                )));
+            };
+            let Toml::Table(values) = value else {
+                return Err(ProfileError(format!("{name}: write it as a section, [{name}]")));
+            };
+            read_section(section, keys, values, &mut parsed)?;
+        }
+        Ok(Self(Arc::new(parsed)))
+    }
+}
+
+fn top(table: &Table, key: &str) -> Result<String, ProfileError> {
+    match table.get(key).map(|value| read(value, Takes::Text(200))) {
+        Some(Some(Value::Text(text))) => Ok(text),
+        _ => Err(ProfileError(format!("{key}: give it {}", Takes::Text(200)))),
+    }
+}
+
+fn read_section(
+    section: &'static str,
+    keys: &'static [(&'static str, Takes)],
+    values: &Table,
+    parsed: &mut Parsed,
+) -> Result<(), ProfileError> {
+    let common = values.get("source");
+    if let Some(source) = common {
+        parsed.sources.insert(address(&format!("{section}.source"), source)?);
+    }
+    for (name, value) in values.iter().filter(|(name, _)| *name != "source") {
+        let Some((key, takes)) = keys.iter().find(|(key, _)| *key == name.as_str()) else {
+            let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
+            return Err(ProfileError(format!(
+                "{section}.{}: there is no such key; [{section}] has source, {}",
+                shown(name),
+                keys.join(", ")
+            )));
+        };
+        let whole = format!("{section}.{key}");
+        let value = match value {
+            Toml::Table(both) => {
+                let wrong = || {
+                    ProfileError(format!(
+                        "{whole}: write the value alone, or {{ value = …, source = \"https://…\" }}"
+                    ))
+                };
+                let (Some(value), Some(source), 2) =
+                    (both.get("value"), both.get("source"), both.len())
+                else {
+                    return Err(wrong());
+                };
+                parsed.sources.insert(address(&format!("{whole}.source"), source)?);
+                value
+            }
+            value if common.is_some() => value,
+            _ => {
+                return Err(ProfileError(format!(
+                    "{whole}: say where it is from, by a source in [{section}] or \
+                     {{ value = …, source = \"https://…\" }}"
+                )));
+            }
+        };
+        let read = read(value, *takes);
+        let read =
+            read.ok_or_else(|| ProfileError(format!("{whole}: {} is not {takes}", said(value))))?;
+        parsed.values.insert((section, key), read);
+    }
+    Ok(())
+}
+
+fn address(key: &str, source: &Toml) -> Result<String, ProfileError> {
+    let text = source.as_str().unwrap_or_default();
+    if text.starts_with("https://") && text.len() > 8 && !text.contains(char::is_whitespace) {
+        Ok(text.into())
+    } else {
+        Err(ProfileError(format!(
+            "{key}: {} is not the address of a page or a file, https://…",
+            said(source)
+        )))
+    }
+}
+
+fn read(value: &Toml, takes: Takes) -> Option<Value> {
+    let is_text = |text: &str| !text.is_empty() && !text.contains(char::is_control);
+    match (takes, value) {
+        (Takes::Text(most), Toml::String(text)) if is_text(text) && text.len() <= most => {
+            Some(Value::Text(text.clone()))
+        }
+        (Takes::OneOf(words), Toml::String(text)) if words.contains(&text.as_str()) => {
+            Some(Value::Text(text.clone()))
+        }
+        (Takes::Names, Toml::String(text)) => is_name(text).then(|| Value::Text(text.clone())),
+        (Takes::Number(least, most), value) => {
+            number(value).filter(|number| (least..=most).contains(number)).map(Value::Number)
+        }
+        (Takes::Flag, Toml::Boolean(flag)) => Some(Value::Flag(*flag)),
+        _ => None,
+    }
+}
+
+/// A number; one that TOML has no room for, which ends at 2^63 - 1, is written as a text.
+fn number(value: &Toml) -> Option<u64> {
+    match value {
+        Toml::Integer(number) => u64::try_from(*number).ok(),
+        Toml::String(text) => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
+        _ => None,
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let letters = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    text.split_once("{}").is_some_and(|(before, after)| {
+        before.starts_with(|first: char| first.is_ascii_alphabetic())
+            && letters(before)
+            && letters(after)
+            && text.len() <= LONGEST_NAME
+    })
+}
+
+/// A value in one short line.
+fn said(value: &Toml) -> String {
+    match value {
+        Toml::String(text) => format!("{:?}", shown(text)),
+        Toml::Integer(number) => number.to_string(),
+        Toml::Float(number) => number.to_string(),
+        Toml::Boolean(flag) => flag.to_string(),
+        Toml::Datetime(_) => "a date".into(),
+        Toml::Array(_) => "a list".into(),
+        Toml::Table(_) => "a table".into(),
+    }
+}
+
+/// The beginning of a text, on one line.
+fn shown(text: &str) -> String {
+    let mut line = String::new();
+    for char in text.chars().take(60) {
+        if char.is_control() {
+            let _ = write!(line, "{}", char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    line
+}
