@@ -34,6 +34,17 @@ impl Instant {
         }
     }
 
+    /// The earliest of these instants, of which each may be missing. One that is never reached counts as
+    /// missing.
+    ///
+    /// Compiled to selections, without a look at what is not there: memory checkers take such a look
+    /// for one at uninitialised memory, whatever comes of it.
+    #[must_use]
+    pub fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
+        let earliest = instants.map(|at| at.map_or(u64::MAX, Self::as_nanos)).into_iter().min()?;
+        (earliest != u64::MAX).then_some(Self(earliest))
+    }
+
     /// Time from `earlier` to this instant; zero when it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -73,6 +84,15 @@ pub const fn rnr_timer(code: u8) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_earliest_of_what_is_there() {
+        let at = |nanos| Some(Instant::from_nanos(nanos));
+        assert_eq!(Instant::earliest([]), None);
+        assert_eq!(Instant::earliest([None, None]), None);
+        assert_eq!(Instant::earliest([None, at(7), at(3), None]), at(3));
+        assert_eq!(Instant::earliest([at(0), None]), at(0));
+    }
 
     #[test]
     fn timeouts_follow_their_tables() {

@@ -54,7 +54,7 @@ pub(crate) struct Shard {
     /// The background thread knows that there is something to publish.
     pub(super) told: bool,
     /// Rules that it follows, if there may be any, and whether its port is down for one.
-    rules: Option<Schedule>,
+    rules: Option<Box<Schedule>>,
     is_cut: bool,
 }
 
@@ -85,7 +85,7 @@ impl Shard {
             counted: false,
             publication: None,
             told: false,
-            rules: live::is_on().then(Schedule::default),
+            rules: live::is_on().then(Box::default),
             is_cut: false,
         }
     }
@@ -205,10 +205,9 @@ impl Shard {
 
     /// Time at which it must be served although nothing has arrived.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        let rules = self.rules.as_ref().and_then(Schedule::deadline);
-        let deadlines =
-            [self.adapter.poll_timeout(), self.link.deadline(), self.outgoing.deadline(), rules];
-        deadlines.into_iter().flatten().min()
+        let rules = self.rules.as_deref().and_then(Schedule::deadline);
+        let adapter = self.adapter.poll_timeout();
+        Instant::earliest([adapter, self.link.deadline(), self.outgoing.deadline(), rules])
     }
 
     /// True if the link is lost for good.

@@ -438,7 +438,7 @@ impl Adapter {
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
         let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
-        [qps, cqs, self.cm.poll_timeout(), self.late.deadline()].into_iter().flatten().min()
+        Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
     /// True if there are events.

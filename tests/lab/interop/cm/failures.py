@@ -105,7 +105,7 @@ def killed(kernel):
         "client-killed",
         server,
         client,
-        (r"server DISCONNECT EVENT\.\.\.|.*: remote access error: .*",),
+        (r"server DISCONNECT EVENT\.\.\.|.*: remote (access|operation) error: .*",),
         ours_status=None,
         stock_status=137,
     )
