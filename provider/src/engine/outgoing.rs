@@ -5,13 +5,15 @@ use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 use roce_transport::{
     adapter::{Adapter, Transmit, TransmitBuffer},
     time::Instant,
+    wire::PACKET_MAX,
 };
 use rustix::event::epoll;
 
 use crate::{cancel::Uncancelled, link::Link};
 
-/// Bytes built before they are sent: two full runs, little enough to stay in the cache.
-const CAPACITY: usize = 128 << 10;
+/// Bytes built before they are sent: two full runs of the largest packets, little enough to stay in
+/// the cache. A packet more would be a run of its own.
+const CAPACITY: usize = 2 * 15 * PACKET_MAX;
 /// Number of runs that the link is offered at once, so that many small ones do not take long.
 const PORTION: usize = 16;
 /// Time between two attempts to send to a link that does not show when it has room.

@@ -8,15 +8,19 @@ use core::{net::IpAddr, time::Duration};
 
 use slab::Slab;
 
-use super::budget::{Budget, Share};
+use super::{
+    budget::{Budget, Share},
+    turns::LARGEST_RUN,
+};
 use crate::{
     congestion::{LARGEST, Near, Window, WindowConfig},
     qp::Room,
     time::Instant,
 };
 
-/// Bytes of a portion, at most: those of the largest run of datagrams.
-const LARGEST_PORTION: u64 = 80 << 10;
+/// Bytes of a portion, at most: those of the largest run of datagrams, and no packet more, which would
+/// be a run of its own.
+const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
 /// A destination's window, at least: with less, one packet that is lost keeps all others waiting.
 const LEAST: u64 = 8 * LARGEST;
 /// One loss shows at many queue pairs. The window shrinks for it once in this time.
@@ -96,12 +100,17 @@ impl Destinations {
         at
     }
 
-    /// Room for a queue pair that has so much under way by now.
+    /// Room for a queue pair that has so much under way by now, and what it may send before others
+    /// have their turn.
     pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
             return Room::UNLIMITED;
         };
-        destination.budget.room(&self.shares, index, in_flight)
+        let room = destination.budget.room(&self.shares, index, in_flight);
+        match destination.users {
+            1 => Room { portion: Room::UNLIMITED.portion, ..room },
+            _ => room,
+        }
     }
 
     /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one

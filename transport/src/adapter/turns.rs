@@ -7,8 +7,10 @@
 
 use alloc::collections::VecDeque;
 
+/// Packets of the largest run of datagrams, at the largest path MTU.
+pub(super) const LARGEST_RUN: u64 = 15;
 /// Bytes of a turn: those of the largest run of datagrams.
-pub(super) const QUANTUM: u64 = 15 * 4096;
+pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
 
 /// Queue pairs that wait for a turn.
 #[derive(Default, Debug)]

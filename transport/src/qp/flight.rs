@@ -95,7 +95,8 @@ impl Flight {
             return None;
         }
         let left = own.min(room.left).saturating_sub(cost);
-        let interval = (self.window.limit() / ASKS).min(ASK_AFTER * largest);
+        // what is shared is asked back with the last packet of a portion, not with one of its own
+        let interval = (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion);
         Some(self.unasked + cost >= interval || left < largest)
     }
 
