@@ -3,7 +3,7 @@
 
 use roce_transport::{
     adapter::TransmitBuffer,
-    addr::Mtu,
+    addr::{Mtu, Qpn},
     event::{Disposition, DropReason},
     qp::QpType,
     wire::{Ident, Operation as Op},
@@ -246,4 +246,31 @@ fn queue_pair_numbers_stay_in_their_range() {
         128,
         "half of the range is kept free, so that a free number is soon found"
     );
+}
+
+/// Queue pairs that share a destination: a turn there is one run of datagrams, and its last packet
+/// asks for the acknowledgement that makes room for the next.
+#[test]
+fn a_turn_is_one_run() {
+    let mut pair = Pair::new();
+    let options = Options { mtu: Mtu::B4096, ..Options::default() };
+    let ends: Vec<_> = (0..24).map(|_| pair.connect(options).0).collect();
+    let (near, far) = (pair.a.buffer(512 << 10), pair.b.buffer(512 << 10));
+    for end in &ends {
+        pair.post_send(end, &SendWr::write(1, far.remote(0), near.all()));
+    }
+    pair.run();
+    for end in &ends {
+        assert_eq!(end.send_outcomes(), all_ok([1], 0));
+    }
+    let mut turns = Vec::<(Qpn, usize)>::new();
+    for record in pair.trace.from(Side::A) {
+        let to = record.headers.bth().dest_qp;
+        match turns.last_mut() {
+            Some((last, packets)) if *last == to => *packets += 1,
+            _ => turns.push((to, 1)),
+        }
+    }
+    let short = turns.iter().filter(|(_, packets)| *packets < 4).count();
+    assert!(turns.len() < 24 * 128 / 10 && short * 10 < turns.len(), "{short} of {turns:?}");
 }
