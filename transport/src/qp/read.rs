@@ -3,7 +3,11 @@
 
 use alloc::collections::VecDeque;
 
-use crate::{congestion::OVERHEAD, psn::Psn};
+use crate::{
+    congestion::OVERHEAD,
+    psn::Psn,
+    wire::{Bth, ICRC_LEN},
+};
 
 /// Room in a budget that queue pairs share, as one of them sees it during one call.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,22 @@ impl Room {
 /// Bytes that a queue pair may have asked for by itself when their way loses nothing; half of them
 /// are one request at most. Enough that the peer always has work, and little of its adapter's time.
 const BY_MEMORY: u64 = 1 << 20;
+
+/// Bytes of the packets that a host sends with one call, at most: those of a UDP datagram.
+const RUN: u32 = 65_507;
+/// Bytes of a packet in the middle of an answer, besides its payload.
+const HEADERS: u32 = (Bth::LEN + ICRC_LEN) as u32;
+
+/// Packets to ask for when there is room for `most`. All of a run are equally long, but the last may
+/// be shorter; the first and the last packet of an answer are longer than the others. So the first
+/// and the second are a run, the last is one, and those between them are to be whole ones.
+const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
+    let run = RUN / (mtu + HEADERS);
+    match most.checked_sub(3) {
+        Some(between) if between >= run => 3 + between / run * run,
+        _ => most,
+    }
+}
 
 /// A READ request whose data has not all come.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +97,7 @@ impl Portions {
         };
         let cost = u64::from(mtu) + OVERHEAD;
         let most = u32::try_from(room.portion / cost).unwrap_or(u32::MAX).max(1);
-        let packets = left.min(most);
+        let packets = left.min(if self.by_memory { most } else { in_whole_runs(most, mtu) });
         let bytes = u64::from(packets) * cost;
         if bytes > room.left {
             self.waits = !self.by_memory; // otherwise the next data makes room
@@ -116,5 +136,20 @@ impl Portions {
     /// Nothing is asked for any more.
     pub(super) fn clear(&mut self) {
         *self = Self { by_memory: self.by_memory, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_whose_answers_are_whole_runs() {
+        let cases = [(1, 1), (17, 17), (18, 18), (21, 18), (32, 18), (33, 33), (107, 93)];
+        for (most, packets) in cases {
+            assert_eq!(in_whole_runs(most, 4096), packets, "of {most}");
+        }
+        assert_eq!((in_whole_runs(59, 1024), in_whole_runs(70, 1024)), (59, 65));
+        assert_eq!(in_whole_runs(u32::MAX, 4096) % 15, 3);
     }
 }
