@@ -16,11 +16,28 @@ use crate::{
 /// Error of the kernel for an unknown option.
 const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
 
+/// Use of a path that stands for the whole way between two ports: for communication management and
+/// data, there and back. Others are not looked at.
+const WHOLE_PATH: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
+
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
-    if value.is_null() || length != size_of::<T>() {
+    if length != size_of::<T>() {
         return Err(Errno::of(Rule::Option));
     }
     Ok(value.cast::<T>().read_unaligned())
+}
+
+/// `EINVAL` unless there is a whole path among whole paths' data.
+unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
+    let paths = at.cast::<ibv_path_data>();
+    let is_whole = |number| (&raw const (*paths.add(number)).flags).read_unaligned() == WHOLE_PATH;
+    if length.is_multiple_of(size_of::<ibv_path_data>())
+        && (0..length / size_of::<ibv_path_data>()).any(is_whole)
+    {
+        Ok(())
+    } else {
+        Err(Errno::of(Rule::Option))
+    }
 }
 
 unsafe fn set(
@@ -31,6 +48,10 @@ unsafe fn set(
     length: usize,
 ) -> Result<()> {
     let cm = Id::get(id)?.cm()?;
+    // the kernel fetches the value before it looks at what it is for
+    if at.is_null() && length != 0 {
+        return Err(Errno::of(Rule::Unmapped));
+    }
     match (level, option) {
         (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => cm.set_tos(value(at, length)?),
         (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
@@ -49,10 +70,8 @@ unsafe fn set(
         // A path that the program sets replaces one that is resolved. There is only one, which is
         // resolved again.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-            if length == 0
-                || !length.is_multiple_of(size_of::<ibv_path_data>())
-                || cm.state() != IdState::AddrResolved
-            {
+            check_paths(at, length)?;
+            if cm.state() != IdState::AddrResolved {
                 return Err(Errno::of(Rule::Option));
             }
             cm.resolve_route(std::time::Duration::ZERO)?;
@@ -74,3 +93,109 @@ unsafe extern "C" fn rdma_set_option(
 }
 
 export!(rdma_set_option);
+
+#[cfg(test)]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
+mod tests {
+    use std::ptr::{null, null_mut};
+
+    use super::*;
+    use crate::{
+        cm::{id, lifecycle, resolve},
+        testing::errno,
+    };
+
+    /// An id of its own, without a channel.
+    struct Created(*mut rdma_cm_id);
+
+    impl Created {
+        fn new(port_space: c_int) -> Self {
+            let port_space = id::port_space(port_space as _).unwrap();
+            Self(unsafe { lifecycle::create(null_mut(), null_mut(), port_space, None) }.unwrap())
+        }
+
+        /// 0, or the error.
+        fn set<T>(&self, level: c_int, option: c_int, value: *const T, length: usize) -> c_int {
+            match unsafe { rdma_set_option(self.0, level, option, value.cast_mut().cast(), length) }
+            {
+                0 => 0,
+                _ => errno(),
+            }
+        }
+    }
+
+    impl Drop for Created {
+        fn drop(&mut self) {
+            unsafe { lifecycle::destroy(self.0) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn each_option_has_its_length_and_others_are_unknown() {
+        let id = Created::new(RDMA_PS_TCP);
+        let value = [1u8; 16];
+        for (option, size) in [
+            (RDMA_OPTION_ID_TOS, 1),
+            (RDMA_OPTION_ID_REUSEADDR, 4),
+            (RDMA_OPTION_ID_AFONLY, 4),
+            (RDMA_OPTION_ID_ACK_TIMEOUT, 1),
+        ] {
+            for length in 0..9 {
+                let expected = if length == size { 0 } else { libc::EINVAL };
+                let got = id.set(RDMA_OPTION_ID, option, &raw const value, length);
+                assert_eq!(got, expected, "option {option}, {length} bytes");
+            }
+            assert_eq!(id.set(RDMA_OPTION_ID, option, null::<u8>(), size), libc::EFAULT);
+        }
+        for (level, option) in [(RDMA_OPTION_ID, 77), (RDMA_OPTION_IB, 77), (77, 1)] {
+            assert_eq!(
+                id.set(level, option, &raw const value, 4),
+                libc::ENOSYS,
+                "{level} {option}"
+            );
+            assert_eq!(id.set(level, option, null::<u8>(), 0), libc::ENOSYS, "{level} {option}");
+            assert_eq!(id.set(level, option, null::<u8>(), 1), libc::EFAULT, "{level} {option}");
+        }
+    }
+
+    #[test]
+    fn datagrams_have_no_acknowledge_timeout() {
+        let (id, code) = (Created::new(RDMA_PS_UDP), 14u8);
+        let set =
+            |length| id.set(RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &raw const code, length);
+        assert_eq!((set(1), set(0)), (libc::EINVAL, libc::EINVAL));
+    }
+
+    #[test]
+    fn a_path_is_for_an_id_whose_address_is_resolved() {
+        const SIZE: usize = size_of::<ibv_path_data>();
+        let id = Created::new(RDMA_PS_TCP);
+        let mut paths = [const { unsafe { std::mem::zeroed::<ibv_path_data>() } }; 2];
+        let set = |paths: &[ibv_path_data; 2], length| {
+            id.set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, paths.as_ptr(), length)
+        };
+        paths[1].flags = WHOLE_PATH;
+        assert_eq!(set(&paths, 2 * SIZE), libc::EINVAL, "before there is a device");
+
+        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        address.sin_family = libc::AF_INET as _;
+        address.sin_port = 7471u16.to_be();
+        address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
+        let to = (&raw mut address).cast::<libc::sockaddr>();
+        // an id without a channel waits
+        assert_eq!(unsafe { resolve::rdma_resolve_addr(id.0, null_mut(), to, 2000) }, 0);
+        for length in [0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE - 1] {
+            assert_eq!(set(&paths, length), libc::EINVAL, "{length} bytes, no whole path");
+        }
+        for flags in [0, IBV_PATH_FLAG_PRIMARY, WHOLE_PATH & !IBV_PATH_FLAG_GMP, WHOLE_PATH | 4] {
+            paths[1].flags = flags;
+            assert_eq!(set(&paths, 2 * SIZE), libc::EINVAL, "flags {flags:#x}");
+        }
+        paths[1].flags = WHOLE_PATH;
+        assert_eq!(set(&paths, 2 * SIZE), 0, "{}", errno());
+        assert_eq!(set(&paths, 2 * SIZE), libc::EINVAL, "there is a route");
+    }
+}

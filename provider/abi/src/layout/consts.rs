@@ -304,6 +304,9 @@ constants! {
         RDMA_OPTION_IB_PATH = 1,
     }
     u32 {
+        IBV_PATH_FLAG_GMP = 1,
+        IBV_PATH_FLAG_PRIMARY = 1 << 1,
+        IBV_PATH_FLAG_BIDIRECTIONAL = 0x28,
         RDMA_CM_JOIN_MC_ATTR_ADDRESS = 1,
         RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS = 1 << 1,
         RDMA_MC_JOIN_FLAG_FULLMEMBER = 0,
