@@ -17,18 +17,47 @@ use crate::{
 
 /// Types of queue pairs, as `rdma_addrinfo` has them.
 const RC: c_int = IBV_QPT_RC as c_int;
+const UC: c_int = IBV_QPT_UC as c_int;
 const UD: c_int = IBV_QPT_UD as c_int;
+const XRC_SEND: c_int = IBV_QPT_XRC_SEND as c_int;
+const XRC_RECV: c_int = IBV_QPT_XRC_RECV as c_int;
 
-/// Port space and type of queue pair. Hints may leave out either or both.
-const fn service(port_space: c_int, qp_type: c_int) -> (c_int, c_int) {
-    match (port_space, qp_type) {
-        (0, 0 | RC) => (RDMA_PS_TCP, RC),
-        (0, UD) => (RDMA_PS_UDP, UD),
-        (0, other) => (RDMA_PS_IB, other),
-        (RDMA_PS_UDP | RDMA_PS_IPOIB, 0) => (port_space, UD),
-        (_, 0) => (port_space, RC),
-        both => both,
+/// What the C library is to look for: the kind of socket that is like the type of queue pair, and
+/// the protocol that is like the port space. It refuses what does not go together.
+unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
+    let mut wanted: addrinfo = std::mem::zeroed();
+    for (flag, like) in [(RAI_PASSIVE, libc::AI_PASSIVE), (RAI_NUMERICHOST, libc::AI_NUMERICHOST)] {
+        wanted.ai_flags |= if hints.ai_flags & flag != 0 { like } else { 0 };
     }
+    // of InfiniBand there are no addresses here
+    wanted.ai_family =
+        if hints.ai_family == libc::AF_IB { libc::AF_UNSPEC } else { hints.ai_family };
+    wanted.ai_socktype = match hints.ai_qp_type {
+        RC | UC | XRC_SEND | XRC_RECV => libc::SOCK_STREAM,
+        UD => libc::SOCK_DGRAM,
+        _ => 0,
+    };
+    wanted.ai_protocol = match hints.ai_port_space {
+        RDMA_PS_TCP => libc::IPPROTO_TCP,
+        RDMA_PS_UDP | RDMA_PS_IPOIB => libc::IPPROTO_UDP,
+        _ => 0,
+    };
+    wanted
+}
+
+/// Type of queue pair and port space: those of the hints, or what is like the socket.
+const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
+    let qp_type = match (hints.ai_qp_type, socket.ai_socktype) {
+        (0, libc::SOCK_DGRAM) => UD,
+        (0, _) => RC,
+        (given, _) => given,
+    };
+    let port_space = match (hints.ai_port_space, socket.ai_protocol) {
+        (0, libc::IPPROTO_UDP) => RDMA_PS_UDP,
+        (0, _) => RDMA_PS_TCP,
+        (given, _) => given,
+    };
+    (qp_type, port_space)
 }
 
 /// A copy of an address, for `rdma_freeaddrinfo`; null for null.
@@ -41,21 +70,6 @@ unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
         copy.cast::<u8>().copy_from_nonoverlapping(address.cast(), length as usize);
     }
     copy
-}
-
-/// Members that all results of one call share.
-fn result(
-    hints: &rdma_addrinfo,
-    (ai_port_space, ai_qp_type): (c_int, c_int),
-    family: c_int,
-) -> rdma_addrinfo {
-    rdma_addrinfo {
-        ai_flags: hints.ai_flags,
-        ai_family: family,
-        ai_qp_type,
-        ai_port_space,
-        ..rdma_addrinfo::zeroed()
-    }
 }
 
 unsafe fn set_src(info: &mut rdma_addrinfo, address: *const sockaddr, length: socklen_t) {
@@ -140,52 +154,48 @@ unsafe extern "C" fn rdma_getaddrinfo(
         return errno::minus_one("rdma_getaddrinfo", Err(Errno::of(Rule::NullArgument)));
     }
     let none = rdma_addrinfo::zeroed();
-    let hints = hints.as_ref().unwrap_or(&none);
+    let given = hints.as_ref();
+    let hints = given.unwrap_or(&none);
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up: the hints are completed
-        let service = service(hints.ai_port_space, hints.ai_qp_type);
-        let mut info = result(hints, service, hints.ai_family);
+        // nothing to look up: the hints come back
+        let mut info = rdma_addrinfo {
+            ai_flags: hints.ai_flags,
+            ai_family: hints.ai_family,
+            ai_qp_type: hints.ai_qp_type,
+            ai_port_space: hints.ai_port_space,
+            ..none
+        };
         set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
         set_dst(&mut info, hints.ai_dst_addr, hints.ai_dst_len);
         append(&mut end, info);
     } else {
-        let passive = hints.ai_flags & RAI_PASSIVE != 0;
-        let mut wanted: addrinfo = std::mem::zeroed();
-        wanted.ai_flags = if passive { libc::AI_PASSIVE } else { 0 };
-        wanted.ai_flags |=
-            if hints.ai_flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
-        wanted.ai_family = hints.ai_family;
-        let mut service = service(hints.ai_port_space, hints.ai_qp_type);
-        // each address once
-        wanted.ai_socktype = if service.1 == UD { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
+        let wanted = given.map(|hints| wanted(hints));
+        let wanted = wanted.as_ref().map_or(ptr::null(), ptr::from_ref);
         let mut found = ptr::null_mut();
-        let mut error = libc::getaddrinfo(node, port, &raw const wanted, &raw mut found);
-        if error == libc::EAI_SERVICE && (hints.ai_port_space, hints.ai_qp_type) == (0, 0) {
-            // one that has a name with datagrams only
-            service = (RDMA_PS_UDP, UD);
-            wanted.ai_socktype = libc::SOCK_DGRAM;
-            error = libc::getaddrinfo(node, port, &raw const wanted, &raw mut found);
-        }
+        let error = libc::getaddrinfo(node, port, wanted, &raw mut found);
         if error != 0 {
             return error;
         }
+        let ai_flags = hints.ai_flags & RAI_PASSIVE;
         let mut next = found;
         while let Some(one) = next.as_ref() {
-            let mut info = result(hints, service, one.ai_family);
-            if passive {
-                set_src(&mut info, one.ai_addr, one.ai_addrlen);
-            } else {
+            next = one.ai_next;
+            // each address once, as the first kind of socket
+            if one.ai_socktype != (*found).ai_socktype {
+                continue;
+            }
+            let (ai_qp_type, ai_port_space) = service(hints, one);
+            let ai_family = one.ai_family;
+            let mut info = rdma_addrinfo { ai_flags, ai_family, ai_qp_type, ai_port_space, ..none };
+            if ai_flags == 0 {
+                set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
                 set_dst(&mut info, one.ai_addr, one.ai_addrlen);
-                let same_family = !hints.ai_src_addr.is_null()
-                    && c_int::from((*hints.ai_src_addr).sa_family) == one.ai_family;
-                if same_family {
-                    set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
-                }
+            } else {
+                set_src(&mut info, one.ai_addr, one.ai_addrlen);
             }
             append(&mut end, info);
-            next = one.ai_next;
         }
         libc::freeaddrinfo(found);
     }
@@ -220,15 +230,122 @@ mod tests {
     use super::*;
     use crate::cm::address;
 
+    /// What is found with these hints: type of queue pair and port space, or the error.
+    fn of_hints(qp_type: c_int, port_space: c_int) -> Result<(c_int, c_int), c_int> {
+        let hints = rdma_addrinfo {
+            ai_qp_type: qp_type,
+            ai_port_space: port_space,
+            ..rdma_addrinfo::zeroed()
+        };
+        let mut found = ptr::null_mut();
+        // SAFETY: Texts of C, and places of our own; what was found is whole.
+        unsafe {
+            match rdma_getaddrinfo(c"127.0.0.1".as_ptr(), c"5".as_ptr(), &hints, &raw mut found) {
+                0 => {
+                    let service = ((*found).ai_qp_type, (*found).ai_port_space);
+                    assert!((*found).ai_next.is_null(), "the address is there once");
+                    rdma_freeaddrinfo(found);
+                    Ok(service)
+                }
+                error => Err(error),
+            }
+        }
+    }
+
+    /// As librdmacm of rdma-core 44 has it.
     #[test]
-    fn hints_are_made_whole() {
-        assert_eq!(service(0, 0), (RDMA_PS_TCP, RC));
-        assert_eq!(service(0, UD), (RDMA_PS_UDP, UD));
-        assert_eq!(service(0, 9), (RDMA_PS_IB, 9));
-        assert_eq!(service(RDMA_PS_UDP, 0), (RDMA_PS_UDP, UD));
-        assert_eq!(service(RDMA_PS_IPOIB, 0), (RDMA_PS_IPOIB, UD));
-        assert_eq!(service(RDMA_PS_IB, 0), (RDMA_PS_IB, RC));
-        assert_eq!(service(RDMA_PS_IB, UD), (RDMA_PS_IB, UD));
+    fn types_and_port_spaces_are_completed_and_have_to_agree() {
+        const REFUSED: Result<(c_int, c_int), c_int> = Err(libc::EAI_SOCKTYPE);
+        const DRIVER: c_int = IBV_QPT_DRIVER as c_int;
+        let (tcp, udp, ipoib, ib) = (RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB, RDMA_PS_IB);
+        for (port_space, qp_type, completed) in [
+            (0, RC, tcp),
+            (tcp, RC, tcp),
+            (udp, UD, udp),
+            (ipoib, UD, ipoib),
+            (ib, RC, ib),
+            (5, RC, 5),
+        ] {
+            assert_eq!(of_hints(0, port_space), Ok((qp_type, completed)), "{port_space:#x}");
+        }
+        for connected in [RC, UC, XRC_SEND, XRC_RECV] {
+            for (given, completed) in [(0, tcp), (tcp, tcp), (ib, ib), (5, 5)] {
+                assert_eq!(of_hints(connected, given), Ok((connected, completed)), "{connected}");
+            }
+            assert_eq!((of_hints(connected, udp), of_hints(connected, ipoib)), (REFUSED, REFUSED));
+        }
+        for (given, completed) in [(0, udp), (udp, udp), (ipoib, ipoib), (ib, ib), (5, 5)] {
+            assert_eq!(of_hints(UD, given), Ok((UD, completed)), "{given:#x}");
+        }
+        assert_eq!(of_hints(UD, tcp), REFUSED);
+        for (given, completed) in [(0, tcp), (tcp, tcp), (udp, udp), (ipoib, ipoib), (ib, ib)] {
+            assert_eq!(of_hints(DRIVER, given), Ok((DRIVER, completed)), "{given:#x}");
+        }
+    }
+
+    #[test]
+    fn without_anything_to_look_up_the_hints_come_back() {
+        let mut address: libc::sockaddr_in = an_address();
+        let hints = rdma_addrinfo {
+            ai_flags: RAI_PASSIVE | RAI_NUMERICHOST,
+            ai_src_addr: (&raw mut address).cast(),
+            ai_src_len: 16,
+            ai_route: (&raw mut address).cast(),
+            ai_route_len: 8,
+            ..rdma_addrinfo::zeroed()
+        };
+        let mut found = ptr::null_mut();
+        // SAFETY: As above.
+        unsafe {
+            assert_eq!(rdma_getaddrinfo(ptr::null(), ptr::null(), &hints, &raw mut found), 0);
+            let info = &*found;
+            let service = (info.ai_family, info.ai_qp_type, info.ai_port_space);
+            assert_eq!((info.ai_flags, service), (hints.ai_flags, (0, 0, 0)));
+            assert_eq!(address::read(info.ai_src_addr), Ok("127.0.0.1:77".parse().unwrap()));
+            assert!(info.ai_dst_addr.is_null() && info.ai_route.is_null());
+            rdma_freeaddrinfo(found);
+        }
+    }
+
+    #[test]
+    fn flags_that_are_no_answer_and_families_of_infiniband_are_left_out() {
+        let mut address: libc::sockaddr_in = an_address();
+        let hints = rdma_addrinfo {
+            ai_flags: RAI_NUMERICHOST | 4 | 8, // RAI_NOROUTE, RAI_FAMILY
+            ai_family: libc::AF_IB,
+            ai_src_addr: (&raw mut address).cast(),
+            ai_src_len: 16,
+            ..rdma_addrinfo::zeroed()
+        };
+        let mut found = ptr::null_mut();
+        // SAFETY: As above.
+        unsafe {
+            assert_eq!(rdma_getaddrinfo(c"::1".as_ptr(), c"5".as_ptr(), &hints, &raw mut found), 0);
+            let info = &*found;
+            assert_eq!((info.ai_flags, info.ai_family), (0, libc::AF_INET6));
+            assert_eq!(address::read(info.ai_dst_addr), Ok("[::1]:5".parse().unwrap()));
+            assert_eq!(address::read(info.ai_src_addr), Ok("127.0.0.1:77".parse().unwrap()));
+            rdma_freeaddrinfo(found);
+        }
+        let hints = rdma_addrinfo { ai_flags: RAI_PASSIVE, ..hints };
+        let mut found = ptr::null_mut();
+        // SAFETY: As above.
+        unsafe {
+            assert_eq!(rdma_getaddrinfo(ptr::null(), c"5".as_ptr(), &hints, &raw mut found), 0);
+            assert_eq!((*found).ai_flags, RAI_PASSIVE);
+            assert_eq!(address::read((*found).ai_src_addr).map(|to| to.port()), Ok(5));
+            rdma_freeaddrinfo(found);
+        }
+    }
+
+    /// 127.0.0.1, port 77.
+    fn an_address() -> libc::sockaddr_in {
+        libc::sockaddr_in {
+            sin_family: libc::AF_INET as _,
+            sin_port: 77u16.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_be_bytes([127, 0, 0, 1]).to_be() },
+            sin_zero: [0; 8],
+        }
     }
 
     #[test]

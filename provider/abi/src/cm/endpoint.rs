@@ -5,7 +5,11 @@ use std::{
     ptr, slice,
 };
 
-use roce_provider::{calls::Call, cm::EventKind};
+use roce_provider::{
+    calls::Call,
+    cm::EventKind,
+    transport::{cm::PortSpace, qp::QpType},
+};
 
 use super::{
     event::acknowledge_last,
@@ -32,12 +36,14 @@ unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let info = info.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
-    let id = lifecycle::create(
-        ptr::null_mut(),
-        ptr::null_mut(),
-        port_space(info.ai_port_space as c_uint)?,
-        qp_type,
-    )?;
+    let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {
+        // what rdma_getaddrinfo makes of the type alone; these queue pairs have another port space
+        (PortSpace::Tcp, Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget)) => {
+            PortSpace::Ib
+        }
+        (space, _) => space,
+    };
+    let id = lifecycle::create(ptr::null_mut(), ptr::null_mut(), space, qp_type)?;
     if !info.ai_connect.is_null() {
         let connect = slice::from_raw_parts(info.ai_connect.cast::<u8>(), info.ai_connect_len);
         Id::get(id)?.settings().connect = connect.to_vec();
