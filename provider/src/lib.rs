@@ -68,7 +68,7 @@ pub use port::{GidEntry, GidType, PortAttr};
 pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;
-pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
+pub use region::{FileMemory, ForeignMemory, MmapMemory, SharedMemory, Unreachable};
 #[doc(hidden)] // for the C interface
 pub use region::{copy_from_program, copy_to_program};
 pub use verbs::{

@@ -33,7 +33,7 @@ const OTHERS: &str = "
     ibv_fork_init ibv_is_fork_initialized ibv_dofork_range ibv_dontfork_range
     ibv_free_device_list rdma_free_devices rdma_freeaddrinfo rdma_getaddrinfo
     ibv_get_device_name ibv_get_sysfs_path ibv_qp_to_qp_ex
-    ibv_query_ece ibv_set_ece ibv_query_qp_data_in_order ibv_reg_dmabuf_mr ibv_wr_opcode_str
+    ibv_query_ece ibv_set_ece ibv_query_qp_data_in_order ibv_wr_opcode_str
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
     ibv_resolve_eth_l2_from_gid modify_qp_rate_limit
     rdma_get_src_port rdma_get_dst_port rdma_get_remote_ece rdma_set_local_ece

@@ -9,6 +9,7 @@ use std::{
 use roce_provider::calls::Call;
 
 use crate::{
+    dma_buf,
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_mr, ibv_mr_init_attr, ibv_pd},
@@ -105,9 +106,12 @@ unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Resul
         }
         buf.check(pd, (*attr).addr, length)?;
     }
-    // neither handles for DMA nor buffers of other devices are to be had
-    if mask & !(OF_MEMORY | OF_DMABUF) != 0 || mask & IBV_REG_MR_MASK_FD != 0 {
+    // handles for DMA are not to be had
+    if mask & !(OF_MEMORY | OF_DMABUF) != 0 {
         return Err(Errno::of(Rule::NotSupported));
+    }
+    if mask == OF_DMABUF | IBV_REG_MR_MASK_IOVA {
+        return dma_buf::register(pd, (*attr).fd_offset, length, (*attr).iova, (*attr).fd, access);
     }
     if mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0 {
         return Err(Errno::of(Rule::Members));
@@ -117,7 +121,10 @@ unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Resul
     register(pd, address, length, iova, access)
 }
 
-unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_mr_init_attr,
+) -> *mut ibv_mr {
     let _call = Call::begin();
     errno::pointer("ibv_reg_mr_ex", register_with(pd, attr))
 }
@@ -178,6 +185,7 @@ mod tests {
             iova: 1 << 40,
             addr: address,
             buf: buf.cast(),
+            fd: -1,
             ..ibv_mr_init_attr::zeroed()
         };
         let reg =
@@ -195,7 +203,9 @@ mod tests {
             (IBV_REG_MR_MASK_BUF, libc::EINVAL),
             (ADDR | offset, libc::EINVAL),
             (ADDR | IBV_REG_MR_MASK_BUF | fd, libc::EINVAL),
-            (fd | offset | IBV_REG_MR_MASK_IOVA, libc::EOPNOTSUPP),
+            (fd | offset | IBV_REG_MR_MASK_IOVA, libc::EBADF),
+            (fd | IBV_REG_MR_MASK_IOVA, libc::EINVAL),
+            (fd | offset, libc::EINVAL),
             (ADDR | IBV_REG_MR_MASK_DMAH, libc::EOPNOTSUPP),
             (ADDR | 1 << 6, libc::EOPNOTSUPP),
         ] {

@@ -31,6 +31,7 @@ mod cq;
 mod cq_ex;
 mod device;
 mod dm;
+mod dma_buf;
 mod dmah;
 mod domain;
 mod driver;

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Size of a page.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// A memory region as programs hold it.
 #[repr(C)]
@@ -49,6 +49,8 @@ struct State {
 pub(crate) enum Region {
     /// Memory.
     Memory(MemoryRegion),
+    /// Memory behind a descriptor.
+    DmaBuf(MemoryRegion),
     /// Memory of the device.
     Device(MemoryRegion, #[allow(dead_code, reason = "only held")] User),
     /// Nothing.
@@ -95,14 +97,16 @@ impl Region {
     /// The region in the adapter, if it has memory.
     pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
         match self {
-            Self::Memory(region) | Self::Device(region, _) => Some(region),
+            Self::Memory(region) | Self::DmaBuf(region) | Self::Device(region, _) => Some(region),
             Self::Null(_) => None,
         }
     }
 
     fn keys(&self) -> (u32, u32) {
         match self {
-            Self::Memory(region) | Self::Device(region, _) => (region.lkey().0, region.rkey().0),
+            Self::Memory(region) | Self::DmaBuf(region) | Self::Device(region, _) => {
+                (region.lkey().0, region.rkey().0)
+            }
             Self::Null(region) => (region.lkey().0, 0),
         }
     }
@@ -308,7 +312,7 @@ unsafe fn reregister(
 }
 
 /// `IBV_REREG_MR_ERR_INPUT` when nothing was tried, `IBV_REREG_MR_ERR_CMD` when it failed.
-unsafe extern "C" fn ibv_rereg_mr(
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
     pd: *mut ibv_pd,
@@ -342,23 +346,4 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     errno::pointer("ibv_alloc_null_mr", Pd::get(pd).and_then(alloc))
 }
 
-/// Buffers of other devices are not reached from here.
-unsafe extern "C" fn ibv_reg_dmabuf_mr(
-    _: *mut ibv_pd,
-    _: u64,
-    _: usize,
-    _: u64,
-    _: c_int,
-    _: c_int,
-) -> *mut ibv_mr {
-    errno::pointer("ibv_reg_dmabuf_mr", Err(Errno::of(Rule::NotSupported)))
-}
-
-export!(
-    ibv_reg_mr,
-    ibv_reg_mr_iova,
-    ibv_reg_mr_iova2,
-    ibv_dereg_mr,
-    ibv_rereg_mr,
-    ibv_reg_dmabuf_mr
-);
+export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr);

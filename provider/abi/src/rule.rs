@@ -216,6 +216,9 @@ rules! {
     Wraps EINVAL "address_and_iova"
         "address and length pass the end of memory, or iova and addr differ within a page"
         "iova modulo 4096 must be addr modulo 4096";
+    DmaBuf EINVAL "dma_buf"
+        "the descriptor is not of a dma-buf or a memfd, or the range is empty or not inside of it"
+        "offset and length count bytes of the buffer; iova modulo 4096 must be offset modulo 4096";
     NoRegion EINVAL "no_region"
         "the region has no memory that could be changed or fetched"
         "null regions and those of device memory stay as they are";

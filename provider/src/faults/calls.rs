@@ -60,12 +60,13 @@ calls! {
     Failure::Null, ENOMEM:
         ibv_alloc_pd ibv_import_pd ibv_alloc_td ibv_alloc_parent_domain
         ibv_reg_mr ibv_reg_mr_iova ibv_reg_mr_iova2 ibv_reg_mr_ex ibv_reg_dm_mr ibv_reg_buf_mr
-        ibv_import_mr ibv_alloc_null_mr ibv_alloc_mw ibv_alloc_dm ibv_import_dm ibv_alloc_buf
+        ibv_reg_dmabuf_mr ibv_import_mr ibv_alloc_null_mr ibv_alloc_mw ibv_alloc_dm
+        ibv_import_dm ibv_alloc_buf
         ibv_create_comp_channel ibv_create_cq ibv_create_cq_ex ibv_create_qp ibv_create_qp_ex
         ibv_open_qp ibv_create_srq ibv_create_srq_ex ibv_open_xrcd ibv_create_ah
         ibv_create_counters ibv_create_comp_cntr;
     Failure::Null, EINVAL: ibv_create_ah_from_wc;
-    Failure::Null, EOPNOTSUPP: ibv_reg_dmabuf_mr ibv_alloc_dmah;
+    Failure::Null, EOPNOTSUPP: ibv_alloc_dmah;
     Failure::Number, EBUSY:
         ibv_dealloc_pd ibv_dereg_mr ibv_dealloc_mw ibv_dealloc_td ibv_free_dm ibv_close_xrcd
         ibv_destroy_ah ibv_destroy_comp_channel ibv_destroy_comp_cntr ibv_destroy_counters

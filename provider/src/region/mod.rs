@@ -1,4 +1,4 @@
-//! Memory for regions: pages of our own, files, and what the program owns.
+//! Memory for regions: pages of our own, files, buffers behind descriptors, and what the program owns.
 
 mod faults;
 mod file;
@@ -10,9 +10,11 @@ mod program;
 mod reach;
 #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), path = "no_routines.rs")]
 mod routines;
+mod shared;
 
 pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
 pub(crate) use guard::Section;
 pub use pages::MmapMemory;
 pub use program::{copy_from_program, copy_to_program};
+pub use shared::SharedMemory;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use roce_provider::{
-    ForeignMemory, copy_from_program,
+    copy_from_program,
     transport::mem::{Memory, MemoryFault},
 };
 
@@ -227,13 +227,13 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
 }
 
 /// Memory of a program's region, of which it is noted what the adapter writes to it.
-pub(crate) struct WatchedMemory {
-    memory: ForeignMemory,
+pub(crate) struct WatchedMemory<M> {
+    memory: M,
     address: usize,
 }
 
-impl WatchedMemory {
-    pub(crate) fn new(memory: ForeignMemory) -> Self {
+impl<M: Memory> WatchedMemory<M> {
+    pub(crate) fn new(memory: M) -> Self {
         let address = memory.origin() as usize;
         Self { memory, address }
     }
@@ -243,7 +243,7 @@ impl WatchedMemory {
     }
 }
 
-impl Memory for WatchedMemory {
+impl<M: Memory> Memory for WatchedMemory<M> {
     fn len(&self) -> u64 {
         self.memory.len()
     }
@@ -283,6 +283,8 @@ impl Memory for WatchedMemory {
 
 #[cfg(test)]
 mod tests {
+    use roce_provider::ForeignMemory;
+
     use super::*;
 
     fn subject() -> Arc<Subject> {
@@ -296,7 +298,7 @@ mod tests {
         })
     }
 
-    fn watched(memory: &mut [u8]) -> WatchedMemory {
+    fn watched(memory: &mut [u8]) -> WatchedMemory<ForeignMemory> {
         // SAFETY: The memory outlives it in these tests, which touch it through pointers alone.
         WatchedMemory::new(unsafe { ForeignMemory::on_demand(memory.as_mut_ptr(), memory.len()) })
     }

@@ -1,7 +1,11 @@
 /* Objects as programs hold them: numbers that were overwritten, objects that are none any more, keys, regions without bytes. */
 
+#define _GNU_SOURCE
+
 #include <infiniband/verbs.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -154,6 +158,31 @@ static void no_bytes(void) {
     EXPECT(ibv_destroy_qp(qp) == 0 && ibv_dereg_mr(mr) == 0);
 }
 
+/* A buffer that a descriptor stands for is a region's memory; the region's addresses are its own. */
+static void dma_bufs(void) {
+    const uint64_t offset = 4096 + 8, iova = ((uint64_t)1 << 40) + 8;
+    int file = memfd_create("buffer", MFD_CLOEXEC);
+    EXPECT(file >= 0 && ftruncate(file, 3 * 4096) == 0 && pwrite(file, "from the buffer", 16, offset) == 16);
+    struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, offset, 4096, iova, file, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    EXPECT(mr != NULL && mr->addr == (void *)(uintptr_t)offset && mr->length == 4096);
+    struct ibv_qp *qp = make(IBV_QPT_RC, cq, NULL);
+    connect_with_itself(qp);
+    struct ibv_sge sge = {.addr = iova, .length = 16, .lkey = mr->lkey};
+    struct ibv_send_wr write = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    write.wr.rdma.remote_addr = iova + 4000;
+    write.wr.rdma.rkey = mr->rkey;
+    EXPECT(ibv_post_send(qp, &write, &bad) == 0 && next().status == IBV_WC_SUCCESS);
+    char found[16];
+    EXPECT(pread(file, found, 16, offset + 4000) == 16 && strcmp(found, "from the buffer") == 0);
+    EXPECT(close(file) == 0 && ibv_post_send(qp, &write, &bad) == 0 && next().status == IBV_WC_SUCCESS);
+    write.wr.rdma.remote_addr = iova + 4096;
+    EXPECT(ibv_post_send(qp, &write, &bad) == 0 && next().status != IBV_WC_SUCCESS);
+    errno = 0;
+    EXPECT(ibv_reg_dmabuf_mr(pd, 0, 4096, 1, -1, 0) == NULL && errno == EINVAL);
+    EXPECT(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0) == NULL && errno == EBADF);
+    EXPECT(ibv_destroy_qp(qp) == 0 && ibv_dereg_mr(mr) == 0);
+}
+
 /* Of the key of a bind request the low eight bits count. */
 static void windows(void) {
     struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
@@ -205,6 +234,7 @@ int main(void) {
     contexts();
     keys();
     no_bytes();
+    dma_bufs();
     windows();
     datagrams();
     TWICE(ibv_destroy_cq(cq));

@@ -22,7 +22,6 @@ const LEFT_OUT: &str = "ibv_register_driver@IBVERBS_1.1";
 /// Functions that programs call, which refuse whatever they are given. Those of drivers do, too.
 const REFUSED: &str = "
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
-    ibv_reg_dmabuf_mr
 ";
 
 /// A symbol: the number of its version in order, the version, its name, and its release.

@@ -364,6 +364,7 @@ int ibv_query_gid(struct ibv_context *, uint8_t, int, union ibv_gid *);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *, void *, size_t, int);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 int ibv_dereg_mr(struct ibv_mr *);
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *);
 int ibv_destroy_comp_channel(struct ibv_comp_channel *);

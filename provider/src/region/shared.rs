@@ -1,0 +1,233 @@
+//! Memory behind a descriptor, which others have, too.
+
+#![allow(unsafe_code, reason = "what is mapped is used through its address alone")]
+
+use std::{io, os::fd::AsFd};
+
+use memmap2::{MmapOptions, MmapRaw};
+use roce_transport::mem::{Access, Memory, MemoryFault};
+use rustix::{
+    fs::{FsWord, SeekFrom},
+    io::Errno,
+};
+
+use super::{ForeignMemory, Unreachable};
+
+/// Number of the file system of dma-bufs (`DMA_BUF_MAGIC`).
+const DMA_BUF: FsWord = 0x444d_4142;
+
+/// Part of a buffer that a descriptor stands for: a dma-buf, as `/dev/udmabuf` and GPUs make them,
+/// or memory of `memfd_create`. It is mapped, shared, for as long as this value lives; the
+/// descriptor can be closed.
+///
+/// The buffer may be cut short meanwhile: then accesses fail with [`MemoryFault`]. What other
+/// processes, or devices, write is seen at once.
+#[derive(Debug)]
+pub struct SharedMemory {
+    memory: ForeignMemory,
+    /// Behind the addresses that `memory` has.
+    _map: MmapRaw,
+}
+
+impl SharedMemory {
+    /// The `length` bytes from `offset` on, which must all be inside; they are mapped writable if
+    /// `access` has any right to write.
+    ///
+    /// # Errors
+    /// `EINVAL` for a descriptor of something else, for no bytes, or for more than there are;
+    /// `EBADF` for one that is not open; errors of `mmap`, as `EACCES` where the descriptor does
+    /// not allow to write; `EFAULT` for pages that cannot be had.
+    pub fn new(
+        descriptor: impl AsFd,
+        offset: u64,
+        length: usize,
+        access: Access,
+    ) -> io::Result<Self> {
+        let descriptor = descriptor.as_fd();
+        let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
+        if length == 0 || end > size(descriptor)? {
+            return Err(Errno::INVAL.into());
+        }
+        let mut options = MmapOptions::new();
+        options.offset(offset).len(length);
+        let map = if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_CHANGE) {
+            options.map_raw(&descriptor)?
+        } else {
+            options.map_raw_read_only(&descriptor)?
+        };
+        // SAFETY: The mapping is this value's own and goes with it, later than the memory; there is
+        // no reference into it. Others who have the buffer rely on none of its bytes for what is
+        // sound in this process.
+        let memory = unsafe { ForeignMemory::new(map.as_mut_ptr(), length, access) };
+        let memory = memory.map_err(|Unreachable { .. }| Errno::FAULT)?;
+        Ok(Self { memory, _map: map })
+    }
+}
+
+/// Length of a buffer.
+fn size(descriptor: impl AsFd) -> Result<u64, Errno> {
+    if rustix::fs::fstatfs(&descriptor)?.f_type == DMA_BUF {
+        // says its size, and has no position that would move
+        return rustix::fs::seek(&descriptor, SeekFrom::End(0));
+    }
+    // `EINVAL` for what is no memory
+    rustix::fs::fcntl_get_seals(&descriptor)?;
+    u64::try_from(rustix::fs::fstat(&descriptor)?.st_size).map_err(|_| Errno::INVAL)
+}
+
+impl Memory for SharedMemory {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn origin(&self) -> u64 {
+        self.memory.origin()
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.memory.read_at(offset, to)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.memory.write_at(offset, from)
+    }
+
+    fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
+        self.memory.load_u64(offset)
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
+        self.memory.store_u64(offset, value)
+    }
+
+    fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        self.memory.compare_swap(offset, compare, swap)
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
+        self.memory.fetch_add(offset, add)
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
+        self.memory.prefetch(offset, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write, os::unix::fs::FileExt};
+
+    use rustix::fs::MemfdFlags;
+
+    use super::*;
+
+    const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
+
+    fn buffer(length: u64) -> File {
+        let file = File::from(rustix::fs::memfd_create("buffer", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(length).unwrap();
+        file
+    }
+
+    fn refused(descriptor: impl AsFd, offset: u64, length: usize) -> Option<i32> {
+        SharedMemory::new(descriptor, offset, length, ALL).unwrap_err().raw_os_error()
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_buffer_also_when_the_descriptor_is_closed() {
+        let mut file = buffer(10_000);
+        file.write_all(b"abc").unwrap();
+        let other = file.try_clone().unwrap();
+        let memory = SharedMemory::new(&file, 4097, 5000, ALL).unwrap();
+        let start = SharedMemory::new(&file, 0, 3, Access::REMOTE_READ).unwrap();
+        drop(file);
+        memory.write_at(7, b"words").unwrap();
+        let mut words = [0; 5];
+        other.read_exact_at(&mut words, 4097 + 7).unwrap();
+        assert_eq!(&words, b"words");
+        other.write_all_at(b"WORDS", 4097 + 4990).unwrap();
+        memory.read_at(4990, &mut words).unwrap();
+        assert_eq!((&words, memory.len()), (b"WORDS", 5000));
+        assert_eq!(memory.read_at(4996, &mut words), Err(MemoryFault));
+        let mut letters = [0; 3];
+        start.read_at(0, &mut letters).unwrap();
+        assert_eq!(&letters, b"abc");
+        assert_eq!(start.write_at(0, b"x"), Err(MemoryFault), "mapped to be read");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_missing_and_no_more() {
+        let file = buffer(3 * 4096);
+        let memory = SharedMemory::new(&file, 0, 3 * 4096, ALL).unwrap();
+        file.set_len(4096).unwrap();
+        memory.write_at(4000, &[1; 96]).unwrap();
+        assert_eq!(memory.write_at(4096, &[1]), Err(MemoryFault));
+        file.set_len(2 * 4096).unwrap();
+        memory.write_at(4096, &[1]).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_buffer_or_not_inside_is_refused() {
+        let file = buffer(4096);
+        for (offset, length) in [(0, 0), (4096, 0), (0, 4097), (4096, 1), (1, 4096), (u64::MAX, 1)]
+        {
+            assert_eq!(refused(&file, offset, length), Some(libc::EINVAL), "{offset} {length}");
+        }
+        let program = File::open("/proc/self/exe").unwrap();
+        let (pipe, _) = io::pipe().unwrap();
+        assert_eq!(refused(program, 0, 1), Some(libc::EINVAL));
+        assert_eq!(refused(pipe, 0, 1), Some(libc::EINVAL));
+
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let read_only = File::open(format!("/proc/self/fd/{number}")).unwrap();
+        assert_eq!(refused(&read_only, 0, 1), Some(libc::EACCES));
+        assert!(SharedMemory::new(&read_only, 0, 1, Access::REMOTE_READ).is_ok());
+    }
+
+    /// Where the system has `/dev/udmabuf`, and lets this user open it.
+    #[test]
+    fn a_dma_buf_of_the_kernels_memory() {
+        let Some(descriptor) = dma_buf(&buffer_that_stays(2 * 4096), 2 * 4096) else {
+            println!("no /dev/udmabuf");
+            return;
+        };
+        assert_eq!(refused(&descriptor, 4096, 4097), Some(libc::EINVAL));
+        let memory = SharedMemory::new(&descriptor, 4096, 4096, ALL).unwrap();
+        memory.write_at(1, b"words").unwrap();
+        let whole = SharedMemory::new(&descriptor, 0, 2 * 4096, Access::REMOTE_READ).unwrap();
+        let mut words = [0; 5];
+        whole.read_at(4097, &mut words).unwrap();
+        assert_eq!(&words, b"words");
+    }
+
+    /// A buffer that cannot be cut short, as dma-bufs are made of.
+    fn buffer_that_stays(length: u64) -> File {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(rustix::fs::memfd_create("buffer", flags).unwrap());
+        file.set_len(length).unwrap();
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::SHRINK).unwrap();
+        file
+    }
+
+    fn dma_buf(of: &File, size: u64) -> Option<std::os::fd::OwnedFd> {
+        use std::os::fd::{AsRawFd, FromRawFd};
+        /// `struct udmabuf_create`.
+        #[repr(C)]
+        struct Create {
+            memfd: u32,
+            flags: u32,
+            offset: u64,
+            size: u64,
+        }
+        const UDMABUF_CREATE: libc::c_ulong = 0x4018_7542;
+        let device = File::options().read(true).write(true).open("/dev/udmabuf").ok()?;
+        let create = Create { memfd: of.as_raw_fd() as u32, flags: 1, offset: 0, size };
+        // SAFETY: The kernel reads that structure, and gives a descriptor of its own.
+        unsafe {
+            let descriptor =
+                libc::ioctl(device.as_raw_fd(), UDMABUF_CREATE as _, &raw const create);
+            assert!(descriptor >= 0, "{}", io::Error::last_os_error());
+            Some(std::os::fd::OwnedFd::from_raw_fd(descriptor))
+        }
+    }
+}
