@@ -284,6 +284,15 @@ mod tests {
         assert_eq!((ibv_rate_to_mbps(0), ibv_rate_to_mbps(25), mbps_to_ibv_rate(-1)), (-1, -1, 0));
     }
 
+    /// As in a kernel that copies pinned pages for the child: before `ibv_fork_init` and after it.
+    #[test]
+    fn forks_need_no_preparation() {
+        assert_eq!(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
+        assert_eq!((ibv_fork_init(), ibv_is_fork_initialized()), (0, IBV_FORK_UNNEEDED));
+        let nowhere = std::ptr::null_mut();
+        assert_eq!((ibv_dontfork_range(nowhere, 1), ibv_dofork_range(nowhere, 1)), (0, 0));
+    }
+
     #[test]
     fn numbers_without_a_name_are_unknown() {
         for number in [-1, 24, c_int::MAX, c_int::MIN] {

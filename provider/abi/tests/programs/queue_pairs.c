@@ -75,6 +75,7 @@ static void creating(void) {
     attr.send_cq = NULL;
     EXPECT(FAILS(ibv_create_qp(pd, &attr), EINVAL));
     EXPECT(FAILS(make(IBV_QPT_RAW_PACKET, NULL, 0), EOPNOTSUPP));
+    EXPECT(FAILS(make(0xFF /* IBV_QPT_DRIVER */, NULL, 0), EOPNOTSUPP));
     EXPECT(FAILS(make(5, NULL, 0), EINVAL));
     EXPECT(FAILS(make(IBV_QPT_UD, NULL, IBV_QP_EX_WITH_RDMA_WRITE), EOPNOTSUPP));
     EXPECT(FAILS(make(IBV_QPT_RC, NULL, IBV_QP_EX_WITH_TSO), EOPNOTSUPP));
