@@ -170,21 +170,20 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     let Ok(object) = Cq::trust(cq) else {
         return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::NullObject)));
     };
-    poll_each(object, number, wcs, |_| {})
+    poll_each(object, number, wcs, |place, wc| wc::write(place, wc))
 }
 
-/// The same, with a look at each completion.
+/// The same, with what writes each completion to its place.
 pub(crate) unsafe fn poll_each(
     object: &Cq,
     number: c_int,
     wcs: *mut ibv_wc,
-    look: impl Fn(&Wc),
+    write: impl Fn(*mut ibv_wc, &Wc),
 ) -> c_int {
     let limit = usize::try_from(number).unwrap_or(0);
     let mut next = wcs;
     let taken = object.cq.poll_each(limit, |wc| {
-        look(&wc);
-        wc::write(next, &wc);
+        write(next, &wc);
         next = next.add(1);
     });
     if taken == 0 && limit > 0 && object.cq.has_overrun() {

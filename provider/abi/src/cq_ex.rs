@@ -151,7 +151,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     object(cq).batch.end();
 }
 
-unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
+pub(crate) unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
     success(cq).map_or(0, |ok| wc::opcode(ok.opcode))
 }
 
@@ -159,11 +159,11 @@ unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
     at(cq).result.as_ref().err().map_or(0, wc::vendor_error)
 }
 
-unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+pub(crate) unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
     success(cq).map_or(0, |ok| ok.byte_len)
 }
 
-unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+pub(crate) unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     success(cq).map_or(0, wc::immediate_or_key)
 }
 
@@ -171,23 +171,23 @@ unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
     at(cq).qpn.get()
 }
 
-unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+pub(crate) unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
     success(cq).and_then(|ok| ok.src_qp).map_or(0, |qpn| qpn.get())
 }
 
-unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+pub(crate) unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     success(cq).map_or(0, wc::flags)
 }
 
-unsafe extern "C" fn read_slid(_: *mut ibv_cq_ex) -> u32 {
+pub(crate) unsafe extern "C" fn read_slid(_: *mut ibv_cq_ex) -> u32 {
     0
 }
 
-unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+pub(crate) unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
     success(cq).map_or(0, wc::sl)
 }
 
-unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
+pub(crate) unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
     0
 }
 

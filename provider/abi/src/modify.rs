@@ -276,6 +276,9 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
             given(IBV_QP_RETRY_CNT, attr.retry_cnt),
             given(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer),
         );
+        if mask & IBV_QP_STATE != 0 && matches!(attr.qp_state, IBV_QPS_RTR | IBV_QPS_RTS) {
+            settings::connected(qp.qp.qpn().get());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 use roce_provider::calls::Call;
 
 use crate::{
+    check::forks,
     errno,
     export::{export, export_private},
     layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
@@ -175,10 +176,12 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
 
 /// No device writes to memory of the parent behind the kernel's back: nothing needs preparing.
 extern "C" fn ibv_fork_init() -> c_int {
+    forks::prepared();
     0
 }
 
 extern "C" fn ibv_is_fork_initialized() -> c_int {
+    forks::prepared();
     IBV_FORK_UNNEEDED
 }
 

@@ -68,6 +68,10 @@ kinds! {
     ReadTargetWritten "read_target_written":
         "the target of a READ or an atomic belongs to the adapter until its completion is polled: the answer may be placed there before or after what the program writes";
         "poll the completion before you write to the buffer";
+    /// A request that needs what one in front of it brings.
+    FenceMissing "fence_missing":
+        "a request begins before the READs and atomics in front of it are done: it sends what was in the buffer before they fill it, and a READ whose answer is lost is repeated, and fetches what a later WRITE has put there";
+        "set IBV_SEND_FENCE on the later request, which is not inline, or poll the completion first; of another queue pair, poll it in any case";
     /// Memory that is gone.
     MemoryUnmapped "memory_unmapped":
         "the memory of a posted request is gone: with hardware its pages stay pinned, and the data is sent from or placed in memory that nobody sees";
@@ -80,6 +84,10 @@ kinds! {
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
         "give ibv_create_cq room for every signaled send and every receive that is posted at a time (max_send_wr and max_recv_wr of all its queue pairs)";
+    /// Advice: more completions than are needed.
+    EachSignaled "each_request_signaled":
+        "every request of a deep send queue is signaled: each costs a completion that is written and polled, where requests of one queue complete in their order";
+        "advice, not a mistake: sq_sig_all = 0 and IBV_SEND_SIGNALED on every 16th request or so; its completion stands for those in front of it";
     /// A full send queue without a completion to come.
     NothingSignaled "nothing_signaled":
         "the send queue is full of requests that are not signaled: adapters take the room back when a completion is polled, and here none will come, so that ibv_post_send fails with ENOMEM for ever";
@@ -96,6 +104,14 @@ kinds! {
     AsyncEventsUnacknowledged "async_events_unacknowledged":
         "destroying an object waits, for ever, until all events about it that ibv_get_async_event gave are acknowledged";
         "ibv_ack_async_event after every ibv_get_async_event";
+    /// Parts of a completion that mean nothing.
+    FailedCompletionRead "failed_completion_read":
+        "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";
+        "look at the status first, and keep what the request was by its wr_id";
+    /// A fork that the kernel is not told of.
+    ForkNotPrepared "fork_not_prepared":
+        "the process forks while memory is registered, and ibv_fork_init was not called: with kernels before 5.12, what the parent writes to such a page next goes to a copy, and the adapter keeps to the old one";
+        "call ibv_fork_init before the first ibv_reg_mr, or ask ibv_is_fork_initialized whether it is needed; to start a program, posix_spawn";
     /// Nobody looks at what came before the queue was armed.
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
@@ -120,6 +136,17 @@ kinds! {
     RnrTimerZero "rnr_timer_zero":
         "min_rnr_timer is 0, which is not the shortest time but the longest: a sender that finds no receive waits 655 ms";
         "set min_rnr_timer to 12 (0.64 ms) or so, in ibv_modify_qp to RTR";
+    /// More READs at a time than the peer has room for.
+    ReadsExceedPeer "reads_exceed_peer":
+        "max_rd_atomic is more than max_dest_rd_atomic of the peer: with so many READs and atomics in flight it refuses one, and both queue pairs fail, IBV_WC_REM_INV_REQ_ERR";
+        "exchange max_dest_rd_atomic with the peer, and set max_rd_atomic to no more, in ibv_modify_qp to RTS";
+}
+
+impl Kind {
+    /// True if nothing is wrong, and something could be better.
+    pub(crate) const fn is_advice(self) -> bool {
+        matches!(self, Self::EachSignaled)
+    }
 }
 
 #[cfg(test)]

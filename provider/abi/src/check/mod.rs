@@ -13,7 +13,9 @@
 
 mod at_exit;
 mod finding;
+pub(crate) mod forks;
 mod form;
+pub(crate) mod order;
 pub(crate) mod records;
 mod report;
 pub(crate) mod requests;
@@ -34,5 +36,6 @@ pub(crate) fn at_load() {
     if is_on() {
         form::tell_seed();
         at_exit::arm();
+        forks::watch();
     }
 }

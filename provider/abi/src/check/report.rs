@@ -120,7 +120,7 @@ pub(crate) fn tell_postponed() {
     }
 }
 
-/// Tells what was found in all: the number of different findings.
+/// Tells what was found in all: the number of different findings, without advice.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut told = TOLD.lock();
@@ -136,6 +136,9 @@ pub(super) fn summarize() -> usize {
         .filter_map(|((kind, ..), place)| Some((kind.name(), place.shown.as_ref()?, place.times)))
         .collect();
     let suppressed = told.places.len() - shown.len();
+    let advice =
+        told.places.iter().filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
+    let number = shown.len() - advice.count();
     let text = match form {
         CheckForm::Sarif => sarif::document(&documented, checks),
         CheckForm::Json => {
@@ -150,11 +153,14 @@ pub(super) fn summarize() -> usize {
             format!("{summary}\n")
         }
         CheckForm::Text => {
-            let mut text = match shown.len() {
+            let mut text = match number {
                 0 => "roce check: no findings".to_owned(),
                 1 => "roce check: 1 finding".to_owned(),
                 number => format!("roce check: {number} findings"),
             };
+            if shown.len() > number {
+                let _ = write!(text, ", advice: {}", shown.len() - number);
+            }
             if suppressed > 0 {
                 let _ = write!(text, ", {suppressed} suppressed");
             }
@@ -165,7 +171,6 @@ pub(super) fn summarize() -> usize {
             text
         }
     };
-    let number = shown.len();
     told.write(&text);
     number
 }
@@ -206,7 +211,8 @@ fn text(finding: &Finding, stacks: &[(&str, Vec<Frame>)], colors: bool) -> Strin
         false => text.to_owned(),
     };
     let Finding { kind, what, .. } = finding;
-    let first = paint("1;31", &format!("{}: {what}", kind.name()));
+    let (color, is) = if kind.is_advice() { ("1;36", "advice: ") } else { ("1;31", "") };
+    let first = paint(color, &format!("{is}{}: {what}", kind.name()));
     let mut text = format!("roce check: {first}\n");
     for (name, said) in [("why: ", kind.rule()), ("look:", kind.advice())] {
         let _ = writeln!(text, "  {} {said}", paint("1", name));
@@ -233,6 +239,7 @@ fn json(finding: &Finding, stacks: &[(&str, Vec<Frame>)]) -> String {
         .collect();
     let object = json!({
         "finding": finding.kind.name(),
+        "advice": finding.kind.is_advice(),
         "what": finding.what,
         "why": finding.kind.rule(),
         "look": finding.kind.advice(),
@@ -271,6 +278,15 @@ mod tests {
         );
         assert_eq!(lines[3..], ["  called:", "    ibv_x (verbs.h:3)", "    connect (a.c:7)"]);
         assert_eq!(own_caller(&stacks[0].1), "connect (a.c:7)");
+    }
+
+    #[test]
+    fn advice_is_called_so() {
+        let (mut finding, stacks) = example();
+        finding.kind = Kind::EachSignaled;
+        let text = text(&finding, &stacks, false);
+        assert!(text.starts_with("roce check: advice: each_request_signaled: qp"), "{text}");
+        assert!(json(&finding, &stacks).contains("\"advice\":true"));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::{
 use roce_provider::{
     QueuePair,
     transport::{
-        qp::State,
+        addr::Qpn,
+        qp::{QpInfo, State},
         work::{Sge, SgeList, Wc, WcOpcode},
     },
 };
@@ -17,12 +18,18 @@ use smallvec::SmallVec;
 
 use super::{
     finding::{Finding, Kind},
+    order::{self, Order},
     report,
     stack::Stack,
     wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
 use crate::sync::Mutex;
+
+/// Number of requests in flight beside which a request need not be signaled.
+const DEEP: usize = 16;
+/// Number of such requests after which it is said.
+const IN_A_ROW: u32 = 1000;
 
 /// A queue pair: its device, as an address, and its number.
 pub(crate) type QpKey = (usize, u32);
@@ -37,6 +44,7 @@ pub(crate) struct Request {
     pub(crate) role: Option<Role>,
     pub(crate) sges: SgeList,
     pub(crate) is_signaled: bool,
+    pub(crate) order: Order,
 }
 
 /// The queue that requests are posted to.
@@ -88,6 +96,8 @@ struct Pair {
     new: NewPair,
     sends: VecDeque<Posted>,
     receives: VecDeque<Posted>,
+    /// Number of sends in a row that were signaled while others were in flight.
+    signaled: u32,
     /// A request has failed: all that follow do.
     has_failed: bool,
     /// Completion counters tell the program what has completed: it need not poll.
@@ -105,6 +115,7 @@ struct Shared {
 struct Posted {
     subject: Arc<Subject>,
     is_signaled: bool,
+    order: Order,
     watches: SmallVec<[WatchId; 2]>,
     lkeys: SmallVec<[u32; 2]>,
 }
@@ -143,10 +154,8 @@ pub(crate) fn pending(cq: usize) -> usize {
 /// Notes a new queue pair.
 pub(crate) fn add_pair(key: QpKey, new: NewPair) {
     let (sends, receives) = Default::default();
-    REQUESTS
-        .lock()
-        .pairs
-        .insert(key, Pair { new, sends, receives, has_failed: false, is_counted: false });
+    let new = Pair { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
+    REQUESTS.lock().pairs.insert(key, new);
 }
 
 /// Forgets one.
@@ -199,6 +208,21 @@ pub(crate) fn remove_region(device: usize, lkey: u32) {
     found.iter().for_each(report::tell);
 }
 
+/// Number of regions that there are.
+pub(super) fn regions() -> usize {
+    REQUESTS.lock().regions.len()
+}
+
+/// Attributes of a queue pair and of the one of this process that it is connected with, if there is one.
+pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
+    let requests = REQUESTS.lock();
+    let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
+    let this = all().find(|info| info.qpn == qpn)?;
+    let is_peer = |info: &QpInfo| info.qpn == this.dest_qpn && info.dest_qpn == this.qpn;
+    let peer = all().find(is_peer)?;
+    Some((this, peer))
+}
+
 /// Posts requests: `post` returns how many were taken, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
@@ -208,15 +232,17 @@ pub(crate) fn post<R>(
 ) -> R {
     let posted_at = Stack::here();
     let mut requests = REQUESTS.lock();
-    let prepared: Vec<_> = list
-        .into_iter()
-        .map(|request| requests.prepare(queue, call, request, &posted_at))
-        .collect();
+    let mut prepared = Vec::with_capacity(list.len());
+    for request in list {
+        let (posted, overlap) = requests.prepare(queue, call, request, &posted_at);
+        let unordered = requests.unordered(queue, &posted, &prepared);
+        prepared.push((posted, overlap.into_iter().chain(unordered)));
+    }
     let (number, result) = post();
     let mut findings = Vec::new();
-    for (index, (posted, overlap)) in prepared.into_iter().enumerate() {
+    for (index, (posted, found)) in prepared.into_iter().enumerate() {
         if index < number {
-            findings.extend(overlap);
+            findings.extend(found);
             requests.push(queue, posted, &mut findings);
         } else {
             posted.forget();
@@ -246,11 +272,12 @@ impl Requests {
         request: Request,
         posted: &Stack,
     ) -> (Posted, Option<Finding>) {
-        let Request { wr_id, name, mut role, sges, is_signaled } = request;
+        let Request { wr_id, name, mut role, sges, is_signaled, mut order } = request;
         if let Queue::Send(key) | Queue::Receive(key) = queue
             && self.pairs.get(&key).is_some_and(|pair| pair.is_counted)
         {
             role = None;
+            order = Order::default();
         }
         let (device, number) = match queue {
             Queue::Send(key) | Queue::Receive(key) => (Some(key.0), ("qp", key.1 as usize)),
@@ -263,6 +290,9 @@ impl Requests {
             let Some(role) = role else { break };
             let region = device.and_then(|device| self.regions.get(&(device, sge.lkey.0)));
             let Some(address) = region.and_then(|region| region.at(sge)) else { continue };
+            if role == Role::Send {
+                order.source.push(address..address + sge.length as usize);
+            }
             let (id, other) = watch::add(address, sge.length as usize, role, &subject);
             watches.push(id);
             overlap = overlap.or(other.map(|other| Finding {
@@ -279,8 +309,23 @@ impl Requests {
                 ],
             }));
         }
+        if order.is_inline {
+            let range = |sge: &Sge| {
+                sge.address as usize..sge.address.wrapping_add(sge.length.into()) as usize
+            };
+            order.source.extend(sges.iter().map(range));
+        }
         let lkeys = role.map(|_| sges.iter().map(|sge| sge.lkey.0).collect()).unwrap_or_default();
-        (Posted { subject, is_signaled, watches, lkeys }, overlap)
+        (Posted { subject, is_signaled, order, watches, lkeys }, overlap)
+    }
+
+    /// What is wrong with the place of a new request, behind those of the queue and of a list.
+    fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
+        let Queue::Send(key) = queue else { return None };
+        let before =
+            self.pairs.get(&key)?.sends.iter().chain(list.iter().map(|(posted, _)| posted));
+        let before = before.map(|posted| (&posted.subject, &posted.order));
+        order::check(&new.subject, &new.order, before)
     }
 
     /// Notes a request that the adapter has taken.
@@ -303,6 +348,7 @@ impl Requests {
                     ),
                     stacks: vec![("posted", subject.posted.clone())],
                 }));
+                findings.extend(pair.signals_each(&posted));
                 pair.sends.push_back(posted);
                 cqs.push(pair.new.send_cq);
                 // what is sent may be answered
@@ -457,6 +503,25 @@ impl Pair {
         }
         let any_signaled = self.sends.iter().any(|posted| posted.is_signaled);
         Some(if any_signaled { Kind::SendQueueFull } else { Kind::NothingSignaled })
+    }
+
+    /// Advice about a queue in whose depth every request is signaled.
+    fn signals_each(&mut self, posted: &Posted) -> Option<Finding> {
+        let is_deep = self.sends.len() >= DEEP;
+        self.signaled = match posted.is_signaled {
+            true => self.signaled + u32::from(is_deep),
+            false => 0,
+        };
+        (is_deep && self.signaled == IN_A_ROW).then(|| Finding {
+            kind: Kind::EachSignaled,
+            what: format!(
+                "{}: it and {} in front of it are signaled, {} of them are in flight",
+                posted.subject.text(),
+                IN_A_ROW - 1,
+                self.sends.len()
+            ),
+            stacks: vec![("posted", posted.subject.posted.clone())],
+        })
     }
 
     /// True if it is a receive that has failed, as far as can be told.

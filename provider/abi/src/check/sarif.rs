@@ -33,7 +33,7 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
                 "id": kind.name(),
                 "shortDescription": { "text": kind.rule() },
                 "help": { "text": kind.advice() },
-                "defaultConfiguration": { "level": "warning" },
+                "defaultConfiguration": { "level": level(*kind) },
             })
         })
         .collect();
@@ -59,6 +59,10 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     format!("{document}\n")
 }
 
+const fn level(kind: Kind) -> &'static str {
+    if kind.is_advice() { "note" } else { "warning" }
+}
+
 fn result(found: &Found) -> Value {
     let Found { finding, stacks, own, times, is_suppressed } = found;
     let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
@@ -75,7 +79,7 @@ fn result(found: &Found) -> Value {
     let mut result = json!({
         "ruleId": finding.kind.name(),
         "ruleIndex": Kind::ALL.iter().position(|kind| *kind == finding.kind),
-        "level": "warning",
+        "level": level(finding.kind),
         "message": { "text": format!("{}: {}", finding.what, finding.kind.rule()) },
         "locations": locations,
         "occurrenceCount": times,

@@ -1,8 +1,13 @@
 //! Attributes of queue pairs that work, and hurt on a network.
 
+use roce_provider::transport::{
+    addr::Qpn,
+    qp::{QpInfo, State},
+};
+
 use super::{
     finding::{Finding, Kind},
-    report,
+    report, requests,
     stack::Stack,
 };
 
@@ -25,4 +30,31 @@ pub(crate) fn changed(
             stacks: vec![("called", Stack::here())],
         });
     }
+}
+
+/// Tells if one side of a connection inside of this process may ask for more READs and atomics at a time
+/// than the other takes. To be called when a queue pair is in RTR or RTS.
+pub(crate) fn connected(qpn: u32) {
+    let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
+    for (asks, answers) in [(&this, &peer), (&peer, &this)] {
+        let (most, room) = (asks.requester.max_rd_atomic, answers.responder.max_dest_rd_atomic);
+        let answers_yet = matches!(answers.state, State::Rtr | State::Rts);
+        if asks.state == State::Rts && answers_yet && most > room {
+            report::tell(&Finding {
+                kind: Kind::ReadsExceedPeer,
+                what: exceeded(asks, answers),
+                stacks: vec![("called", Stack::here())],
+            });
+        }
+    }
+}
+
+fn exceeded(asks: &QpInfo, answers: &QpInfo) -> String {
+    format!(
+        "qp {:#x} has max_rd_atomic {}, and its peer, qp {:#x}, max_dest_rd_atomic {}",
+        asks.qpn.get(),
+        asks.requester.max_rd_atomic,
+        answers.qpn.get(),
+        answers.responder.max_dest_rd_atomic
+    )
 }

@@ -90,8 +90,12 @@ pub(crate) fn add(
         .overlapping(start, length)
         .find(|(_, watch)| role == Role::Receive && is_receive(watch))
         .map(|(_, watch)| watch.subject.clone());
+    // a fenced request sends what a READ in front of it brings
+    let is_fetched = role == Role::Send
+        && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
     let sums = match other {
         Some(_) => Vec::new(),
+        None if is_fetched => Vec::new(),
         None => sums(start, 0..length.min(MOST)).unwrap_or_default(),
     };
     let id = WatchId { start, serial: watches.next };
@@ -99,6 +103,14 @@ pub(crate) fn add(
     watches.longest = watches.longest.max(length);
     watches.all.insert(id, Watch { length, role, subject: subject.clone(), sums });
     (id, other)
+}
+
+/// The requests that fetch into some memory.
+pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
+    let watches = WATCHES.lock();
+    let found = watches.overlapping(range.start, range.len());
+    let reads = found.filter(|(_, watch)| watch.role == Role::Read);
+    reads.map(|(_, watch)| watch.subject.clone()).collect()
 }
 
 /// Ends watching without a look.

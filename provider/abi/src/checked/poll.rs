@@ -1,15 +1,16 @@
 //! Polling, and arming for events.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 
 use roce_provider::{calls::Call, transport::work::NotifyKind};
 
 use crate::{
-    check::{self, records, requests, wake_ups},
+    check::{self, Finding, Kind, Stack, records, requests, wake_ups},
     cq::{self, Cq},
     cq_ex,
     layout::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc},
     object::Object,
+    translate::wc,
 };
 
 pub(super) unsafe extern "C" fn checked_poll_cq(
@@ -22,8 +23,9 @@ pub(super) unsafe extern "C" fn checked_poll_cq(
         return -1;
     }
     let Ok(object) = Cq::trust(cq) else { return cq::poll_cq(cq, number, wcs) };
-    let done = cq::poll_each(object, number, wcs, |wc| {
+    let done = cq::poll_each(object, number, wcs, |place, wc| {
         requests::completed(object.ctx.device(), cq as usize, wc);
+        wc::write_checked(place, wc);
     });
     after(cq);
     done
@@ -57,6 +59,7 @@ pub(super) unsafe extern "C" fn checked_create_cq_ex(
     if !cq.is_null() {
         (*cq).start_poll = Some(checked_start_poll);
         (*cq).next_poll = Some(checked_next_poll);
+        set_readers(&mut *cq);
     }
     cq
 }
@@ -82,4 +85,46 @@ unsafe fn note(cq: *mut ibv_cq_ex, done: c_int) {
         requests::completed(object.ctx.device(), cq as usize, wc);
     }
     after(cq.cast());
+}
+
+/// Functions that read parts of completions, of which those that have failed have none.
+macro_rules! readers {
+    ($($checked:ident of $field:ident: $function:literal, $type:ty;)*) => {
+        fn set_readers(cq: &mut ibv_cq_ex) {
+            $(cq.$field = Some($checked);)*
+        }
+
+        $(unsafe extern "C" fn $checked(cq: *mut ibv_cq_ex) -> $type {
+            if is_valid(cq, $function) { cq_ex::$field(cq) } else { wc::INVALID as $type }
+        })*
+    };
+}
+
+readers! {
+    checked_read_opcode of read_opcode: "ibv_wc_read_opcode", c_uint;
+    checked_read_byte_len of read_byte_len: "ibv_wc_read_byte_len", u32;
+    checked_read_imm_data of read_imm_data: "ibv_wc_read_imm_data", u32;
+    checked_read_src_qp of read_src_qp: "ibv_wc_read_src_qp", u32;
+    checked_read_wc_flags of read_wc_flags: "ibv_wc_read_wc_flags", c_uint;
+    checked_read_slid of read_slid: "ibv_wc_read_slid", u32;
+    checked_read_sl of read_sl: "ibv_wc_read_sl", u8;
+    checked_read_dlid_path_bits of read_dlid_path_bits: "ibv_wc_read_dlid_path_bits", u8;
+}
+
+/// True if the completion that the program is at has succeeded; else it is told.
+unsafe fn is_valid(cq: *mut ibv_cq_ex, function: &str) -> bool {
+    let wc = &(*(*cq.cast::<Cq>()).batch.state()).wc;
+    let Err(error) = &wc.result else { return true };
+    let _call = Call::begin();
+    check::tell(&Finding {
+        kind: Kind::FailedCompletionRead,
+        what: format!(
+            "qp {:#x}: {function} of request {}: {}",
+            wc.qpn.get(),
+            wc.wr_id,
+            error.status
+        ),
+        stacks: vec![("read", Stack::here())],
+    });
+    false
 }

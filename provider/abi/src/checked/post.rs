@@ -9,6 +9,7 @@ use roce_provider::{
 
 use crate::{
     check::{
+        order::{Deed, Order, RemoteUse},
         records,
         requests::{self, Queue, Request},
         watch::Role,
@@ -56,6 +57,46 @@ const fn made(op: &SendOp) -> (&'static str, Option<Role>) {
     }
 }
 
+/// What is done with the peer's memory by an operation; `None`: nothing that is at an address.
+const fn deed(opcode: u32) -> Option<Deed> {
+    match opcode {
+        IBV_WR_RDMA_READ => Some(Deed::Read),
+        IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_ATOMIC_WRITE => Some(Deed::Write),
+        IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => Some(Deed::Atomic),
+        _ => None,
+    }
+}
+
+/// The peer's memory of a request.
+unsafe fn remote(wr: *const ibv_send_wr, sges: &SgeList) -> Option<RemoteUse> {
+    let deed = deed((*wr).opcode)?;
+    let start = if deed == Deed::Atomic {
+        let part = (*wr).wr.atomic;
+        wr::remote(part.remote_addr, part.rkey)
+    } else {
+        let part = (*wr).wr.rdma;
+        wr::remote(part.remote_addr, part.rkey)
+    };
+    Some(RemoteUse { start, length: length(sges), deed })
+}
+
+/// The same for one that was made by calls.
+fn remote_made(op: &SendOp, sges: &SgeList) -> Option<RemoteUse> {
+    let (start, deed) = match op {
+        SendOp::Read { remote } => (*remote, Deed::Read),
+        SendOp::Write { remote, .. } | SendOp::AtomicWrite { remote } => (*remote, Deed::Write),
+        SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => {
+            (*remote, Deed::Atomic)
+        }
+        _ => return None,
+    };
+    Some(RemoteUse { start, length: length(sges), deed })
+}
+
+fn length(sges: &SgeList) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
 /// The elements of a request; none of a list that is refused.
 unsafe fn sges(first: *const ibv_sge, count: c_int) -> SgeList {
     wr::sges(first, count as usize, MOST_ELEMENTS).unwrap_or_default()
@@ -64,13 +105,22 @@ unsafe fn sges(first: *const ibv_sge, count: c_int) -> SgeList {
 unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
     let (name, role) = operation((*wr).opcode);
     let flags = (*wr).send_flags;
+    let sges = sges((*wr).sg_list, (*wr).num_sge);
+    let is_inline = flags & IBV_SEND_INLINE != 0;
+    let flags = SendFlags::from_bits_truncate(flags);
+    let order = Order {
+        is_fenced: flags.contains(SendFlags::FENCE),
+        is_inline,
+        remote: remote(wr, &sges),
+        ..Order::default()
+    };
     Request {
         wr_id: (*wr).wr_id,
         name,
-        role: role.filter(|_| flags & IBV_SEND_INLINE == 0),
-        sges: sges((*wr).sg_list, (*wr).num_sge),
-        is_signaled: qp.sq_sig_all
-            || SendFlags::from_bits_truncate(flags).contains(SendFlags::SIGNALED),
+        role: role.filter(|_| !is_inline),
+        sges,
+        is_signaled: qp.sq_sig_all || flags.contains(SendFlags::SIGNALED),
+        order,
     }
 }
 
@@ -81,7 +131,12 @@ fn send_made(qp: &Qp, wr: &SendWr) -> Request {
         _ => SgeList::default(),
     };
     let is_signaled = qp.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
-    Request { wr_id: wr.wr_id, name, role, sges, is_signaled }
+    let order = Order {
+        is_fenced: wr.flags.contains(SendFlags::FENCE),
+        remote: remote_made(&wr.op, &sges),
+        ..Order::default()
+    };
+    Request { wr_id: wr.wr_id, name, role, sges, is_signaled, order }
 }
 
 unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
@@ -91,6 +146,7 @@ unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
         role: Some(Role::Receive),
         sges: sges((*wr).sg_list, (*wr).num_sge),
         is_signaled: true,
+        order: Order::default(),
     }
 }
 

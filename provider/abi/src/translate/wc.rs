@@ -25,6 +25,21 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     place.write(c);
 }
 
+/// What the parts of a failed completion hold that mean nothing, in programs that are checked: no
+/// opcode, and a length that nobody has asked for.
+pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
+
+/// The same for a program that is checked: what means nothing in a completion that has failed looks so.
+pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
+    write(place, wc);
+    if wc.result.is_err() {
+        let c = &mut *place;
+        (c.opcode, c.byte_len, c.imm_data, c.src_qp) = (INVALID, INVALID, INVALID, INVALID);
+        (c.wc_flags, c.pkey_index, c.slid) = (INVALID, INVALID as u16, INVALID as u16);
+        (c.sl, c.dlid_path_bits) = (INVALID as u8, INVALID as u8);
+    }
+}
+
 /// `ibv_wc_status`.
 pub(crate) fn status(wc: &Wc) -> c_uint {
     wc.result.as_ref().map_or_else(|error| error.status as c_uint, |_| IBV_WC_SUCCESS)
@@ -106,6 +121,10 @@ mod tests {
     use super::*;
 
     fn c(result: Result<WcOk, WcError>) -> ibv_wc {
+        written(result, write)
+    }
+
+    fn written(result: Result<WcOk, WcError>, write: unsafe fn(*mut ibv_wc, &Wc)) -> ibv_wc {
         let wc = Wc { wr_id: 77, qpn: Qpn::new(0x123456), timestamp: Instant::ZERO, result };
         let mut place = std::mem::MaybeUninit::uninit();
         // SAFETY: A place of ours, all of which is written.
@@ -161,6 +180,23 @@ mod tests {
         for (ours, number) in all {
             assert_eq!(opcode(ours), number, "{ours:?}");
         }
+    }
+
+    #[test]
+    fn what_a_failure_does_not_say_is_recognized_in_checked_programs() {
+        let failed = WcError { status: WcStatus::WrFlushErr, cause: Cause::Flushed };
+        let wc = written(Err(failed), write_checked);
+        assert_eq!((wc.wr_id, wc.qp_num, wc.status, wc.vendor_err), (77, 0x123456, 5, 0));
+        for invalid in [wc.opcode, wc.byte_len, wc.imm_data, wc.src_qp, wc.wc_flags] {
+            assert_eq!(invalid, 0xBAD0_BAD0);
+        }
+        assert_eq!(
+            (wc.pkey_index, wc.slid, wc.sl, wc.dlid_path_bits),
+            (0xBAD0, 0xBAD0, 0xD0, 0xD0)
+        );
+        let succeeded = WcOk::new(WcOpcode::Recv, 9);
+        let wc = written(Ok(succeeded), write_checked);
+        assert_eq!((wc.opcode, wc.byte_len, wc.sl), (128, 9, 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! * `finding: NAME`, of `ROCE_CHECK`;
 //! * `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, and perhaps `says: TEXT`;
+//! * `advice: NAME`, of `ROCE_CHECK`, which leaves the exit status;
 //! * `fails with: WORD`: with this word in `ROCE_CHECK` the program does not get what it expects.
 
 use std::{
@@ -41,6 +42,7 @@ pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
 /// What is to be found of one.
 enum Wanted {
     Finding(String),
+    Advice(String),
     Explained { causes: Vec<String>, says: Option<String> },
     FailsWith(String),
 }
@@ -54,6 +56,7 @@ impl Wanted {
         };
         value("finding:")
             .map(Self::Finding)
+            .or_else(|| value("advice:").map(Self::Advice))
             .or_else(|| value("fails with:").map(Self::FailsWith))
             .or_else(|| {
                 let causes = value("explained:")?.split(", ").map(str::to_owned).collect();
@@ -64,14 +67,17 @@ impl Wanted {
     /// Compares with what a program says that has the mistake.
     fn check(&self, name: &str, program: &Program) {
         match self {
-            Self::Finding(finding) => {
-                let lines = program.run(&[("ROCE_CHECK", "json")], FOUND).stderr;
+            Self::Finding(finding) | Self::Advice(finding) => {
+                let is_advice = matches!(self, Self::Advice(_));
+                let status = if is_advice { 0 } else { FOUND };
+                let lines = program.run(&[("ROCE_CHECK", "json")], status).stderr;
                 let (findings, summary) = found(&lines);
                 let names: Vec<_> =
                     findings.iter().map(|found| found["finding"].as_str()).collect();
                 let is_all = !names.is_empty() && names.iter().all(|name| *name == Some(finding));
                 assert!(is_all, "{name}: {lines}");
                 assert_eq!(summary["summary"][0]["finding"], **finding, "{name}");
+                assert_eq!(findings[0]["advice"], is_advice, "{name}");
                 let frames = findings[0]["stacks"][0]["frames"].as_array().unwrap();
                 let is_own = |frame: &Value| {
                     let place = frame["place"].as_str().unwrap();
@@ -99,7 +105,7 @@ impl Wanted {
                 assert_eq!(program.run(&[], 0).stderr, "", "{name}: not asked for");
             }
             Self::FailsWith(word) => {
-                let words = format!("json,{word},seed=1");
+                let words = words(word);
                 let said = program.run(&[("ROCE_CHECK", &words)], FAILED).stderr;
                 assert!(said.contains(": not so: "), "{name}: {said}");
             }
@@ -113,17 +119,25 @@ impl Wanted {
                 let said = program.run(&[("ROCE_EXPLAIN", "json")], 0).stderr;
                 assert_eq!(said, "", "{name}, repaired");
             }
-            Self::Finding(_) | Self::FailsWith(_) => {
+            Self::Finding(_) | Self::Advice(_) | Self::FailsWith(_) => {
                 let words = match self {
-                    Self::FailsWith(word) => &format!("json,{word},seed=1"),
-                    _ => "json",
+                    Self::FailsWith(word) => words(word),
+                    _ => words("json"),
                 };
-                let lines = program.run(&[("ROCE_CHECK", words)], 0).stderr;
+                let lines = program.run(&[("ROCE_CHECK", &words)], 0).stderr;
                 let (findings, summary) = found(&lines);
                 let number = summary["summary"].as_array().map(Vec::len);
                 assert_eq!((findings.len(), number), (0, Some(0)), "{name}, repaired: {lines}");
             }
         }
+    }
+}
+
+/// What `ROCE_CHECK` is, for a word.
+fn words(word: &str) -> String {
+    match word {
+        "json" => word.to_owned(),
+        late => format!("json,{late},seed=1"),
     }
 }
 

@@ -28,6 +28,7 @@ struct ibv_device;
 struct ibv_mw_bind;
 struct ibv_qp;
 struct ibv_qp_ex;
+struct ibv_cq_ex;
 struct ibv_recv_wr;
 struct ibv_send_wr;
 struct ibv_srq;
@@ -334,6 +335,53 @@ struct ibv_qp {
     uint32_t events_completed;
 };
 
+struct ibv_cq_init_attr_ex {
+    uint32_t cqe;
+    void *cq_context;
+    struct ibv_comp_channel *channel;
+    uint32_t comp_vector;
+    uint64_t wc_flags;
+    uint32_t comp_mask, flags;
+    struct ibv_pd *parent_domain;
+};
+
+enum { IBV_WC_EX_WITH_BYTE_LEN = 1 };
+
+struct ibv_poll_cq_attr {
+    uint32_t comp_mask;
+};
+
+struct ibv_cq_ex {
+    struct ibv_context *context;
+    struct ibv_comp_channel *channel;
+    void *cq_context;
+    uint32_t handle;
+    int cqe;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    uint32_t comp_events_completed, async_events_completed, comp_mask;
+    unsigned status;
+    uint64_t wr_id;
+    int (*start_poll)(struct ibv_cq_ex *, struct ibv_poll_cq_attr *);
+    int (*next_poll)(struct ibv_cq_ex *);
+    void (*end_poll)(struct ibv_cq_ex *);
+    int (*read_opcode)(struct ibv_cq_ex *);
+    uint32_t (*read_vendor_err)(struct ibv_cq_ex *);
+    uint32_t (*read_byte_len)(struct ibv_cq_ex *);
+    uint32_t (*read_imm_data)(struct ibv_cq_ex *);
+    uint32_t (*read_qp_num)(struct ibv_cq_ex *);
+    uint32_t (*read_src_qp)(struct ibv_cq_ex *);
+    unsigned (*read_wc_flags)(struct ibv_cq_ex *);
+    uint32_t (*read_slid)(struct ibv_cq_ex *);
+    uint8_t (*read_sl)(struct ibv_cq_ex *);
+    uint8_t (*read_dlid_path_bits)(struct ibv_cq_ex *);
+    uint64_t (*read_completion_ts)(struct ibv_cq_ex *);
+    uint16_t (*read_cvlan)(struct ibv_cq_ex *);
+    uint32_t (*read_flow_tag)(struct ibv_cq_ex *);
+    void (*read_tm_info)(struct ibv_cq_ex *, void *);
+    uint64_t (*read_completion_wallclock_ns)(struct ibv_cq_ex *);
+};
+
 struct ibv_qp_ex {
     struct ibv_qp qp_base;
     uint64_t comp_mask, wr_id;
@@ -363,6 +411,7 @@ int ibv_query_device(struct ibv_context *, struct ibv_device_attr *);
 int ibv_query_gid(struct ibv_context *, uint8_t, int, union ibv_gid *);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);
+int ibv_fork_init(void);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *, void *, size_t, int);
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 int ibv_dereg_mr(struct ibv_mr *);
@@ -427,6 +476,11 @@ static inline uint32_t ibv_inc_rkey(uint32_t rkey) {
 /* The pointer to a function so far in front of a context. */
 #define IN_FRONT(context, distance) ((void *)((char *)(context) - (distance)))
 
+static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr) {
+    typedef struct ibv_cq_ex *operation(struct ibv_context *, struct ibv_cq_init_attr_ex *);
+    return (*(operation **)IN_FRONT(context, DISTANCE_create_cq_ex))(context, attr);
+}
+
 static inline struct ibv_qp *ibv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
     typedef struct ibv_qp *operation(struct ibv_context *, struct ibv_qp_init_attr_ex *);
     return (*(operation **)IN_FRONT(context, DISTANCE_create_qp_ex))(context, attr);
@@ -460,6 +514,22 @@ static inline struct ibv_xrcd *ibv_open_xrcd(struct ibv_context *context, struct
 static inline int ibv_close_xrcd(struct ibv_xrcd *xrcd) {
     typedef int operation(struct ibv_xrcd *);
     return (*(operation **)IN_FRONT(xrcd->context, DISTANCE_close_xrcd))(xrcd);
+}
+
+static inline struct ibv_cq *ibv_cq_ex_to_cq(struct ibv_cq_ex *cq) {
+    return (struct ibv_cq *)cq;
+}
+
+static inline int ibv_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
+    return cq->start_poll(cq, attr);
+}
+
+static inline void ibv_end_poll(struct ibv_cq_ex *cq) {
+    cq->end_poll(cq);
+}
+
+static inline uint32_t ibv_wc_read_byte_len(struct ibv_cq_ex *cq) {
+    return cq->read_byte_len(cq);
 }
 
 static inline void ibv_wr_start(struct ibv_qp_ex *qp) {
