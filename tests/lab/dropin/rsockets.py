@@ -94,7 +94,7 @@ def preloaded(place):
     """Programs that use TCP."""
     # Those under test, not those that the tool may carry.
     run = ("--sockets", "--library", "{ours}/libroce_abi.so")
-    received = r".*MBytes .*receiver"
+    received = r".*[MG]Bytes .*receiver"
     # That of the rsocket: TCP would say what fits a packet of 4200 or 65536 bytes.
     path_mtu = r"TCP MSS: 4096 .*"
     yield Case(
