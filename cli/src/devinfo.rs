@@ -144,6 +144,10 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         max_srq_sge,
         max_inline_data,
         max_dm_size,
+        // shown by the attributes that they belong to
+        max_read_sge: _,
+        atomics: _,
+        max_mr_size: _,
     } = attr.limits;
     use Number::{Decimal, Hex};
     vec![

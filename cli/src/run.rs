@@ -28,7 +28,10 @@ use roce::{
     faults::FaultRules,
 };
 
-use crate::{library, output::errln};
+use crate::{
+    library,
+    output::{errln, outln},
+};
 use live::Live;
 use refusal::{NOT_EXECUTABLE, Refusal};
 
@@ -48,8 +51,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
     /// Show the devices as those of a given adapter, with its names, attributes and limits:
-    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a profile.
-    /// docs/guide/adapters.md says what follows
+    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a profile;
+    /// list shows them, and runs nothing. docs/guide/adapters.md says what follows
     #[arg(long = "as", value_name = "ADAPTER")]
     adapter: Option<String>,
     /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p
@@ -132,16 +135,29 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     also: Vec<OsString>,
     /// The program, and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
 /// Ends only if the program cannot be started, or has ended.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    if args.adapter.as_deref() == Some("list") && args.command.is_empty() {
+        return list_adapters();
+    }
     start(args).unwrap_or_else(|Refusal { status, line }| {
         errln!("roce: {line}");
         ExitCode::from(status)
     })
+}
+
+/// Shows the profiles that are always there, one on a line.
+fn list_adapters() -> ExitCode {
+    for name in Profile::built_in() {
+        if let Ok(profile) = Profile::named(name) {
+            outln!("{name:<13} {}", profile.title());
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 fn start(args: &Args) -> Result<ExitCode, Refusal> {

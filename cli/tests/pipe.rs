@@ -46,6 +46,7 @@ fn commands_that_print_at_once_end() {
         "devinfo -v",
         "devinfo --json",
         "devinfo --counters",
+        "run --as list",
         "mckey -m 239.79.8.1 --device udp:127.79.8.1",
         "ucmatose --device udp:127.79.8.2",
         "udaddy --device udp:127.79.8.3",

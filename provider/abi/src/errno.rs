@@ -376,6 +376,8 @@ mod tests {
             PostError::RemoteSrq,
             PostError::QueueFull,
             PostError::TooManySges { limit: 1 },
+            PostError::TooManyReadSges { limit: 1 },
+            PostError::NoAtomics,
             PostError::InlineTooLong { limit: 1 },
             PostError::InlineRead,
             PostError::NoBytes,

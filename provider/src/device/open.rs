@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::{OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents};
 use crate::{
-    diagnosis::{self, Diagnosis},
+    diagnosis::{self, Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     faults::live,
@@ -104,8 +104,14 @@ pub(super) fn open_link(
     }
     let node_guid = Guid(config.guid.to_be_bytes());
     let explain = explain.or_else(diagnosis::format);
-    let diagnosis =
-        explain.map(|format| Diagnosis::new(format, &name, about_peer::about_peer, &mut trace));
+    let text = |key| profile.as_ref().and_then(|profile| profile.text(key));
+    let errnos = Errnos {
+        objects: text("errno.objects"),
+        missing: text("errno.missing"),
+        sizes: text("errno.sizes"),
+    };
+    let diagnosis = explain
+        .map(|format| Diagnosis::new(format, &name, about_peer::about_peer, errnos, &mut trace));
     let mut adapter = Adapter::with_trace(config, trace);
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gid_pairs(layout.pairs);

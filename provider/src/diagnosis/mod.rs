@@ -65,12 +65,35 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
 /// What else is known about a peer that does not answer.
 pub(crate) type AboutPeer = fn(IpAddr) -> Vec<String>;
 
+/// Names of the errors that the adapter gives as which a device shows itself, where they are others.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Errnos {
+    /// For an object beyond the number that may exist.
+    pub(crate) objects: Option<&'static str>,
+    /// For one of those of which the adapter has none.
+    pub(crate) missing: Option<&'static str>,
+    /// For a size beyond its limit.
+    pub(crate) sizes: Option<&'static str>,
+}
+
+impl Errnos {
+    fn of(&self, cause: &str) -> Option<&'static str> {
+        match cause {
+            "too_many_objects" | "too_many_regions" => self.objects,
+            "no_such_objects" => self.missing,
+            "object_size" => self.sizes,
+            _ => None,
+        }
+    }
+}
+
 /// Explanations of a device.
 pub(crate) struct Diagnosis {
     format: ExplainFormat,
     device: String,
     found: Arc<Found>,
     about_peer: AboutPeer,
+    errnos: Errnos,
 }
 
 /// Failures that were found, and what is needed to find them.
@@ -153,6 +176,7 @@ impl Diagnosis {
         format: ExplainFormat,
         device: &str,
         about_peer: AboutPeer,
+        errnos: Errnos,
         trace: &mut Trace,
     ) -> Self {
         let found = Arc::new(Found::new());
@@ -163,7 +187,7 @@ impl Diagnosis {
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
-        Self { format, device: device.to_owned(), found, about_peer }
+        Self { format, device: device.to_owned(), found, about_peer, errnos }
     }
 
     /// Receiver of the device's events.
@@ -181,6 +205,10 @@ impl Diagnosis {
 
     /// Tells of a call that failed before it reached the adapter.
     pub(crate) fn tell_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
+        let reason = match self.errnos.of(reason.cause) {
+            Some(errno) => reason.with_errno(errno),
+            None => reason,
+        };
         let mut finding = Finding::of_call(clock::now(), call.to_owned(), reason);
         let _call = Call::begin(); // no fork while this thread has the lock
         finding.qpn = qpn;

@@ -90,6 +90,9 @@ const MOST: Limits = Limits {
     max_srq_sge: 32,
     max_inline_data: 1024,
     max_dm_size: 256 << 10,
+    max_read_sge: 32,
+    atomics: true,
+    max_mr_size: u64::MAX,
 };
 
 impl Profile {
@@ -209,6 +212,9 @@ impl Profile {
                 MOST.max_inline_data,
             ),
             max_dm_size: count("max_dm_size", otherwise.max_dm_size, MOST.max_dm_size),
+            max_read_sge: size("max_sge_rd", otherwise.max_read_sge, MOST.max_read_sge),
+            atomics: otherwise.atomics && self.text("device.atomic_cap") != Some("none"),
+            max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
         }
     }
 

@@ -124,6 +124,9 @@ impl ProtectionDomain {
         address: u64,
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
+        // before the memory is looked at, as with adapters
+        let fits = self.context().inner.engine.lock().adapter().fits_region(length as u64);
+        self.explain_region(fits.map_err(RegionError::from))?;
         // SAFETY: the caller promises the same
         let memory = unsafe { ForeignMemory::new(pointer, length, access) };
         let memory = self.explain_region(memory.map_err(RegionError::from))?;

@@ -47,6 +47,12 @@ pub struct Limits {
     pub max_inline_data: u32,
     /// Bytes of device memory, all pieces together.
     pub max_dm_size: usize,
+    /// Elements in the list of one READ (`max_sge_rd`), where that is less than `max_sge`.
+    pub max_read_sge: u32,
+    /// Compare and swap, fetch and add, and ATOMIC WRITE; without, they cannot be posted.
+    pub atomics: bool,
+    /// Bytes of one memory region.
+    pub max_mr_size: u64,
 }
 
 impl Default for Limits {
@@ -70,6 +76,9 @@ impl Default for Limits {
             max_srq_sge: 32,
             max_inline_data: 512,
             max_dm_size: 256 << 10,
+            max_read_sge: u32::MAX,
+            atomics: true,
+            max_mr_size: u64::MAX,
         }
     }
 }

@@ -54,9 +54,19 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(RegisterError::UnknownPd);
         }
+        self.fits_region(attr.memory.len())?;
         let region = self.regions.register(pd, attr, &mut self.rng)?;
         self.users.add([Used::Pd(pd)]);
         Ok(region)
+    }
+
+    /// Whether a region may be so long (`max_mr_size`).
+    ///
+    /// # Errors
+    /// [`RegisterError::TooLong`].
+    pub const fn fits_region(&self, length: u64) -> Result<(), RegisterError> {
+        let most = self.limits.max_mr_size;
+        if length <= most { Ok(()) } else { Err(RegisterError::TooLong(most)) }
     }
 
     /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
@@ -72,6 +82,9 @@ impl Adapter {
     ) -> Result<Arc<Region>, RegisterError> {
         if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
             return Err(RegisterError::UnknownPd);
+        }
+        if let Some((memory, _)) = &change.memory {
+            self.fits_region(memory.len())?;
         }
         self.late.place_all();
         let changed = self.regions.reregister(region, change)?;
@@ -392,6 +405,8 @@ impl Adapter {
             srq,
             sq_sig_all,
             quirks,
+            max_read_sge: self.limits.max_read_sge,
+            atomics: self.limits.atomics,
             ..Common::new(qp_type, caps, self.gids.port_mtu())
         };
         self.insert_qp(common)

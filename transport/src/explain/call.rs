@@ -39,6 +39,11 @@ impl Explain for AcceptError {
 impl Explain for ObjectError {
     fn explain(&self) -> Reason {
         let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
+            Self::TooMany { limit: 0, .. } => (
+                "no_such_objects",
+                NOMEM,
+                "the device has none of them: ibv_query_device says 0; another way is needed there".into(),
+            ),
             Self::TooMany { what, .. } => ("too_many_objects", NOMEM, too_many(*what).into()),
             Self::Size { what, .. } => ("object_size", INVAL, size(*what).into()),
             Self::Held(_) => (
@@ -307,6 +312,18 @@ impl Explain for PostError {
                  was asked for; ask there for more"
                     .into(),
             ),
+            Self::TooManyReadSges { .. } => (
+                "too_many_sges",
+                INVAL,
+                "ibv_query_device: max_sge_rd, which may be less than max_sge; several READs instead \
+                 of one"
+                    .into(),
+            ),
+            Self::NoAtomics => (
+                "no_atomics",
+                INVAL,
+                "ibv_query_device: atomic_cap is IBV_ATOMIC_NONE; another way is needed there".into(),
+            ),
             Self::InlineTooLong { .. } => (
                 "inline_too_long",
                 INVAL,
@@ -411,6 +428,9 @@ impl Explain for RegisterError {
             ),
             Self::AddressOverflow => {
                 ("address_overflow", INVAL, "addr (or iova) plus length must stay below 2^64")
+            }
+            Self::TooLong(_) => {
+                ("region_too_long", INVAL, "ibv_query_device: max_mr_size; register it in parts")
             }
             Self::TooMany(_) => {
                 ("too_many_regions", NOMEM, "ibv_query_device: max_mr; ibv_dereg_mr gives one back")

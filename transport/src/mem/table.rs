@@ -59,6 +59,9 @@ pub enum RegisterError {
     /// `address` plus the memory's length does not fit 64 bits.
     #[error("the region would wrap past the end of the address space")]
     AddressOverflow,
+    /// The region is longer than the adapter allows.
+    #[error("the region is longer than {0} bytes")]
+    TooLong(u64),
     /// The adapter's limit of regions is reached.
     #[error("no more than {0} regions can be registered")]
     TooMany(usize),

@@ -166,6 +166,10 @@ pub(crate) struct Common {
     pub(crate) path: Option<Path>,
     pub(crate) av: Option<AddressVector>,
     pub(crate) quirks: Quirks,
+    /// Elements of a READ, at most.
+    pub(crate) max_read_sge: u32,
+    /// Atomics can be posted.
+    pub(crate) atomics: bool,
     /// True if it has bound a memory window.
     pub(crate) binds: bool,
     /// Of its completions.
@@ -206,6 +210,8 @@ impl Common {
             path: None,
             av: None,
             quirks: Quirks::default(),
+            max_read_sge: u32::MAX,
+            atomics: true,
             binds: false,
             validity: Validity::default(),
             completion_counters: CompletionCounters::default(),

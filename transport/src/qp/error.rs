@@ -131,6 +131,15 @@ pub enum PostError {
         /// Elements allowed.
         limit: u32,
     },
+    /// More elements than the adapter takes for a READ.
+    #[error("more than {limit} scatter/gather elements for a READ")]
+    TooManyReadSges {
+        /// Elements allowed.
+        limit: u32,
+    },
+    /// The adapter has no atomics.
+    #[error("the adapter has no atomic operations")]
+    NoAtomics,
     /// More inline bytes than the queue was made for.
     #[error("more than {limit} bytes inline")]
     InlineTooLong {

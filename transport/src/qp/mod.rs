@@ -116,6 +116,9 @@ impl Qp {
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
         }
+        if !self.common.atomics && wr.op.is_atomic() {
+            return Err(PostError::NoAtomics);
+        }
         if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
             return Err(PostError::RemoteSrq);
         }
@@ -123,6 +126,12 @@ impl Qp {
             data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),
             Data::Sges(sges) if sges.len() > caps.max_send_sge as usize => {
                 return Err(PostError::TooManySges { limit: caps.max_send_sge });
+            }
+            Data::Sges(sges)
+                if matches!(wr.op, SendOp::Read { .. })
+                    && sges.len() > self.common.max_read_sge as usize =>
+            {
+                return Err(PostError::TooManyReadSges { limit: self.common.max_read_sge });
             }
             Data::Inline(_) if wr.op.awaits_data() => return Err(PostError::InlineRead),
             Data::Inline(bytes) if bytes.len() > caps.max_inline_data as usize => {

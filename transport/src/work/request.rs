@@ -147,6 +147,12 @@ impl SendOp {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
+    /// True if it changes the peer's memory in one step, which adapters without atomics do not.
+    #[must_use]
+    pub const fn is_atomic(&self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. } | Self::AtomicWrite { .. })
+    }
+
     /// True if the responder answers it as it does a READ, but without data.
     #[must_use]
     pub const fn awaits_placement(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use roce_provider::calls::Call;
+
 use super::{
     finding::{Finding, Kind},
     report, requests,
@@ -29,6 +31,7 @@ pub(super) fn watch() {
 }
 
 unsafe extern "C" fn before() {
+    let _call = Call::begin();
     if IS_PREPARED.load(Ordering::Relaxed) {
         return;
     }

@@ -19,6 +19,7 @@ use super::{
     registry::TakenEvent,
 };
 use crate::{
+    check::{self, records},
     errno::{self, Errno, Result},
     export::export,
     layout::{
@@ -172,10 +173,19 @@ pub(super) unsafe extern "C-unwind" fn next(
             *to = event;
             return 0;
         }
+        if is_destroyed(channel) {
+            return errno::minus_one("rdma_get_cm_event", Err(Errno::told(libc::EBADF)));
+        }
         if wait_readable((*channel).fd) == -1 {
             return -1;
         }
     }
+}
+
+/// True, and told, for a channel that a program which is checked has destroyed.
+fn is_destroyed(channel: *mut rdma_event_channel) -> bool {
+    let _call = Call::begin();
+    check::is_on() && records::used(channel as usize, "rdma_get_cm_event")
 }
 
 /// True for an id whose calls wait.

@@ -144,6 +144,53 @@ static void address_handles(int v1) {
     EXPECT(v1 ? first == NULL && errno == EINVAL : first != NULL);
 }
 
+/* What a request for a peer that is not there fails with when it is posted; 0: nothing. */
+static int of_post(int opcode, int elements) {
+    static uint64_t words[64];
+    struct ibv_qp_cap cap = SMALL;
+    cap.max_send_sge = elements;
+    struct ibv_qp *qp = make_qp(cap);
+    EXPECT(qp != NULL);
+    to_init(qp);
+    struct ibv_qp_attr change = peer(1, 1);
+    const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                       IBV_QP_MIN_RNR_TIMER;
+    EXPECT(ibv_modify_qp(qp, &change, to_rtr) == 0);
+    change = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+    EXPECT(ibv_modify_qp(qp, &change,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                             IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    struct ibv_mr *mr = ibv_reg_mr(pd, words, sizeof words, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT(mr != NULL);
+    struct ibv_sge list[64];
+    for (int i = 0; i < elements; i++)
+        list[i] = (struct ibv_sge){.addr = (uintptr_t)&words[i], .length = 8, .lkey = mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = list, .num_sge = elements, .opcode = opcode}, *bad = NULL;
+    int error = ibv_post_send(qp, &wr, &bad);
+    EXPECT(error == 0 || bad == &wr);
+    EXPECT(ibv_destroy_qp(qp) == 0 && ibv_dereg_mr(mr) == 0);
+    return error;
+}
+
+static void requests(void) {
+    int elements = number("SEND_SGE");
+    EXPECT(of_post(IBV_WR_RDMA_WRITE, elements) == 0 && of_post(IBV_WR_RDMA_READ, attr.max_sge_rd) == 0);
+    if (attr.max_sge_rd < elements)
+        EXPECT(of_post(IBV_WR_RDMA_READ, attr.max_sge_rd + 1) == EINVAL);
+    int expected = attr.atomic_cap == IBV_ATOMIC_NONE ? EINVAL : 0;
+    EXPECT(of_post(IBV_WR_ATOMIC_CMP_AND_SWP, 1) == expected && of_post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1) == expected);
+}
+
+/* The length is looked at before the memory. */
+static void regions(void) {
+    if (attr.max_mr_size == UINT64_MAX)
+        return;
+    errno = 0;
+    EXPECT(ibv_reg_mr(pd, (void *)4096, attr.max_mr_size + 1, 0) == NULL && errno == EINVAL);
+    errno = 0;
+    EXPECT(ibv_reg_mr(pd, (void *)4096, attr.max_mr_size, 0) == NULL && errno == EFAULT);
+}
+
 int main(void) {
     int devices = 0;
     struct ibv_device **list = ibv_get_device_list(&devices);
@@ -182,5 +229,7 @@ int main(void) {
     }
     connections(number("V1"));
     address_handles(number("V1"));
+    requests();
+    regions();
     return 0;
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use roce_provider::{DeviceCaps, Profile, transport::adapter::Limits};
+use serde_json::Value;
 
 use crate::program;
 
@@ -48,12 +49,28 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             ("RECV_SGE", limits.max_recv_sge.to_string()),
             ("INLINE", limits.max_inline_data.to_string()),
             ("V1", u8::from(v1).to_string()),
+            ("ROCE_EXPLAIN", "json".to_owned()),
         ];
         let variables: Vec<_> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let output = program.run(&variables, 0);
+        let (told, shown): (Vec<_>, Vec<_>) =
+            output.stderr.lines().partition(|line| line.starts_with('{'));
+        let mut sizes = 0;
+        for line in told {
+            let explained: Value = serde_json::from_str(line).unwrap();
+            let key = match explained["cause"].as_str() {
+                Some("object_size") => "errno.sizes",
+                Some("no_such_objects") => "errno.missing",
+                Some("too_many_objects") => "errno.objects",
+                _ => continue,
+            };
+            sizes += u32::from(key == "errno.sizes");
+            assert_eq!(explained["errno"].as_str(), profile.text(key), "{name}: {line}");
+        }
+        assert!(sizes > 0, "{name}");
         let shown: BTreeMap<&str, &str> =
-            output.stderr.lines().filter_map(|line| line.split_once(' ')).collect();
+            shown.into_iter().filter_map(|line| line.split_once(' ')).collect();
         if let Some(version) = profile.text("device.fw_ver") {
             assert_eq!(shown["fw_ver"], version, "{name}");
         }
