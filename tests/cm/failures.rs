@@ -7,6 +7,7 @@ use roce::{
     cm::{
         CmError, CmQpAttr, ConnParam, EventKind, IdState, PortSpace, RejectReason, Status, UDP_QKEY,
     },
+    faults::FaultRules,
 };
 
 use super::{PATIENCE, World, accept, eventually, expect, port};
@@ -359,5 +360,46 @@ fn a_rough_network() {
         assert_eq!(expect(&world.a_channel, EventKind::TimewaitExit).id(), &client);
         assert_eq!(expect(&world.b_channel, EventKind::TimewaitExit).id(), &server);
     }
+    world.assert_gone();
+}
+
+/// The rule for packets that a rule for a message stands for.
+fn rule_of(text: &str) -> roce::fabric::Rule {
+    let rules: FaultRules = text.parse().unwrap();
+    let [rule] = &rules.packets.rules[..] else { panic!("{rules:?}") };
+    rule.clone()
+}
+
+/// `cm drop`: a message that is lost once comes again, and nobody notices.
+#[test]
+fn a_message_is_lost_on_request() {
+    for message in ["connect", "accept", "established", "disconnect", "disconnected"] {
+        let world = World::new(PortSpace::Tcp);
+        let rule = rule_of(&format!("cm drop {message} once"));
+        let id = world.fabric.with_faults(|faults| faults.add(rule));
+        let hits = || world.fabric.with_faults(|faults| faults.hits(id));
+        let (client, server) = world.connected();
+        let is_of_begin = ["connect", "accept", "established"].contains(&message);
+        assert_eq!(hits(), u64::from(is_of_begin), "{message}");
+        client.disconnect().unwrap();
+        assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), &server);
+        server.disconnect().unwrap();
+        assert_eq!(expect(&world.a_channel, EventKind::Disconnected).id(), &client);
+        assert_eq!(expect(&world.a_channel, EventKind::TimewaitExit).id(), &client);
+        assert_eq!(expect(&world.b_channel, EventKind::TimewaitExit).id(), &server);
+        assert_eq!(hits(), 1, "{message}");
+        world.assert_gone();
+    }
+}
+
+/// All requests are lost, and nothing else is.
+#[test]
+fn every_request_is_lost_on_request() {
+    let world = World::new(PortSpace::Tcp);
+    let rule = rule_of("cm drop connect");
+    world.fabric.with_faults(|faults| faults.add(rule));
+    let client = world.client();
+    client.connect(&ConnParam::default()).unwrap();
+    fails(&world, &client, EventKind::Unreachable, Status::Errno(libc::ETIMEDOUT));
     world.assert_gone();
 }
