@@ -32,6 +32,9 @@ pub(super) const LIMITS: Limits = Limits {
     max_srq_wr: 8,
     max_srq_sge: 3,
     max_inline_data: 32,
+    max_read_sge: 3,
+    atomics: true,
+    max_mr_size: u64::MAX,
 };
 
 /// Bytes of every region.
