@@ -27,6 +27,14 @@ macro_rules! jump {
     };
 }
 
+/// The instruction that jumps to a function.
+#[cfg(target_arch = "riscv64")]
+macro_rules! jump {
+    () => {
+        "tail"
+    };
+}
+
 /// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the number
 /// of the call and the function in registers that belong to nobody between a caller and a function.
 #[cfg(target_arch = "x86_64")]
@@ -54,6 +62,20 @@ macro_rules! gate {
          adrp x16, {function}
          add x16, x16, :lo12:{function}
          b {ask}"
+    };
+}
+
+/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the number
+/// of the call and the function in registers that belong to nobody between a caller and a function.
+#[cfg(target_arch = "riscv64")]
+macro_rules! gate {
+    () => {
+        "lbu t2, {armed}
+         bnez t2, 2f
+         tail {function}
+      2: li t3, {call}
+         lla t2, {function}
+         tail {ask}"
     };
 }
 
@@ -116,6 +138,43 @@ pub(crate) unsafe extern "C" fn ask() {
         "ldp x29, x30, [sp], #96",
         "br x16",
         "2: ldp x29, x30, [sp], #96",
+        "ret",
+        verdict = sym verdict,
+    );
+}
+
+/// Asks what becomes of a call, with its arguments put aside: it goes on, or returns at once.
+#[cfg(target_arch = "riscv64")]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn ask() {
+    core::arch::naked_asm!(
+        "addi sp, sp, -80",
+        "sd ra, 72(sp)",
+        "sd a0, 0(sp)",
+        "sd a1, 8(sp)",
+        "sd a2, 16(sp)",
+        "sd a3, 24(sp)",
+        "sd a4, 32(sp)",
+        "sd a5, 40(sp)",
+        "sd a6, 48(sp)",
+        "sd a7, 56(sp)",
+        "sd t2, 64(sp)",
+        "mv a0, t3",
+        "call {verdict}",
+        "ld ra, 72(sp)",
+        "bnez a1, 2f",
+        "ld a0, 0(sp)",
+        "ld a1, 8(sp)",
+        "ld a2, 16(sp)",
+        "ld a3, 24(sp)",
+        "ld a4, 32(sp)",
+        "ld a5, 40(sp)",
+        "ld a6, 48(sp)",
+        "ld a7, 56(sp)",
+        "ld t2, 64(sp)",
+        "addi sp, sp, 80",
+        "jr t2",
+        "2: addi sp, sp, 80",
         "ret",
         verdict = sym verdict,
     );

@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let Some(rsocket) = table::connected(fd) else { return next::ioctl(fd, request, argument) };
-    match request {
+    match request as libc::Ioctl {
         libc::FIONREAD => {
             let mut bytes = [0_u8; 4096];
             let (place, flags) = (bytes.as_mut_ptr().cast(), libc::MSG_PEEK | libc::MSG_DONTWAIT);

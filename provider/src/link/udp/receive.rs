@@ -256,7 +256,9 @@ impl ReceiveBuffers {
                 )
             };
             let Some(source) = source_address(name) else { continue };
-            let control = &control[..message.msg_controllen.min(CONTROL)];
+            // an `u32` in musl
+            let length_of_control = message.msg_controllen as usize;
+            let control = &control[..length_of_control.min(CONTROL)];
             let Ancillary { segment, traffic_class, hop_limit, drops } =
                 read_ancillary(control, length);
             if drops.is_some_and(|drops| overflow.note(drops)) {
