@@ -9,7 +9,8 @@
 //!
 //! The packets are those of the InfiniBand transport (RC, UC, UD, XRC): a peer may be another
 //! `roce` or the Linux kernel's rxe. Network adapters speak the same protocol; none has been tried
-//! yet. No privilege is needed. Linux only.
+//! yet. No privilege is needed. Devices need Linux; on other systems there are
+//! [`transport`], [`fabric`] and [`explain`], which need no system.
 //!
 //! # Example
 //!
@@ -70,9 +71,13 @@
 //! `tokio` adds the module `tokio`: completion and event channels that tasks wait for. Off by
 //! default.
 
+pub use roce_capture::explain;
+pub use roce_fabric as fabric;
+#[cfg(target_os = "linux")]
 pub use roce_provider::link::BindError;
-#[cfg(feature = "tokio")]
+#[cfg(all(feature = "tokio", target_os = "linux"))]
 pub use roce_provider::tokio;
+#[cfg(target_os = "linux")]
 pub use roce_provider::{
     AddressHandle, AhFromWcError, AsyncEvent, AtomicCap, AttachError, BadWorkRequest, ChannelError,
     CheckForm, CheckSyntaxError, Checks, ClockValues, CompletionChannel, CompletionQueue,
@@ -82,7 +87,7 @@ pub use roce_provider::{
     NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr, Profile, ProfileError, Progress,
     ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
     ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, control, devices,
-    environment, explain, fabric, faults, link, published_counters, runtime_directory,
+    environment, faults, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -1,6 +1,8 @@
 //! `roce demo`: two adapters and the packets between them, drawn from what both record.
 
+#[cfg(target_os = "linux")]
 mod figures;
+#[cfg(target_os = "linux")]
 mod keys;
 mod viewer;
 
@@ -9,8 +11,14 @@ use std::io::stdout;
 use roce_world::{SCENARIOS, Scenario, Settings, Tone, play};
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
-use keys::Keys;
 use viewer::Printer;
+
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::{Keys, create_capture};
+#[cfg(target_os = "linux")]
+use keys::Keys;
+#[cfg(target_os = "linux")]
+use roce::link::Capture;
 
 /// Watch two adapters talk to each other.
 ///
@@ -19,8 +27,8 @@ use viewer::Printer;
 /// adapter made of it. What is drawn is what the adapters recorded, and it is the same each time.
 ///
 /// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages; and
-/// then some figures of two adapters on loopback addresses of this host, over UDP sockets. Needs no
-/// privilege and no set-up.
+/// then, on Linux, some figures of two adapters on loopback addresses of this host, over UDP sockets.
+/// Needs no privilege and no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plays this scenario alone
@@ -50,7 +58,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let capture = args.pcap.as_deref().map(roce::link::Capture::create).transpose();
+    #[cfg(target_os = "linux")]
+    let create_capture = Capture::create;
+    let capture = args.pcap.as_deref().map(create_capture).transpose();
     let mut capture = capture.map_err(|error| format!("--pcap: {error}"))?;
     let names = args.scenario.as_deref().map_or_else(|| TOUR.to_vec(), |name| vec![name]);
     for name in names {
@@ -70,6 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     if args.scenario.is_none() {
+        #[cfg(target_os = "linux")]
         figures::run()?;
         outln!("\nmore: roce demo --list");
     }

@@ -1,26 +1,42 @@
 //! The `roce` command-line tool.
 
+#[cfg(target_os = "linux")]
 mod common;
 mod completions;
+#[cfg(target_os = "linux")]
 mod datagrams;
 mod demo;
+#[cfg(target_os = "linux")]
 mod devinfo;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
 mod explain;
 mod failure;
+#[cfg(target_os = "linux")]
 mod fault;
 mod ladder;
+#[cfg(target_os = "linux")]
 mod library;
 mod manual;
+#[cfg(target_os = "linux")]
 mod mckey;
 mod output;
+#[cfg(target_os = "linux")]
 mod pingpong;
 mod playground;
+#[cfg(target_os = "linux")]
 mod rping;
+#[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
 mod ucmatose;
+#[cfg(target_os = "linux")]
 mod udaddy;
+#[cfg(target_os = "linux")]
 mod unpack;
 
+#[cfg(not(target_os = "linux"))]
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -44,23 +60,36 @@ struct Cli {
 enum Command {
     Completions(completions::Args),
     Demo(demo::Args),
+    #[cfg(target_os = "linux")]
     Devinfo(devinfo::Args),
     Explain(explain::Args),
+    #[cfg(target_os = "linux")]
     Fault(fault::Args),
     #[command(hide = true)]
     Manual(manual::Args),
+    #[cfg(target_os = "linux")]
     Mckey(mckey::Args),
+    #[cfg(target_os = "linux")]
     Pingpong(pingpong::Args),
     Playground(playground::Args),
+    #[cfg(target_os = "linux")]
     Rping(rping::Args),
+    #[cfg(target_os = "linux")]
     Run(run::Args),
+    #[cfg(target_os = "linux")]
     Ucmatose(ucmatose::Args),
+    #[cfg(target_os = "linux")]
     Udaddy(udaddy::Args),
+    #[cfg(target_os = "linux")]
     Unpack(unpack::Args),
+    #[cfg(not(target_os = "linux"))]
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    #[cfg(target_os = "linux")]
     if let Err(error) = roce::environment::init_log() {
         errln!("roce: {error}");
         return ExitCode::FAILURE;
@@ -68,18 +97,29 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Demo(args) => demo::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Explain(args) => explain::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Fault(args) => fault::run(&args),
         Command::Manual(args) => manual::run(&args, Cli::command()),
+        #[cfg(target_os = "linux")]
         Command::Mckey(args) => mckey::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Playground(args) => playground::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Rping(args) => rping::run(args),
+        #[cfg(target_os = "linux")]
         Command::Run(args) => return run::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Ucmatose(args) => ucmatose::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Udaddy(args) => udaddy::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Unpack(args) => unpack::run(&args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Other(words) => elsewhere::refuse(&words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

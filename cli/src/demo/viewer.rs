@@ -1,9 +1,14 @@
 //! What a scenario shows, on standard output and in a capture.
 
-use roce::link::Capture;
 use roce_world::{Line, SentDatagram, Tone, Viewer};
 
+#[cfg(target_os = "linux")]
 use super::keys::Keys;
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::{Capture, Keys};
+#[cfg(target_os = "linux")]
+use roce::link::Capture;
+
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
 /// Prints a ladder, waits for keys, writes a capture.

@@ -256,7 +256,7 @@ impl ReceiveBuffers {
                 )
             };
             let Some(source) = source_address(name) else { continue };
-            // an `u32` in musl
+            #[allow(clippy::unnecessary_cast, reason = "an `u32` in musl")]
             let length_of_control = message.msg_controllen as usize;
             let control = &control[..length_of_control.min(CONTROL)];
             let Ancillary { segment, traffic_class, hop_limit, drops } =
