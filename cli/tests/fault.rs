@@ -110,8 +110,10 @@ fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
         return;
     }
     let runtime = Runtime::new(program);
+    // where libraries leave what they say of their crashes
+    let script = format!("cd '{}' && {{ {script}; }}", runtime.0.display());
     let options = ["run", "--fail-each=json", "--most", "1", "--time-limit", "3"];
-    let output = runtime.roce(&[&options[..], more, &["--", "sh", "-c", script]].concat());
+    let output = runtime.roce(&[&options[..], more, &["--", "sh", "-c", &script]].concat());
     let (out, err) = said(&output);
     if err.contains("--sysfs") {
         println!("{program} was not run: {err}");

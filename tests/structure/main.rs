@@ -109,7 +109,7 @@ const CLI: Crate = Crate {
     root: "main.rs",
     layers: &[
         &["failure", "output", "ladder"],
-        &["common", "library"],
+        &["common", "elsewhere", "library"],
         &["datagrams"],
         &[
             "completions",
