@@ -93,3 +93,23 @@ fn answers_that_are_lost_come_slower() {
     assert!(timeouts < 16, "{timeouts}");
     assert!(peer.lost < 5 * peer.packets, "{} lost", peer.lost);
 }
+
+/// The last packet of a long answer is as long as the first of the next one, and leaves with it if that
+/// is asked for meanwhile. It does not wait for more than a transmit buffer.
+#[test]
+fn answers_share_a_run() {
+    const PACKETS: usize = 18;
+    let mut half = Half::new(Options { mtu: Mtu::B4096, ..Options::default() });
+    let buffer = half.buffer(3 * PACKETS * MTU);
+    for read in 0..3 {
+        let (psn, length) = (Half::THEIRS + (read * PACKETS) as u32, PACKETS * MTU);
+        let from = buffer.remote(read * length);
+        half.send(&pkt(Op::ReadRequest, psn).reth(from, length as u32).ask());
+        let waited = usize::from(read > 0);
+        assert_eq!(half.take_turn().len(), waited + PACKETS - 1);
+        let run = half.node.transmit.runs()[0].count();
+        assert_eq!(run, waited + 2, "the last of the one, the first and the second of the next");
+    }
+    assert_eq!(half.take_turn().len(), 1, "nothing follows");
+    assert!(half.take_turn().is_empty());
+}

@@ -94,7 +94,7 @@ impl Outgoing {
         self.buffer.clear();
         self.taken = 0;
         adapter.poll_transmit(now, &mut self.buffer);
-        self.has_more = self.buffer.is_full();
+        self.has_more = self.buffer.may_have_more();
         !self.buffer.is_empty()
     }
 

@@ -478,6 +478,10 @@ impl Adapter {
                 if bytes >= turn.bytes {
                     break (true, false);
                 }
+                if bytes > 0 && buffer.has_runs() && self.qps[index].hold_back() {
+                    buffer.hold_back();
+                    break (true, true);
+                }
                 let Some(slot) = buffer.slot() else { break (true, true) };
                 let (qp, mut env) = self.split(index, now);
                 let Some(built) = qp.build(slot, &mut env) else { break (false, false) };

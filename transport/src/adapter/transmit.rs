@@ -78,13 +78,21 @@ pub struct TransmitBuffer {
     len: usize,
     runs: Vec<Transmit>,
     limits: TransmitLimits,
+    /// True if a packet that could leave waits for the next buffer.
+    holds_back: bool,
 }
 
 impl TransmitBuffer {
     /// A buffer for `capacity` bytes, and at least one packet, in runs within `limits`.
     #[must_use]
     pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
-        Self { bytes: vec![0; capacity.max(PACKET_MAX)].into(), len: 0, runs: Vec::new(), limits }
+        Self {
+            bytes: vec![0; capacity.max(PACKET_MAX)].into(),
+            len: 0,
+            runs: Vec::new(),
+            limits,
+            holds_back: false,
+        }
     }
 
     /// The runs, in the order in which they are to leave.
@@ -127,21 +135,32 @@ impl TransmitBuffer {
         self.runs.is_empty()
     }
 
-    /// True if there is no room for another packet: there may be more to send than it holds.
+    /// True if there may be more to send than it holds.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.len + PACKET_MAX > self.bytes.len()
+    pub fn may_have_more(&self) -> bool {
+        self.holds_back || self.len + PACKET_MAX > self.bytes.len()
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
         self.len = 0;
         self.runs.clear();
+        self.holds_back = false;
     }
 
     /// Room for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.len + PACKET_MAX)
+    }
+
+    /// True if several datagrams can be a run.
+    pub(super) const fn has_runs(&self) -> bool {
+        self.limits.segments > 1
+    }
+
+    /// Leaves the next packet to the next buffer.
+    pub(super) const fn hold_back(&mut self) {
+        self.holds_back = true;
     }
 
     /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC.

@@ -27,6 +27,9 @@ use crate::{
 /// The answer to a packet that comes ahead of a missing one.
 pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
+/// Packets of the longest run, at the largest path MTU.
+const LONGEST_RUN: u32 = 15;
+
 /// Answers that wait to be sent.
 ///
 /// There are never more with data than the peer may ask for, of either attempt, and an
@@ -163,6 +166,20 @@ impl Answers {
     /// True if the next answer brings data of a READ.
     pub(super) fn next_has_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_)))
+    }
+
+    /// True if the next answer is the last packet of a READ longer than a run, nothing waits behind
+    /// it, and it has not waited.
+    pub(super) fn hold_back(&mut self) -> bool {
+        match self.replies.front_mut() {
+            Some(Reply::Read(read))
+                if read.next + 1 == read.packets && read.packets > LONGEST_RUN && !read.waited =>
+            {
+                read.waited = true;
+                self.replies.len() == 1
+            }
+            _ => false,
+        }
     }
 
     /// The next answer that is due.

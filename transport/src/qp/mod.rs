@@ -350,6 +350,12 @@ impl Qp {
         None
     }
 
+    /// True if the next answer is the last packet of a long READ and may wait for one transmit buffer:
+    /// the first packet of what is asked for meanwhile is as long, and can share its run.
+    pub(crate) fn hold_back(&mut self) -> bool {
+        self.responder.answers.hold_back()
+    }
+
     fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if env.has_unplaced(self.common.flow(Half::Responder)) {
             return None;

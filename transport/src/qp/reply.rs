@@ -48,6 +48,8 @@ pub(super) struct ReadReply {
     pub(super) length: u32,
     pub(super) msn: Msn,
     pub(super) attempt: Attempt,
+    /// True if its last packet has waited for another answer.
+    pub(super) waited: bool,
 }
 
 impl ReadReply {
@@ -60,7 +62,7 @@ impl ReadReply {
         attempt: Attempt,
     ) -> Self {
         let (address, length) = (reth.virtual_address, reth.dma_length);
-        Self { first_psn, packets, next: 0, region, address, length, msn, attempt }
+        Self { first_psn, packets, next: 0, region, address, length, msn, attempt, waited: false }
     }
 
     pub(super) fn holds(&self, psn: Psn) -> bool {
