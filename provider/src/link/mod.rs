@@ -83,7 +83,7 @@ pub trait Link: Send {
     }
 
     /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
-    /// or a run of them. Fewer than [`BATCH`]: there are no more for now.
+    /// or a run of them, and [`BATCH`] at least unless there are no more for now.
     ///
     /// # Errors
     /// When the link cannot be read. After 64 such calls in a row, and at least a second, the link

@@ -26,12 +26,15 @@ const LONGEST: usize = 65_536;
 /// beginnings of all would compete for the same lines of the caches.
 const STRIDE: usize = LONGEST + 4096 + 64;
 /// Messages that are asked for at once at least: runs are as long as [`LONGEST`].
-const FEW: usize = 4;
+const FEW: usize = 2;
 /// Messages that are asked for at once at most. The kernel merges none whose UDP checksum is zero,
 /// which is what rxe and network adapters send.
 const MANY: usize = 64;
 /// Bytes that are asked for at once, about: they are still in the cache when they are handed over.
 const HOT: usize = 256 << 10;
+/// Bytes after which a batch ends, so that what they make room for is asked for, or acknowledged, while
+/// the peer has work: a READ is two requests, and their answers arrive together.
+const PORTION: usize = 64 << 10;
 
 /// Source and ancillary data of a received message.
 pub(super) struct Meta {
@@ -184,22 +187,28 @@ impl ReceiveBuffers {
         Ok(Self { headers, _slots: slots, _memory: memory, ask: FEW })
     }
 
-    /// Takes a batch of messages and hands over each; returns how many there were. Fewer than
-    /// [`BATCH`]: there are no more for now.
+    /// Takes a batch of messages and hands over each; returns how many there were, and [`BATCH`] at
+    /// least unless there are no more for now.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
         overflow: &mut Overflow,
         mut each: impl FnMut(&Meta, &[u8]),
     ) -> io::Result<usize> {
-        let mut total = 0;
+        let (mut total, mut bytes) = (0, 0);
         let mut fills = None;
         loop {
             let asked = self.ask;
-            let count = self.take(socket, overflow, &mut fills, &mut each)?;
+            let count = self.take(socket, overflow, &mut fills, &mut |meta, payload| {
+                bytes += payload.len();
+                each(meta, payload);
+            })?;
             total += count;
-            if count < asked || total >= BATCH {
+            if count < asked {
                 return Ok(total);
+            }
+            if total >= BATCH || bytes >= PORTION {
+                return Ok(total.max(BATCH));
             }
         }
     }
