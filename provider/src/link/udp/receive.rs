@@ -26,7 +26,7 @@ const LONGEST: usize = 65_536;
 /// beginnings of all would compete for the same lines of the caches.
 const STRIDE: usize = LONGEST + 4096 + 64;
 /// Messages that are asked for at once at least: runs are as long as [`LONGEST`].
-const FEW: usize = 2;
+const FEW: usize = 4;
 /// Messages that are asked for at once at most. The kernel merges none whose UDP checksum is zero,
 /// which is what rxe and network adapters send.
 const MANY: usize = 64;
@@ -420,6 +420,29 @@ mod tests {
         }
         assert_eq!(drain(&mut buffers, &receiver, &mut overflow), wanted);
         assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
+    }
+
+    /// Who asks for two portions of 64 KiB hands on what the first has room for before it takes the
+    /// second, though both are here.
+    #[test]
+    fn a_batch_ends_after_a_portion() {
+        let (receiver, sender) = pair(4 << 20);
+        let (mut buffers, mut overflow) = (ReceiveBuffers::new().unwrap(), Overflow::of(&receiver));
+        for _ in 0..40 {
+            sender.send(&[0; 32_000]).unwrap();
+        }
+        let (mut batches, mut total) = (Vec::new(), 0);
+        while total < 40 {
+            let mut bytes = 0;
+            let count = buffers.receive(&receiver, &mut overflow, |_, payload| {
+                (bytes, total) = (bytes + payload.len(), total + 1);
+            });
+            assert!(total == 40 || count.unwrap() >= BATCH, "there are more");
+            batches.push(bytes);
+        }
+        let most = PORTION + HOT;
+        assert!(batches.iter().all(|&bytes| bytes < most), "{batches:?}");
+        assert!(batches.len() >= 4, "{batches:?}");
     }
 
     /// While less than three quarters are taken nothing is flagged; what finds more is, until it is taken; what
