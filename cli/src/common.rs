@@ -27,8 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The device, and the capture and faults of its packets.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that fits the
-    /// addresses
+    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]. By
+    /// default the one that fits the addresses
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
     /// Capture every packet of the device into this pcapng file, for Wireshark

@@ -11,11 +11,12 @@ use crate::{failure::Failure, output::outln};
 /// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single
-/// address can also be opened as udp:ADDRESS. A GID is an address of the device: an IPv4 address
+/// address can also be opened as udp:ADDRESS, and an interface as raw:INTERFACE or
+/// raw:INTERFACE,ip=ADDRESS/LENGTH, which builds its Ethernet frames itself. A GID is an address of the device: an IPv4 address
 /// appears as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only this device: a name from the list, or udp:ADDRESS
+    /// Only this device: a name from the list, udp:ADDRESS, or raw:INTERFACE…
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
     /// Also show every attribute; with --counters also those that are zero

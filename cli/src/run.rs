@@ -47,7 +47,8 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
-    /// interface, or udp:ADDRESS; again for more. Without it, those that ROCE_DEVICES names, or all
+    /// interface, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]; again for more. Without it,
+    /// those that ROCE_DEVICES names, or all
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
     /// Show the devices as those of a given adapter, with its names, attributes and limits:

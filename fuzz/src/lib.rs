@@ -10,6 +10,7 @@
 //! * [`faults`]: text as a plan of faults, and datagrams that meet them.
 //! * [`explain`]: bytes as a capture file.
 //! * [`ancillary`]: bytes as the ancillary data of a received message.
+//! * [`frames`]: bytes as a script of Ethernet frames and time for a host of its own.
 //! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
 //!   them.
@@ -20,6 +21,7 @@ pub mod ancillary;
 pub mod capture;
 pub mod explain;
 pub mod faults;
+pub mod frames;
 mod input;
 pub mod mad;
 pub mod packets;

@@ -15,6 +15,7 @@ use roce_fuzz::{
     capture::capture,
     explain::explain,
     faults::{Reach, faults},
+    frames::frames,
     mad::mad,
     packets::packets,
     parse::parse,
@@ -169,6 +170,60 @@ fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
         }
     }
     plan
+}
+
+#[test]
+fn frames_replays_its_corpus() {
+    replay("frames", |bytes| {
+        frames(bytes);
+    });
+}
+
+/// Random scripts get somewhere: packets are handed over, neighbours answer and are answered.
+#[test]
+fn frames_holds_for_random_scripts() {
+    let (mut received, mut resolved, mut answered, mut unanswered, mut moved) = (0, 0, 0, 0, 0);
+    let (mut conflicts, mut fragments, mut stacks) = (0, 0, 0);
+    each_seed(3000, |rng| {
+        let seen = frames(&frame_script(rng));
+        received += seen.received;
+        resolved += seen.counters.resolved;
+        answered += seen.counters.answered;
+        unanswered += seen.counters.unanswered;
+        moved += seen.counters.moved;
+        conflicts += seen.counters.conflicts;
+        fragments += seen.counters.fragments;
+        stacks += seen.counters.vlan_stack;
+    });
+    let all = [received, resolved, answered, unanswered, moved, conflicts, fragments, stacks];
+    assert!(all.iter().all(|&count| count > 0), "{all:?}");
+}
+
+/// A script that lets the hosts meet: time for their addresses, then datagrams both ways, some
+/// damaged, with a frame of random bytes now and then.
+fn frame_script(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut any = |most: u32| (rng.next_u32() % most) as u8;
+    let mut script = vec![any(16), 2, any(16)];
+    for _ in 0..any(60) {
+        match any(10) {
+            0..=4 => {
+                let changes = any(4) * any(2);
+                script.extend([1, if any(8) > 0 { 2 + any(2) } else { any(255) }, changes]);
+                (0..changes).for_each(|_| script.extend([12 + any(36), any(255)]));
+            }
+            5..=7 => script.extend([3, if any(8) > 0 { 4 + any(2) } else { any(255) }]),
+            8 => {
+                let most = if any(4) == 0 { 255 } else { 12 };
+                script.extend([2, any(most)]);
+            }
+            _ => {
+                script.extend([0, 40, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+                script.extend([[8, 0], [0x86, 0xDD], [0x81, 0], [8, 6]][usize::from(any(4))]);
+                (0..26).for_each(|_| script.push(any(255)));
+            }
+        }
+    }
+    script
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{fs, io, net::IpAddr};
 
+use pnet_datalink::MacAddr;
 use thiserror::Error;
 
 /// Reason why an address cannot be used.
@@ -35,6 +36,28 @@ pub enum BindError {
          programs that use them"
     )]
     LoopbackFull,
+    /// A raw device needs a capability that the process does not have.
+    #[error(
+        "a raw device needs the capability CAP_NET_RAW for {0}: give it to the program (setcap \
+         cap_net_raw+ep FILE), or run it as root"
+    )]
+    NoNetRaw(String),
+    /// Another host has the address.
+    #[error("{address} is in use by the host with the MAC address {mac}; choose another address")]
+    Duplicate {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        mac: MacAddr,
+    },
+    /// An interface cannot be used for frames.
+    #[error("cannot open a packet socket on {interface}: {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// Any other error of the system.
     #[error("cannot open UDP port 4791 on {address}: {source}")]
     System {

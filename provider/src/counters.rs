@@ -2,6 +2,8 @@
 
 use roce_transport::event::Counter;
 
+use crate::ethernet::FrameCounters;
+
 /// Totals of a link since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -32,6 +34,8 @@ pub struct LinkCounters {
     pub longest_hold: u64,
     /// Times that the device's lock was held for more than 200 µs to send or receive.
     pub long_holds: u64,
+    /// Those of frames.
+    pub frames: FrameCounters,
 }
 
 impl LinkCounters {
@@ -84,5 +88,6 @@ impl LinkCounters {
         ]
         .into_iter()
         .map(|(name, explanation, value)| Counter { name, explanation, value })
+        .chain(self.frames.named())
     }
 }

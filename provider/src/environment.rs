@@ -4,7 +4,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
+//! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`, `raw:INTERFACE,…` (see [`Device::named`](crate::Device::named)). Without it, or empty: all of [`devices`](crate::devices) |
 //! | `ROCE_AS` | the adapter that devices show themselves as: the name of a [profile](crate::Profile), or the path of its file |
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
 //! | `ROCE_FAULT` | the faults, see [`FaultRules`]; those for calls are for the C libraries |
@@ -109,11 +109,11 @@ pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
 pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>, EnvironmentError> {
     let Some(profile) = profile else { return devices_named(specs) };
     let all = profile.shown(device::devices(), true);
-    let names: Vec<_> = split(specs).collect();
+    let names = split(specs);
     if names.is_empty() {
         return Ok(all);
     }
-    let by_name = |name: &&str| all.iter().find(|device| device.name() == *name).cloned();
+    let by_name = |name: &String| all.iter().find(|device| device.name() == name).cloned();
     match names.iter().map(by_name).collect::<Option<Vec<_>>>() {
         Some(found) => {
             let mut seen = BTreeSet::new();
@@ -123,8 +123,18 @@ pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>,
     }
 }
 
-fn split(specs: &str) -> impl Iterator<Item = &str> {
-    specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty())
+/// The devices of a text, with commas or spaces between them. The commas within a raw device are part
+/// of it.
+fn split(specs: &str) -> Vec<String> {
+    let words =
+        specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    words.fold(Vec::new(), |mut devices: Vec<String>, word| {
+        match devices.last_mut() {
+            Some(before) if device::continues(before, word) => *before += &format!(",{word}"),
+            _ => devices.push(word.to_owned()),
+        }
+        devices
+    })
 }
 
 /// The same for a text that stands elsewhere, such as on a command line.
@@ -133,7 +143,8 @@ fn split(specs: &str) -> impl Iterator<Item = &str> {
 /// [`EnvironmentError::Device`] when one of them does not exist.
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     let named = split(specs)
-        .map(Device::named)
+        .iter()
+        .map(|spec| Device::named(spec))
         .collect::<Result<Vec<_>, _>>()
         .map_err(EnvironmentError::Device)?;
     if named.is_empty() {
@@ -261,6 +272,15 @@ mod tests {
     }
 
     #[test]
+    fn the_commas_of_a_raw_device_are_its_own() {
+        assert_eq!(
+            split("roce_lo,raw:v0,ip=10.0.0.9/24,vlan=7 udp:10.0.0.1, raw:v1,raw:v2, mac=1"),
+            ["roce_lo", "raw:v0,ip=10.0.0.9/24,vlan=7", "udp:10.0.0.1", "raw:v1", "raw:v2,mac=1"]
+        );
+        assert_eq!(split("eth0,a=b"), ["eth0", "a=b"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (specs, wanted) in [
             (
@@ -269,6 +289,9 @@ mod tests {
             ),
             ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is no IP address"),
             ("udp:192.0.2.1", "ROCE_DEVICES: 192.0.2.1 is not an address of this host"),
+            ("raw:eth77", "ROCE_DEVICES: the interface eth77 does not exist; `ip link` lists"),
+            ("raw:lo", "ROCE_DEVICES: the interface lo is no Ethernet interface"),
+            ("raw:v0,vlan=0", "ROCE_DEVICES: raw:v0,vlan=0: \"vlan=0\" is wrong: write a VLAN ID"),
         ] {
             let error = devices_named(specs).unwrap_err().to_string();
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");

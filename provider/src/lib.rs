@@ -26,6 +26,8 @@ mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
+#[doc(hidden)] // for the fuzz targets
+pub mod ethernet;
 pub mod fabric;
 pub mod faults;
 pub mod link;

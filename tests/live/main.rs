@@ -27,6 +27,7 @@ mod own_link;
 mod own_test;
 mod privileged;
 mod process;
+mod raw;
 mod sharing;
 mod shm;
 mod sockets;
@@ -51,10 +52,14 @@ struct Side {
 
 impl Side {
     fn on(context: Context) -> Self {
+        Self::of(context, QpType::Rc)
+    }
+
+    fn of(context: Context, qp_type: QpType) -> Self {
         let pd = context.alloc_pd().unwrap();
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(1024, Some(&channel)).unwrap();
-        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(qp_type, &cq)).unwrap();
         let memory = pd.allocate(1 << 20, ALL).unwrap();
         Self { context, cq, qp, memory, channel }
     }

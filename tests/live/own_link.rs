@@ -92,7 +92,7 @@ fn open(wire: Wire, options: OpenOptions) -> Context {
 }
 
 /// SENDs and WRITEs, of which the program of `b` serves none, and their bytes.
-fn exchange(a: &Side, b: &Side) {
+pub(super) fn exchange(a: &Side, b: &Side) {
     for (round, size) in [0, 1, 1024, 1025, 300_000].into_iter().enumerate() {
         let data = noise(size, round as u32 + 1);
         a.memory.write_at(0, &data).unwrap();

@@ -61,6 +61,7 @@ const PROVIDER: Crate = Crate {
     folder: "provider/src",
     root: "lib.rs",
     layers: &[
+        &["ethernet"],
         &[
             "bind",
             "calls",

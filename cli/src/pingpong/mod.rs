@@ -47,7 +47,8 @@ pub(crate) struct Args {
     service: Service,
     /// Name or address of the server; without it, this is the server
     server: Option<String>,
-    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP
+    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…] for one
+    /// that builds its Ethernet frames itself. By default the one that the TCP
     /// connection to the peer uses
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,

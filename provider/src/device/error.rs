@@ -18,6 +18,24 @@ pub enum OpenError {
     /// The text after `udp:` is no IP address.
     #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
+    /// The text of a raw device has a word that cannot stand there.
+    #[error("raw:{text}: {word:?} is wrong: {hint}")]
+    RawSpec {
+        /// What is behind `raw:`.
+        text: String,
+        /// The word.
+        word: String,
+        /// What could stand there.
+        hint: String,
+    },
+    /// The interface of a raw device cannot have one.
+    #[error("the interface {interface} {why}")]
+    NoInterface {
+        /// The interface.
+        interface: String,
+        /// The reason.
+        why: &'static str,
+    },
     /// An address cannot be used.
     #[error(transparent)]
     Bind(#[from] BindError),

@@ -7,6 +7,7 @@ mod fabric;
 mod failure_events;
 mod open;
 mod options;
+mod raw;
 mod reasons;
 mod shown;
 
@@ -15,7 +16,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-use pnet_datalink::NetworkInterface;
+use pnet_datalink::{MacAddr, NetworkInterface};
 use roce_transport::{
     adapter::Limits,
     addr::{Gid, Mtu},
@@ -28,9 +29,10 @@ use crate::{
     bind::BindError,
     diagnosis,
     engine::Progress,
+    ethernet::{Prefix, StationConfig},
     fabric::FaultPlan,
     faults::live,
-    link::{Link, Locality, NullLink, UdpLink},
+    link::{Link, Locality, NullLink, RawLink, UdpLink},
     port::{Follows, GidLayout, InterfaceState, PortAttr, Watch},
     profile::Profile,
     publish::Publisher,
@@ -42,6 +44,8 @@ pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
 use open::{Surroundings, open_link, random_seed};
 pub use options::OpenOptions;
+use raw::RawSpec;
+pub(crate) use raw::continues;
 
 /// A device that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,7 +59,7 @@ pub struct Device {
     state: InterfaceState,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
     /// Takes an address of 127.0.0.0/24 when it is opened.
     Loopback(Choice),
@@ -63,6 +67,8 @@ enum Kind {
     Address,
     /// Uses every address of its interface, as they come and go.
     Interface,
+    /// Builds its frames itself.
+    Raw(StationConfig),
 }
 
 /// Choice of a loopback address.
@@ -138,12 +144,18 @@ impl Device {
     }
 
     /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
-    /// interface, or `udp:ADDRESS` for one with just that address.
+    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
+    /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
+    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own. The latter may go on
+    /// with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`.
     ///
     /// # Errors
-    /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`]; [`OpenError::Bind`] for an address
-    /// that is not this host's.
+    /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
+    /// [`OpenError::NoInterface`]; [`OpenError::Bind`] for an address that is not this host's.
     pub fn named(spec: &str) -> Result<Self, OpenError> {
+        if let Some(text) = spec.strip_prefix("raw:") {
+            return Self::raw(&RawSpec::parse(text)?);
+        }
         if let Some(address) = spec.strip_prefix("udp:") {
             let address = address.trim_matches(['[', ']']);
             return Self::at(address.parse().map_err(|_| OpenError::NoAddress(address.into()))?);
@@ -152,6 +164,32 @@ impl Device {
             .into_iter()
             .find(|device| device.name == spec || device.interface() == Some(spec));
         found.ok_or_else(|| OpenError::NoSuchDevice(spec.into()))
+    }
+
+    fn raw(spec: &RawSpec) -> Result<Self, OpenError> {
+        let interfaces = pnet_datalink::interfaces();
+        let found = interfaces.iter().find(|interface| interface.name == spec.interface);
+        let no = |why| OpenError::NoInterface { interface: spec.interface.clone(), why };
+        let interface =
+            found.ok_or_else(|| no("does not exist; `ip link` lists the interfaces"))?;
+        let mac = interface.mac.unwrap_or_default();
+        if interface.is_loopback() || mac == MacAddr::zero() {
+            return Err(no("is no Ethernet interface; `ip link` shows those as link/ether"));
+        }
+        let prefixes = interface.ips.iter();
+        let prefixes =
+            prefixes.map(|network| Prefix { address: network.ip(), length: network.prefix() });
+        let station = spec.station(mac, prefixes.collect());
+        let addresses: Vec<_> = station.addresses.iter().map(|own| own.address).collect();
+        if addresses.is_empty() {
+            return Err(no(
+                "has no address to borrow; give the device its own with ip=ADDRESS/LENGTH",
+            ));
+        }
+        let mac = station.mac;
+        let mut device = Self::on(Some(interface), spec.name(), Kind::Raw(station), &addresses);
+        device.sys_image_guid = Guid::of_mac(mac.octets());
+        Ok(device)
     }
 
     /// A device with just this address.
@@ -298,6 +336,37 @@ impl Device {
                 link_mtu: self.state.link_mtu,
             });
         }
+        let (link, watch) = match &self.kind {
+            Kind::Raw(station) => self.open_raw(station, &options)?,
+            _ => self.open_udp(&options)?,
+        };
+        let bytes = link.receive_buffer().unwrap_or(usize::MAX);
+        if let Some(advice) = options.sockets().advice(bytes) {
+            warn!(device = self.name, bytes, "the receive buffer is {advice}");
+        }
+        let layout = options.profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
+        let gids = layout.table(link.addresses());
+        let shown = gids.iter().map(Gid::to_string).collect();
+        let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
+        let sys_image_guid = self.sys_image_guid;
+        let surroundings = Surroundings { watch, publisher, sys_image_guid, gids: Some(gids) };
+        open_link(self.name.clone(), self.port(), link, surroundings, options)
+    }
+
+    /// The link of a raw device, and what watches its interface: its addresses stay.
+    fn open_raw(
+        &self,
+        station: &StationConfig,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+        let interface = self.interface.as_deref().unwrap_or_default();
+        let watch = Watch::new(self.index, Follows::State)?;
+        let link = RawLink::open(interface, self.index, station.clone(), &options.sockets())?;
+        Ok((Box::new(link), Some(watch)))
+    }
+
+    /// The `udp` link, and what watches its interface.
+    fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         let first = self.addresses.first().map(|address| address.ip);
         let locality = match options.progress {
             _ if options.sockets_only || variables::sockets_only() => Locality::Network,
@@ -316,7 +385,7 @@ impl Device {
             Kind::Loopback(Choice::This(ip)) => {
                 (UdpLink::bind(&[(ip, 0)], locality, sockets)?, Follows::State)
             }
-            Kind::Address | Kind::Interface => {
+            Kind::Address | Kind::Interface | Kind::Raw(_) => {
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
                 let follows = match first.filter(|_| self.kind == Kind::Address) {
@@ -330,22 +399,12 @@ impl Device {
         if options.faults == FaultPlan::default() && !live::is_on() {
             link.set_trusted();
         }
-        let bytes = link.receive_buffer().unwrap_or(usize::MAX);
-        if let Some(advice) = sockets.advice(bytes) {
-            warn!(device = self.name, bytes, "the receive buffer is {advice}");
-        }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         for error in link.left_out() {
             warn!(device = self.name, %error, "an address cannot be used yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
         }
-        let layout = options.profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
-        let gids = layout.table(link.addresses());
-        let shown = gids.iter().map(Gid::to_string).collect();
-        let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
-        let sys_image_guid = self.sys_image_guid;
-        let surroundings = Surroundings { watch, publisher, sys_image_guid, gids: Some(gids) };
-        open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
+        Ok((Box::new(link), watch))
     }
 
     /// Opens it for a process that sees to what others have left at its address, with this partition

@@ -16,6 +16,12 @@ impl Explain for OpenError {
             Self::NoAddress(_) => {
                 ("no_address", "EINVAL", "write an IPv4 or IPv6 address after udp:")
             }
+            Self::RawSpec { .. } => {
+                ("raw_device", "EINVAL", "write raw:eth0, or raw:eth0,ip=10.0.0.9/24")
+            }
+            Self::NoInterface { .. } => {
+                ("no_interface", "ENODEV", "`ip link` lists the interfaces")
+            }
             Self::Bind(error) => return error.explain(),
             Self::MtuTooSmall { .. } => {
                 ("mtu_too_small", "EINVAL", "`ip link set DEV mtu 1500`, or another interface")
@@ -50,6 +56,19 @@ impl Explain for BindError {
                 "EADDRINUSE",
                 "`roce devinfo --counters` lists who has an address",
             ),
+            Self::NoNetRaw(_) => (
+                "no_net_raw",
+                "EPERM",
+                "`setcap cap_net_raw+ep FILE`; `getpcaps $$` shows what there is",
+            ),
+            Self::Duplicate { .. } => (
+                "duplicate_address",
+                "EADDRINUSE",
+                "`arping -D -I DEV ADDRESS` shows who has the address",
+            ),
+            Self::Interface { .. } => {
+                ("interface", "EIO", "`ip link show DEV`; a sandbox may forbid packet sockets")
+            }
             Self::System { .. } => {
                 ("socket", "EIO", "`ulimit -n` limits descriptors; a sandbox may forbid sockets")
             }

@@ -113,6 +113,7 @@ impl Shard {
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.link.socket_drops();
+        totals.frames = self.link.frame_counters();
         if let Some(sharing) = self.link.sharing() {
             totals.shared_runs += sharing.shared_runs();
             totals.forwarded += sharing.forwarded();

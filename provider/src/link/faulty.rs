@@ -8,7 +8,7 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink};
+use super::{AddressSetLink, Datagram, FrameCounters, Link, MulticastLink, SharingLink};
 use crate::{
     fabric::{Delivery, Direction, FaultPlan, Network},
     faults::live::{self, Follower},
@@ -117,6 +117,10 @@ impl Link for FaultyLink {
 
     fn socket_drops(&self) -> u64 {
         self.inner.socket_drops()
+    }
+
+    fn frame_counters(&self) -> FrameCounters {
+        self.inner.frame_counters()
     }
 
     /// Takes one run a call, so that an error is that run's, or of what was delayed before it.

@@ -9,6 +9,7 @@ mod capture_file;
 mod fabric;
 mod faulty;
 mod null;
+mod raw;
 mod shm;
 mod udp;
 
@@ -21,12 +22,13 @@ use roce_transport::{
     time::Instant,
 };
 
-pub use crate::{bind::BindError, fabric::Direction};
+pub use crate::{bind::BindError, ethernet::FrameCounters, fabric::Direction};
 pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
+pub(crate) use raw::RawLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
@@ -100,6 +102,11 @@ pub trait Link: Send {
     /// Number of datagrams that arrived at this link's own sockets and found no room there.
     fn socket_drops(&self) -> u64 {
         0
+    }
+
+    /// Counters of a link that builds its own frames.
+    fn frame_counters(&self) -> FrameCounters {
+        FrameCounters::default()
     }
 
     /// Descriptors that become readable when something has arrived. They stay the same but for the

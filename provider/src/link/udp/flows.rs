@@ -45,6 +45,13 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     flows
 }
 
+/// A socket of a port that hears nothing.
+pub(super) fn deaf(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
+    let socket = unbound(address, interface)?;
+    socket.bind(&message::socket_address(address, interface, port).into())?;
+    Ok(socket)
+}
+
 fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, Some(Protocol::UDP))?;

@@ -187,6 +187,15 @@ impl UdpLink {
         })
     }
 
+    /// A socket that takes the port of an address and hears nothing.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub(super) fn guard(address: IpAddr, interface: u32) -> Result<Socket, BindError> {
+        flows::deaf(address, interface, ROCE_UDP_PORT)
+            .map_err(|source| Port::error(address, source))
+    }
+
     /// Why it has not all addresses that it was to have, for those that it may get later.
     pub(crate) fn left_out(&self) -> &[BindError] {
         &self.left_out

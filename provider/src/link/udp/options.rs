@@ -36,12 +36,12 @@ impl SocketOptions {
     }
 
     /// Asks for the receive buffer; a smaller one only means that less may be under way at once.
-    pub(super) fn set_receive_buffer(&self, socket: &Socket) {
+    pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
         let _ = socket.set_recv_buffer_size(self.wanted());
     }
 
     /// Asks for the send buffer.
-    pub(super) fn set_send_buffer(socket: &Socket) {
+    pub(in crate::link) fn set_send_buffer(socket: &Socket) {
         let _ = socket.set_send_buffer_size(BUFFER);
     }
 

@@ -35,11 +35,7 @@ impl Port {
         options: &SocketOptions,
     ) -> Result<Self, BindError> {
         let bind = || {
-            Self::socket(address, interface, options).map_err(|source| match source.kind() {
-                io::ErrorKind::AddrInUse => BindError::Taken(address),
-                io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
-                _ => BindError::System { address, source },
-            })
+            Self::socket(address, interface, options).map_err(|source| Self::error(address, source))
         };
         let socket = match shm {
             Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
@@ -48,6 +44,15 @@ impl Port {
         let overflow = Overflow::of(&socket);
         let flows = flows::open(address, interface, options.source_ports(address));
         Ok(Self { socket, address, interface, overflow, flows })
+    }
+
+    /// What it means that the address cannot be bound to.
+    pub(super) fn error(address: IpAddr, source: io::Error) -> BindError {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => BindError::Taken(address),
+            io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
+            _ => BindError::System { address, source },
+        }
     }
 
     /// The socket that sends from this port.

@@ -1,0 +1,293 @@
+//! The text that names a raw device: `raw:eth0`, `raw:eth0,ip=10.0.0.9/24,vlan=100,gw=10.0.0.1`.
+
+use std::{fs, net::IpAddr};
+
+use super::OpenError;
+use crate::ethernet::{MacAddr, Prefix, StationConfig, Vlan};
+
+/// What a raw device is to be, as its text says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct RawSpec {
+    pub(super) interface: String,
+    /// Own addresses; without any, those of the interface are borrowed.
+    addresses: Vec<Prefix>,
+    mac: Option<MacAddr>,
+    vlan: Option<u16>,
+    priority: Option<u8>,
+    gateways: Vec<IpAddr>,
+}
+
+const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7 or gw=ADDRESS, with commas between them";
+
+/// True if a word goes on with the raw device before it, instead of naming another device.
+pub(crate) fn continues(before: &str, word: &str) -> bool {
+    before.starts_with("raw:") && word.contains('=')
+}
+
+impl RawSpec {
+    /// Reads what is behind `raw:`.
+    pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
+        let mut words = text.split(',').map(str::trim);
+        let interface = words.next().unwrap_or_default();
+        let mut spec = Self {
+            interface: interface.into(),
+            addresses: Vec::new(),
+            mac: None,
+            vlan: None,
+            priority: None,
+            gateways: Vec::new(),
+        };
+        if interface.is_empty() || interface.contains('=') {
+            return Err(wrong(
+                text,
+                interface,
+                "the name of an interface comes first, as in raw:eth0",
+            ));
+        }
+        let mut other = None;
+        for word in words {
+            spec.set(word).map_err(|hint| wrong(text, word, hint))?;
+            if !word.starts_with("ip=") {
+                other = other.or(Some(word));
+            }
+        }
+        match other {
+            Some(word) if spec.addresses.is_empty() => {
+                let hint =
+                    "an address of the device's own is needed beside it, as in ip=10.0.0.9/24";
+                return Err(wrong(text, word, hint));
+            }
+            _ => {}
+        }
+        if spec.priority.is_some() && spec.vlan.is_none() {
+            return Err(wrong(text, "prio=", "a priority needs a VLAN, as in vlan=100,prio=3"));
+        }
+        for &gateway in &spec.gateways {
+            if !spec.addresses.iter().any(|own| own.contains(gateway)) {
+                let hint = "a gateway has an address of the same network as one of ip=";
+                return Err(wrong(text, &format!("gw={gateway}"), hint));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Takes over a word, or tells what could stand there.
+    fn set(&mut self, word: &str) -> Result<(), &'static str> {
+        let (key, value) = word.split_once('=').ok_or(OPTIONS)?;
+        match key {
+            "ip" => {
+                let hint = "write an address with the length of its network, as in ip=10.0.0.9/24 or ip=fd00::9/64";
+                let prefix = prefix(value).ok_or(hint)?;
+                if self.addresses.iter().any(|own| own.address == prefix.address) {
+                    return Err("an address is given once");
+                }
+                self.addresses.push(prefix);
+            }
+            "mac" => {
+                let mac: MacAddr = value
+                    .parse()
+                    .map_err(|_| "write six bytes in hexadecimal, as in mac=02:00:00:00:00:09")?;
+                if mac.0 & 1 == 1 || mac == MacAddr::zero() {
+                    return Err(
+                        "the MAC address of a host is even in its first byte, and not zero; 02:… is free to choose",
+                    );
+                }
+                once(&mut self.mac, mac)?;
+            }
+            "vlan" => {
+                let id = value.parse().ok().filter(|id| (1..=4094).contains(id));
+                once(&mut self.vlan, id.ok_or("write a VLAN ID from 1 to 4094, as in vlan=100")?)?;
+            }
+            "prio" => {
+                let priority = value.parse().ok().filter(|priority| *priority <= 7);
+                once(&mut self.priority, priority.ok_or("write a priority from 0 to 7")?)?;
+            }
+            "gw" => {
+                let hint = "write the address of a gateway, as in gw=10.0.0.1";
+                let gateway: IpAddr = value.parse().map_err(|_| hint)?;
+                if self.gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+                    return Err("there is one gateway for each family");
+                }
+                self.gateways.push(gateway);
+            }
+            _ => return Err(OPTIONS),
+        }
+        Ok(())
+    }
+
+    /// The name of the device.
+    pub(super) fn name(&self) -> String {
+        match self.addresses.first() {
+            Some(first) => format!("raw:{}", first.address),
+            None => format!("raw:{}", self.interface),
+        }
+    }
+
+    /// The station that it is on an interface with this MAC address and these addresses.
+    pub(super) fn station(&self, mac: MacAddr, addresses: Vec<Prefix>) -> StationConfig {
+        if self.addresses.is_empty() {
+            return StationConfig {
+                mac,
+                vlan: None,
+                addresses,
+                gateways: gateways(&self.interface),
+                answers: false,
+            };
+        }
+        let priority = self.priority.unwrap_or(0);
+        StationConfig {
+            mac: self.mac.unwrap_or_else(|| self.derived_mac()),
+            vlan: self.vlan.map(|id| Vlan { id, priority }),
+            addresses: self.addresses.clone(),
+            gateways: self.gateways.clone(),
+            answers: true,
+        }
+    }
+
+    /// The MAC address of a device that is given none: locally administered, and always the same for
+    /// the same address, so that peers need not learn another one.
+    fn derived_mac(&self) -> MacAddr {
+        let last = self.addresses.first().map_or([0; 4], |own| match own.address {
+            IpAddr::V4(v4) => v4.octets(),
+            IpAddr::V6(v6) => v6.octets().last_chunk().copied().unwrap_or_default(),
+        });
+        let [a, b, c, d] = last;
+        MacAddr(0x02, 0x52, a, b, c, d)
+    }
+}
+
+fn wrong(text: &str, word: &str, hint: &str) -> OpenError {
+    OpenError::RawSpec { text: text.into(), word: word.into(), hint: hint.into() }
+}
+
+fn once<T>(place: &mut Option<T>, value: T) -> Result<(), &'static str> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err("this is given once"),
+    }
+}
+
+fn prefix(text: &str) -> Option<Prefix> {
+    let (address, length) = text.split_once('/')?;
+    let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
+    let length: u8 = length.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let is_host = !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
+    (length <= most && is_host && address != IpAddr::from([255; 4]))
+        .then_some(Prefix { address, length })
+}
+
+/// The default gateways of an interface, as the kernel has them.
+fn gateways(interface: &str) -> Vec<IpAddr> {
+    let table = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let v4 = ipv4_gateway(&table("/proc/net/route"), interface);
+    let v6 = ipv6_gateway(&table("/proc/net/ipv6_route"), interface);
+    v4.into_iter().chain(v6).collect()
+}
+
+/// Interface, destination and gateway; the addresses are hexadecimal, as they lie in memory.
+fn ipv4_gateway(table: &str, interface: &str) -> Option<IpAddr> {
+    table.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let &[name, "00000000", gateway, ..] = &fields[..] else { return None };
+        let gateway = u32::from_str_radix(gateway, 16).ok()?.to_ne_bytes();
+        (name == interface && gateway != [0; 4]).then(|| IpAddr::from(gateway))
+    })
+}
+
+/// Destination, its length, source, its length, gateway, and at last the interface.
+fn ipv6_gateway(table: &str, interface: &str) -> Option<IpAddr> {
+    table.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let &[_, "00", _, _, gateway, .., name] = &fields[..] else { return None };
+        let gateway = u128::from_str_radix(gateway, 16).ok()?;
+        (name == interface && gateway != 0).then(|| IpAddr::from(gateway.to_be_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Result<RawSpec, String> {
+        RawSpec::parse(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn devices_of_their_own() {
+        let own = spec(
+            "eth0,ip=10.0.0.9/24,ip=fd00::9/64,mac=02:00:00:00:00:09,vlan=100,prio=3,gw=10.0.0.1",
+        );
+        let own = own.unwrap();
+        let config = own.station(MacAddr::zero(), Vec::new());
+        assert_eq!((own.name().as_str(), own.interface.as_str()), ("raw:10.0.0.9", "eth0"));
+        assert_eq!(
+            config,
+            StationConfig {
+                mac: MacAddr(2, 0, 0, 0, 0, 9),
+                vlan: Some(Vlan { id: 100, priority: 3 }),
+                addresses: vec![
+                    Prefix { address: [10, 0, 0, 9].into(), length: 24 },
+                    Prefix { address: "fd00::9".parse().unwrap(), length: 64 },
+                ],
+                gateways: vec![[10, 0, 0, 1].into()],
+                answers: true,
+            }
+        );
+        let mac = |text| spec(text).unwrap().station(MacAddr::zero(), Vec::new()).mac;
+        assert_eq!(mac("v0,ip=10.0.0.9/24"), MacAddr(2, 0x52, 10, 0, 0, 9));
+        assert_eq!(mac("v0,ip=fd00::1:9/64"), MacAddr(2, 0x52, 0, 1, 0, 9));
+        assert_eq!(spec("v0").unwrap().name(), "raw:v0");
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_with_what_could_stand_there() {
+        for (text, wanted) in [
+            ("", "raw:: \"\" is wrong: the name of an interface comes first"),
+            ("ip=10.0.0.9/24", "\"ip=10.0.0.9/24\" is wrong: the name of an interface comes first"),
+            ("v0,pi=10.0.0.9/24", "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, mac=MAC"),
+            ("v0,ip", "\"ip\" is wrong: write ip=ADDRESS/LENGTH"),
+            ("v0,ip=10.0.0.9", "\"ip=10.0.0.9\" is wrong: write an address with the length"),
+            ("v0,ip=10.0.0.9/33", "\"ip=10.0.0.9/33\" is wrong: write an address"),
+            ("v0,ip=127.0.0.1/8", "\"ip=127.0.0.1/8\" is wrong: write an address"),
+            ("v0,ip=ff02::1/64", "\"ip=ff02::1/64\" is wrong: write an address"),
+            (
+                "v0,ip=10.0.0.9/24,ip=10.0.0.9/8",
+                "\"ip=10.0.0.9/8\" is wrong: an address is given once",
+            ),
+            ("v0,ip=10.0.0.9/24,mac=1", "\"mac=1\" is wrong: write six bytes"),
+            ("v0,ip=10.0.0.9/24,mac=01:00:00:00:00:01", "is wrong: the MAC address of a host"),
+            ("v0,ip=10.0.0.9/24,vlan=0", "\"vlan=0\" is wrong: write a VLAN ID from 1 to 4094"),
+            ("v0,ip=10.0.0.9/24,vlan=4095", "\"vlan=4095\" is wrong"),
+            ("v0,ip=10.0.0.9/24,vlan=1,vlan=2", "\"vlan=2\" is wrong: this is given once"),
+            ("v0,ip=10.0.0.9/24,vlan=1,prio=8", "\"prio=8\" is wrong: write a priority"),
+            ("v0,ip=10.0.0.9/24,prio=3", "\"prio=\" is wrong: a priority needs a VLAN"),
+            ("v0,ip=10.0.0.9/24,gw=10.0.1.1", "\"gw=10.0.1.1\" is wrong: a gateway has an address"),
+            ("v0,ip=10.0.0.9/24,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway has an address"),
+            ("v0,ip=10.0.0.9/24,gw=x", "\"gw=x\" is wrong: write the address of a gateway"),
+            ("v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
+            ("v0,mac=02:00:00:00:00:01", "is wrong: an address of the device's own is needed"),
+        ] {
+            let error = spec(text).unwrap_err();
+            assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_gateways_of_the_kernel() {
+        let gateway = u32::from_ne_bytes([10, 0, 0, 1]);
+        let table = format!(
+            "Iface\tDestination\tGateway\tFlags\nv1\t00000000\t{gateway:08X}\t0003\n\
+             v0\t0000000A\t00000000\t0001\nv0\t00000000\t{gateway:08X}\t0003\n"
+        );
+        assert_eq!(ipv4_gateway(&table, "v0"), Some([10, 0, 0, 1].into()));
+        assert_eq!(ipv4_gateway(&table, "v2"), None);
+        let line = |gateway, name| {
+            let zero = "0".repeat(32);
+            format!("{zero} 00 {zero} 00 {gateway} 00000400 00000001 00000000 00000003 {name}\n")
+        };
+        let table = line("0".repeat(32), "v0") + &line(format!("fe80{:028}", 1), "v0");
+        assert_eq!(ipv6_gateway(&table, "v0"), Some("fe80::1".parse().unwrap()));
+        assert_eq!(ipv6_gateway(&table, "lo"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Frames as they are sent.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use pnet_datalink::MacAddr;
+use smoltcp::{
+    phy::ChecksumCapabilities,
+    wire::{
+        ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet,
+        Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket,
+    },
+};
+
+use super::frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, TAG_8021Q, Vlan, header_len};
+
+/// Shortest frame, without the frame check sequence (IEEE 802.3).
+const SHORTEST: usize = 60;
+const UDP_LEN: usize = 8;
+
+/// The Ethernet header of what is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ethernet {
+    pub(super) dst: MacAddr,
+    pub(super) src: MacAddr,
+    pub(super) vlan: Option<Vlan>,
+}
+
+/// The fields of the IP header of what is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ip {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+    /// IPv4 identification; "don't fragment" is always set.
+    pub(super) id: u16,
+}
+
+impl Ethernet {
+    /// Appends the header.
+    fn put(&self, to: &mut Vec<u8>, ethertype: u16) {
+        to.extend(self.dst.octets());
+        to.extend(self.src.octets());
+        if let Some(Vlan { id, priority }) = self.vlan {
+            to.extend(TAG_8021Q.to_be_bytes());
+            to.extend((u16::from(priority) << 13 | id).to_be_bytes());
+        }
+        to.extend(ethertype.to_be_bytes());
+    }
+
+    /// An ARP message.
+    pub(super) fn arp(
+        &self,
+        operation: ArpOperation,
+        (sender_mac, sender): (MacAddr, Ipv4Addr),
+        (target_mac, target): (MacAddr, Ipv4Addr),
+    ) -> Vec<u8> {
+        let repr = ArpRepr::EthernetIpv4 {
+            operation,
+            source_hardware_addr: EthernetAddress(sender_mac.octets()),
+            source_protocol_addr: sender,
+            target_hardware_addr: EthernetAddress(target_mac.octets()),
+            target_protocol_addr: target,
+        };
+        let mut frame = Vec::with_capacity(SHORTEST);
+        self.put(&mut frame, ETHERTYPE_ARP);
+        let start = frame.len();
+        frame.resize(start + repr.buffer_len(), 0);
+        repr.emit(&mut ArpPacket::new_unchecked(&mut frame[start..]));
+        padded(frame)
+    }
+
+    /// An ICMP message.
+    pub(super) fn icmpv4(&self, ip: Ip, message: &Icmpv4Repr<'_>) -> Vec<u8> {
+        let (mut frame, start) = self.ip(ip, IpProtocol::Icmp, message.buffer_len());
+        message.emit(
+            &mut Icmpv4Packet::new_unchecked(&mut frame[start..]),
+            &ChecksumCapabilities::default(),
+        );
+        padded(frame)
+    }
+
+    /// An ICMPv6 message.
+    pub(super) fn icmpv6(
+        &self,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        hop_limit: u8,
+        message: &Icmpv6Repr<'_>,
+    ) -> Vec<u8> {
+        let ip = Ip { src: src.into(), dst: dst.into(), traffic_class: 0, hop_limit, id: 0 };
+        let (mut frame, start) = self.ip(ip, IpProtocol::Icmpv6, message.buffer_len());
+        let mut packet = Icmpv6Packet::new_unchecked(&mut frame[start..]);
+        message.emit(&src, &dst, &mut packet, &ChecksumCapabilities::default());
+        padded(frame)
+    }
+
+    /// A RoCEv2 packet.
+    pub(super) fn datagram(&self, ip: Ip, src_port: u16, payload: &[u8]) -> Vec<u8> {
+        let mut frame = self.udp_headers(ip, src_port, payload.len());
+        frame.extend_from_slice(payload);
+        padded(frame)
+    }
+
+    /// The headers of a RoCEv2 packet with a payload of this length. The UDP checksum is zero, as
+    /// network adapters and rxe have it.
+    pub(super) fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
+        let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN);
+        let length = UDP_LEN + payload;
+        let ip_start = header_len(self.vlan.is_some());
+        match ip.src {
+            IpAddr::V4(_) => {
+                let mut header = Ipv4Packet::new_unchecked(&mut frame[ip_start..]);
+                header.set_total_len((20 + length) as u16);
+                header.fill_checksum();
+            }
+            IpAddr::V6(_) => {
+                Ipv6Packet::new_unchecked(&mut frame[ip_start..]).set_payload_len(length as u16);
+            }
+        }
+        let mut udp = UdpPacket::new_unchecked(&mut frame[start..]);
+        udp.set_src_port(src_port);
+        udp.set_dst_port(roce_transport::addr::ROCE_UDP_PORT);
+        udp.set_len(length as u16);
+        udp.set_checksum(0);
+        frame
+    }
+
+    /// The headers of Ethernet and IP with room for a payload of this length behind them, and the
+    /// place of that.
+    fn ip(&self, ip: Ip, protocol: IpProtocol, payload: usize) -> (Vec<u8>, usize) {
+        let v4 = ip.src.is_ipv4();
+        let mut frame = Vec::with_capacity((header_len(true) + 40 + payload).max(SHORTEST));
+        self.put(&mut frame, if v4 { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 });
+        let at = frame.len();
+        let start = at + if v4 { 20 } else { 40 };
+        frame.resize(start + payload, 0);
+        match (ip.src, ip.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut header = Ipv4Packet::new_unchecked(&mut frame[at..]);
+                header.set_version(4);
+                header.set_header_len(20);
+                header.set_dscp(ip.traffic_class >> 2);
+                header.set_ecn(ip.traffic_class & 3);
+                header.set_total_len((20 + payload) as u16);
+                header.set_ident(ip.id);
+                header.clear_flags();
+                header.set_dont_frag(true);
+                header.set_frag_offset(0);
+                header.set_hop_limit(ip.hop_limit);
+                header.set_next_header(protocol);
+                header.set_src_addr(src);
+                header.set_dst_addr(dst);
+                header.fill_checksum();
+            }
+            (src, dst) => {
+                let mut header = Ipv6Packet::new_unchecked(&mut frame[at..]);
+                header.set_version(6);
+                header.set_traffic_class(ip.traffic_class);
+                header.set_flow_label(0);
+                header.set_payload_len(payload as u16);
+                header.set_next_header(protocol);
+                header.set_hop_limit(ip.hop_limit);
+                header.set_src_addr(v6(src));
+                header.set_dst_addr(v6(dst));
+            }
+        }
+        (frame, start)
+    }
+}
+
+/// An address of IPv6; a caller has both of one family.
+fn v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+fn padded(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.resize(frame.len().max(SHORTEST), 0);
+    frame
+}

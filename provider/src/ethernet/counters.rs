@@ -1,0 +1,41 @@
+//! Counters of frames.
+
+use roce_transport::event::Counter;
+
+macro_rules! frame_counters {
+    ($($field:ident, $name:literal, $doc:literal;)*) => {
+        /// What a link that builds its own Ethernet frames has counted; zero for every other.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[non_exhaustive]
+        pub struct FrameCounters { $(#[doc = $doc] pub $field: u64,)* }
+
+        impl FrameCounters {
+            /// Every counter, in a fixed order.
+            pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
+                [$(Counter { name: $name, explanation: $doc, value: self.$field },)*].into_iter()
+            }
+        }
+    };
+}
+
+frame_counters! {
+    truncated, "frame_truncated", "Frames that are shorter than their headers say.";
+    vlan_stack, "frame_vlan_stack", "Frames with more than one VLAN tag, or half of one.";
+    other_vlan, "frame_other_vlan", "Frames of a VLAN that is not the device's.";
+    not_for_us, "frame_not_for_us", "Frames for another MAC or IP address.";
+    other_protocol, "frame_other_protocol", "Frames of a protocol that the device does not speak.";
+    bad_ip, "frame_bad_ip", "IP headers that cannot be: version, lengths, IPv4 checksum, extension headers.";
+    fragments, "frame_fragments", "IP fragments, which are never put together.";
+    bad_udp, "frame_bad_udp", "UDP headers whose length cannot be.";
+    bad_arp, "frame_bad_arp", "ARP, ICMP and neighbour discovery messages that break a rule of theirs.";
+    resolved, "neighbor_resolved", "Neighbours that have told their MAC address.";
+    unanswered, "neighbor_unanswered", "Neighbours that have not answered three questions.";
+    moved, "neighbor_moved", "Neighbours that have another MAC address than before.";
+    table_full, "neighbor_table_full", "Addresses that were not asked for because too many others are.";
+    waiting_lost, "neighbor_waiting_lost", "Datagrams lost because the MAC address of the next hop was not found, or not in time.";
+    no_route, "frame_no_route", "Datagrams for another network when there is no gateway.";
+    answered, "frame_answered", "ARP, neighbour discovery and echo requests that were answered.";
+    conflicts, "address_conflicts", "Frames by which another host claims an address of the device.";
+    path_mtu, "frame_path_mtu", "Routers' reports that a packet of the device was too long for the path.";
+    unread, "frame_unread", "Runs of datagrams that the kernel could not hand over.";
+}

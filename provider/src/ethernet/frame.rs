@@ -1,0 +1,209 @@
+//! Frames as they are received: Ethernet II, at most one VLAN tag, ARP or IP.
+
+use std::net::IpAddr;
+
+use pnet_datalink::MacAddr;
+use roce_transport::wire::Ident;
+use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
+
+use super::counters::FrameCounters;
+
+const ADDRESSES: usize = 12;
+const TAG: usize = 4;
+/// Most extension headers of an IPv6 packet that are looked through.
+const EXTENSIONS: usize = 8;
+
+pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
+pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// Tags: of 802.1Q, of 802.1ad, and of switches before the latter.
+pub(super) const TAG_8021Q: u16 = 0x8100;
+const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
+
+/// A received frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Receiver.
+    pub dst: MacAddr,
+    /// Sender.
+    pub src: MacAddr,
+    /// VLAN ID of its tag, 0 for one that has only a priority. `None`: it has no tag.
+    pub vlan: Option<u16>,
+    /// What it carries.
+    pub packet: Packet<'a>,
+}
+
+/// What a frame carries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Packet<'a> {
+    /// An ARP message.
+    Arp(&'a [u8]),
+    /// A whole IP packet.
+    Ip(IpPacket<'a>),
+    /// Something of another ethertype.
+    Other(u16),
+}
+
+/// An IP packet: its header's fields, and what is behind all headers of IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpPacket<'a> {
+    /// Sender's address.
+    pub src: IpAddr,
+    /// Receiver's address, of the same family.
+    pub dst: IpAddr,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub traffic_class: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: u8,
+    /// IPv4 identification and "don't fragment"; 0 and true for IPv6, which has neither.
+    pub ident: Ident,
+    /// Protocol of the payload.
+    pub protocol: u8,
+    /// The payload, without what pads a short frame.
+    pub payload: &'a [u8],
+}
+
+/// A VLAN that frames are of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Vlan {
+    /// VLAN ID, 1 to 4094.
+    pub id: u16,
+    /// Priority of what is sent, 0 to 7.
+    pub priority: u8,
+}
+
+/// Reason why a frame cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FrameError {
+    /// It ends within its Ethernet header or is shorter than its IP header says.
+    Truncated,
+    /// It has more than one VLAN tag, or half of one.
+    VlanStack,
+    /// The IP header is impossible.
+    Ip,
+    /// It is a fragment of an IP packet.
+    Fragment,
+}
+
+impl FrameError {
+    pub(super) const fn counter(self, counters: &mut FrameCounters) -> &mut u64 {
+        match self {
+            Self::Truncated => &mut counters.truncated,
+            Self::VlanStack => &mut counters.vlan_stack,
+            Self::Ip => &mut counters.bad_ip,
+            Self::Fragment => &mut counters.fragments,
+        }
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame, from the receiver's address on, without a frame check sequence.
+    ///
+    /// # Errors
+    /// See [`FrameError`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
+        let (addresses, rest) =
+            bytes.split_first_chunk::<ADDRESSES>().ok_or(FrameError::Truncated)?;
+        let mac = |at: usize| {
+            let byte = |index: usize| addresses[at + index];
+            MacAddr(byte(0), byte(1), byte(2), byte(3), byte(4), byte(5))
+        };
+        let (kind, rest) = ethertype(rest).ok_or(FrameError::Truncated)?;
+        let (vlan, kind, payload) = if TAGS.contains(&kind) {
+            let (control, rest) = ethertype(rest).ok_or(FrameError::VlanStack)?;
+            let (inner, rest) = ethertype(rest).ok_or(FrameError::VlanStack)?;
+            if kind != TAG_8021Q || TAGS.contains(&inner) {
+                return Err(FrameError::VlanStack);
+            }
+            (Some(control & 0xFFF), inner, rest)
+        } else {
+            (None, kind, rest)
+        };
+        let packet = match kind {
+            ETHERTYPE_ARP => Packet::Arp(payload),
+            ETHERTYPE_IPV4 => Packet::Ip(ipv4(payload)?),
+            ETHERTYPE_IPV6 => Packet::Ip(ipv6(payload)?),
+            other => Packet::Other(other),
+        };
+        Ok(Self { dst: mac(0), src: mac(6), vlan, packet })
+    }
+}
+
+fn ethertype(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (kind, rest) = bytes.split_first_chunk::<2>()?;
+    Some((u16::from_be_bytes(*kind), rest))
+}
+
+/// Length of the headers of Ethernet with or without a tag.
+pub(super) const fn header_len(tagged: bool) -> usize {
+    ADDRESSES + 2 + if tagged { TAG } else { 0 }
+}
+
+fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+    if bytes.len() < 20 {
+        return Err(FrameError::Truncated);
+    }
+    let packet = Ipv4Packet::new_unchecked(bytes);
+    let (header, total) = (usize::from(packet.header_len()), usize::from(packet.total_len()));
+    if packet.version() != 4 || header < 20 || total < header {
+        return Err(FrameError::Ip);
+    }
+    let whole = bytes.get(..total).ok_or(FrameError::Truncated)?;
+    let packet = Ipv4Packet::new_unchecked(whole);
+    if !packet.verify_checksum() {
+        return Err(FrameError::Ip);
+    }
+    if packet.more_frags() || packet.frag_offset() != 0 {
+        return Err(FrameError::Fragment);
+    }
+    Ok(IpPacket {
+        src: packet.src_addr().into(),
+        dst: packet.dst_addr().into(),
+        traffic_class: packet.dscp() << 2 | packet.ecn(),
+        hop_limit: packet.hop_limit(),
+        ident: Ident::Known { id: packet.ident(), dont_fragment: packet.dont_frag() },
+        protocol: packet.next_header().into(),
+        payload: &whole[header..],
+    })
+}
+
+fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+    if bytes.len() < 40 {
+        return Err(FrameError::Truncated);
+    }
+    let packet = Ipv6Packet::new_unchecked(bytes);
+    if packet.version() != 6 {
+        return Err(FrameError::Ip);
+    }
+    let end = 40 + usize::from(packet.payload_len());
+    let payload = bytes.get(40..end).ok_or(FrameError::Truncated)?;
+    let (protocol, payload) = skip_extensions(packet.next_header(), payload)?;
+    Ok(IpPacket {
+        src: packet.src_addr().into(),
+        dst: packet.dst_addr().into(),
+        traffic_class: packet.traffic_class(),
+        hop_limit: packet.hop_limit(),
+        ident: Ident::Known { id: 0, dont_fragment: true },
+        protocol: protocol.into(),
+        payload,
+    })
+}
+
+/// What is behind the extension headers that may be skipped (RFC 8200, section 4).
+fn skip_extensions(
+    mut next: IpProtocol,
+    mut payload: &[u8],
+) -> Result<(IpProtocol, &[u8]), FrameError> {
+    for _ in 0..EXTENSIONS {
+        match next {
+            IpProtocol::HopByHop | IpProtocol::Ipv6Route | IpProtocol::Ipv6Opts => {
+                let [following, length] = *payload.first_chunk().ok_or(FrameError::Ip)?;
+                next = following.into();
+                payload = payload.get(8 + usize::from(length) * 8..).ok_or(FrameError::Ip)?;
+            }
+            IpProtocol::Ipv6Frag => return Err(FrameError::Fragment),
+            other => return Ok((other, payload)),
+        }
+    }
+    Err(FrameError::Ip)
+}

@@ -1,0 +1,19 @@
+//! The link layer of an adapter with a MAC address of its own: frames, the addresses of neighbours,
+//! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and time.
+//!
+//! What to read first: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section
+//! 5.4 (duplicate addresses), IEEE 802.1Q (VLANs).
+
+mod build;
+mod counters;
+mod frame;
+mod neighbors;
+mod station;
+#[cfg(test)]
+mod tests;
+
+pub use counters::FrameCounters;
+pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
+pub use pnet_datalink::MacAddr;
+pub use station::{Assignment, Hop, News, Prefix, Received, Station, StationConfig};
+pub(crate) use station::{memberships, numbered};

@@ -1,0 +1,502 @@
+//! A host of its own on an Ethernet network: one MAC address, some IP addresses.
+
+mod receive;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use pnet_datalink::MacAddr;
+use roce_transport::{
+    adapter::Transmit,
+    time::Instant,
+    wire::{Ident, NetHeader},
+};
+use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress};
+
+use super::{
+    build::{Ethernet, Ip},
+    counters::FrameCounters,
+    frame::{Frame, Packet, Vlan},
+    neighbors::{Lookup, Neighbors, Question},
+};
+
+/// Frames of its own that wait to be sent; more are not made.
+const OUTBOX: usize = 512;
+/// News that wait to be told.
+const NEWS: usize = 16;
+/// Questions whether somebody has an address, before it is used, and the time between them. RFC 5227
+/// takes seconds for that, RFC 4862 one question and a second; who opens a device waits for it.
+const PROBES: u8 = 3;
+const PROBE_INTERVAL: Duration = Duration::from_millis(300);
+/// Least time between two announcements that answer others' claims (`DEFEND_INTERVAL`, RFC 5227).
+const DEFEND: Duration = Duration::from_secs(10);
+/// Paths that routers have reported as narrow, and the time for which that counts (RFC 8201).
+const PATHS: usize = 64;
+const PATH_AGE: Duration = Duration::from_secs(600);
+/// Least MTUs of IPv4's and IPv6's paths that a report can be about.
+const LEAST_MTU: [u32; 2] = [576, 1280];
+
+const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
+const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
+
+/// An address, and the network that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// Number of its first bits that all addresses of the network have.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// True if an address is of this network.
+    #[must_use]
+    pub fn contains(&self, other: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let differ = bits(self.address) ^ bits(other);
+        self.address.is_ipv4() == other.is_ipv4()
+            && differ.leading_zeros() >= u32::from(self.length)
+    }
+}
+
+/// Configuration of a [`Station`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StationConfig {
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// VLAN of its frames; without it they have no tag.
+    pub vlan: Option<Vlan>,
+    /// Its IP addresses.
+    pub addresses: Vec<Prefix>,
+    /// Gateways to other networks, at most one for each family.
+    pub gateways: Vec<IpAddr>,
+    /// True if the addresses are its own: it makes sure that nobody else has them, and answers for
+    /// them. False: another does both.
+    pub answers: bool,
+}
+
+/// Whether a station may use its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Assignment {
+    /// It is asking whether somebody has them.
+    Probing,
+    /// They are its own.
+    Assigned,
+    /// Another host has one of them.
+    Taken {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        mac: MacAddr,
+    },
+}
+
+/// The next hop of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hop {
+    /// Its MAC address.
+    Known(MacAddr),
+    /// The neighbour is being asked: datagrams are to [wait](Station::wait) for it.
+    Asked(IpAddr),
+    /// This station itself.
+    Own,
+    /// There is none: the address is of another network and there is no gateway, or too many other
+    /// neighbours are being asked.
+    None,
+}
+
+/// Something that a person may want to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// Another host claims an own address.
+    Conflict {
+        /// The address.
+        address: IpAddr,
+        /// Who claims it.
+        mac: MacAddr,
+    },
+    /// A router reports that packets to this address are too long.
+    PathMtu {
+        /// The address.
+        to: IpAddr,
+        /// Greatest length of an IP packet, as the router says.
+        mtu: u32,
+    },
+}
+
+/// A RoCEv2 packet that has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received<'a> {
+    /// Fields of its network headers.
+    pub net: NetHeader,
+    /// The UDP payload.
+    pub bytes: &'a [u8],
+}
+
+/// A host of its own on an Ethernet network, without sockets and clock: frames and time go in, frames
+/// and RoCEv2 packets come out. After each call [`poll_frame`](Self::poll_frame) has frames to be
+/// sent, until it has none.
+#[derive(Debug)]
+pub struct Station {
+    config: StationConfig,
+    assignment: Assignment,
+    /// Probes that were sent, and the time of the next one or of the verdict.
+    probes: (u8, Instant),
+    neighbors: Neighbors,
+    outbox: VecDeque<Vec<u8>>,
+    counters: FrameCounters,
+    news: VecDeque<News>,
+    /// Time of the last answer to somebody's claim.
+    defended: Option<Instant>,
+    /// Paths that routers have reported, with the time of the report.
+    paths: BTreeMap<IpAddr, (u32, Instant)>,
+}
+
+impl Station {
+    /// A station, which begins to ask for its addresses.
+    #[must_use]
+    pub fn new(config: StationConfig, now: Instant) -> Self {
+        let assignment = if config.answers { Assignment::Probing } else { Assignment::Assigned };
+        let mut station = Self {
+            config,
+            assignment,
+            probes: (0, now),
+            neighbors: Neighbors::default(),
+            outbox: VecDeque::new(),
+            counters: FrameCounters::default(),
+            news: VecDeque::new(),
+            defended: None,
+            paths: BTreeMap::new(),
+        };
+        station.handle_timeout(now);
+        station
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub const fn config(&self) -> &StationConfig {
+        &self.config
+    }
+
+    /// Whether it may use its addresses.
+    #[must_use]
+    pub const fn assignment(&self) -> Assignment {
+        self.assignment
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub const fn counters(&self) -> &FrameCounters {
+        &self.counters
+    }
+
+    /// Counters, for those who move its frames.
+    pub const fn counters_mut(&mut self) -> &mut FrameCounters {
+        &mut self.counters
+    }
+
+    /// Takes a frame, from the receiver's address on. `untagged` says that whoever has received it
+    /// has removed its tag, which was of the VLAN that it should be of. Returns the RoCEv2 packet
+    /// that it carries, if it does.
+    pub fn handle_frame<'a>(
+        &mut self,
+        now: Instant,
+        bytes: &'a [u8],
+        untagged: bool,
+    ) -> Option<Received<'a>> {
+        let frame = match Frame::parse(bytes) {
+            Ok(frame) => frame,
+            Err(error) => {
+                *error.counter(&mut self.counters) += 1;
+                return None;
+            }
+        };
+        let own_vlan = self.config.vlan.map_or(0, |vlan| vlan.id);
+        match frame.vlan {
+            Some(_) if untagged => {
+                self.counters.vlan_stack += 1;
+                return None;
+            }
+            None if untagged => {}
+            tag if tag.unwrap_or(0) == own_vlan => {}
+            _ => {
+                self.counters.other_vlan += 1;
+                return None;
+            }
+        }
+        let group = frame.dst.0 & 1 == 1;
+        if frame.dst != self.config.mac && !group || frame.src == self.config.mac {
+            self.counters.not_for_us += 1;
+            return None;
+        }
+        match frame.packet {
+            Packet::Arp(message) => {
+                self.handle_arp(now, message);
+                None
+            }
+            Packet::Ip(packet) => self.handle_ip(now, frame.src, packet),
+            Packet::Other(_) => {
+                self.counters.other_protocol += 1;
+                None
+            }
+        }
+    }
+
+    /// The next hop of datagrams to an address.
+    pub fn route(&mut self, now: Instant, to: IpAddr) -> Hop {
+        if self.is_own(to) {
+            return Hop::Own;
+        }
+        if let Some(mac) = group_mac(to) {
+            return Hop::Known(mac);
+        }
+        let near = is_link_local(to) || self.config.addresses.iter().any(|own| own.contains(to));
+        let gateway = || {
+            let of_family = |gateway: &&IpAddr| gateway.is_ipv4() == to.is_ipv4();
+            self.config.gateways.iter().find(of_family).copied()
+        };
+        let Some(hop) = (if near { Some(to) } else { gateway() }) else {
+            self.counters.no_route += 1;
+            return Hop::None;
+        };
+        match self.neighbors.lookup(now, hop, &mut self.counters) {
+            Lookup::Known(mac) => {
+                self.ask(); // whether it is still so
+                Hop::Known(mac)
+            }
+            Lookup::Asked => {
+                self.ask();
+                Hop::Asked(hop)
+            }
+            Lookup::Refused => Hop::None,
+        }
+    }
+
+    /// Keeps the datagrams of a run until the MAC address of this hop is known; `bytes` is what its
+    /// range is an index into.
+    pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
+        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
+        for (index, payload) in payloads.enumerate() {
+            let ethernet = self.to(NO_MAC);
+            let frame = ethernet.datagram(ip_of(run, index as u16), run.src_port, payload);
+            self.neighbors.wait(hop, frame, &mut self.counters);
+        }
+    }
+
+    /// The headers, from the receiver's MAC address on, of a run's datagram with this payload.
+    #[must_use]
+    pub fn headers(&self, mac: MacAddr, run: &Transmit, index: usize, payload: usize) -> Vec<u8> {
+        self.to(mac).udp_headers(ip_of(run, index as u16), run.src_port, payload)
+    }
+
+    /// A frame that is to be sent.
+    pub fn poll_frame(&mut self) -> Option<Vec<u8>> {
+        self.outbox.pop_front()
+    }
+
+    /// Something that a person may want to know.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
+        Instant::earliest([probing, self.neighbors.poll_timeout()])
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let (sent, due) = self.probes;
+        if self.assignment == Assignment::Probing && due <= now {
+            if sent < PROBES {
+                self.probes = (sent + 1, now.plus(PROBE_INTERVAL));
+                self.each_address(Self::probe);
+            } else {
+                self.assignment = Assignment::Assigned;
+                self.each_address(Self::announce);
+            }
+        }
+        self.neighbors.handle_timeout(now, &mut self.counters);
+        self.ask();
+    }
+
+    /// Greatest length of an IP packet to this address, if a router has reported one lately.
+    #[must_use]
+    pub fn path_mtu(&self, now: Instant, to: IpAddr) -> Option<u32> {
+        let &(mtu, at) = self.paths.get(&to)?;
+        (now.since(at) < PATH_AGE).then_some(mtu)
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.config.addresses.iter().any(|own| own.address == address)
+    }
+
+    fn to(&self, dst: MacAddr) -> Ethernet {
+        Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
+    }
+
+    fn put(&mut self, frame: Vec<u8>) {
+        if self.outbox.len() < OUTBOX {
+            self.outbox.push_back(frame);
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        if self.news.len() < NEWS {
+            self.news.push_back(news);
+        }
+    }
+
+    fn each_address(&mut self, act: fn(&mut Self, IpAddr)) {
+        let addresses: Vec<_> = self.config.addresses.iter().map(|own| own.address).collect();
+        addresses.into_iter().for_each(|address| act(self, address));
+    }
+
+    /// Asks whether anybody has this address: from none (RFC 5227, RFC 4862).
+    fn probe(&mut self, address: IpAddr) {
+        let mac = self.config.mac;
+        let frame = match address {
+            IpAddr::V4(v4) => self.to(BROADCAST).arp(
+                ArpOperation::Request,
+                (mac, Ipv4Addr::UNSPECIFIED),
+                (NO_MAC, v4),
+            ),
+            IpAddr::V6(v6) => self.solicit(None, Ipv6Addr::UNSPECIFIED, v6),
+        };
+        self.put(frame);
+    }
+
+    /// Tells everybody that it has this address.
+    fn announce(&mut self, address: IpAddr) {
+        let mac = self.config.mac;
+        let frame = match address {
+            IpAddr::V4(v4) => {
+                self.to(BROADCAST).arp(ArpOperation::Request, (mac, v4), (NO_MAC, v4))
+            }
+            IpAddr::V6(v6) => self.advertise(None, v6, ALL_NODES),
+        };
+        self.put(frame);
+    }
+
+    /// Sends the questions that are due.
+    fn ask(&mut self) {
+        while let Some(Question { target, to }) = self.neighbors.poll_question() {
+            let Some(own) = self.source_for(target) else { continue };
+            let frame = match (own, target) {
+                (IpAddr::V4(own), IpAddr::V4(target)) => self.to(to.unwrap_or(BROADCAST)).arp(
+                    ArpOperation::Request,
+                    (self.config.mac, own),
+                    (NO_MAC, target),
+                ),
+                (IpAddr::V6(own), IpAddr::V6(target)) => self.solicit(to, own, target),
+                _ => continue,
+            };
+            self.put(frame);
+        }
+    }
+
+    /// The own address to ask for a neighbour from.
+    fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
+        let own = &self.config.addresses;
+        let near = own.iter().find(|own| own.contains(target));
+        let of_family = || own.iter().find(|own| own.address.is_ipv4() == target.is_ipv4());
+        near.or_else(of_family).map(|own| own.address)
+    }
+
+    fn solicit(&self, to: Option<MacAddr>, own: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+        let lladdr = (!own.is_unspecified()).then(|| raw(self.config.mac));
+        let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit { target_addr: target, lladdr });
+        let group = solicited_node(target);
+        let (mac, dst) = match to {
+            Some(mac) => (mac, target),
+            None => (group_mac(group.into()).unwrap_or(BROADCAST), group),
+        };
+        self.to(mac).icmpv6(own, dst, 255, &repr)
+    }
+
+    /// Tells that it has this address: one host, which has asked, or all of them.
+    fn advertise(&self, to: Option<MacAddr>, own: Ipv6Addr, dst: Ipv6Addr) -> Vec<u8> {
+        let solicited = match to {
+            Some(_) => NdiscNeighborFlags::SOLICITED,
+            None => NdiscNeighborFlags::empty(),
+        };
+        let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert {
+            flags: NdiscNeighborFlags::OVERRIDE | solicited,
+            target_addr: own,
+            lladdr: Some(raw(self.config.mac)),
+        });
+        let mac = to.or_else(|| group_mac(dst.into())).unwrap_or(BROADCAST);
+        self.to(mac).icmpv6(own, dst, 255, &repr)
+    }
+}
+
+fn ip_of(run: &Transmit, id: u16) -> Ip {
+    let &Transmit { src, dst, traffic_class, hop_limit, .. } = run;
+    Ip { src, dst, traffic_class, hop_limit, id }
+}
+
+fn raw(mac: MacAddr) -> RawHardwareAddress {
+    RawHardwareAddress::from_bytes(&mac.octets())
+}
+
+/// The group that the host with this address is a member of (RFC 4291, section 2.7.1).
+const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., high, low] = address.segments();
+    Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | (high & 0xFF), low)
+}
+
+/// The MAC address of a multicast group or of a broadcast (RFC 1112, RFC 2464).
+fn group_mac(address: IpAddr) -> Option<MacAddr> {
+    match address {
+        IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),
+        IpAddr::V4(v4) if v4.is_multicast() => {
+            let [_, a, b, c] = v4.octets();
+            Some(MacAddr(1, 0, 0x5E, a & 0x7F, b, c))
+        }
+        IpAddr::V6(v6) if v6.is_multicast() => {
+            let [.., a, b, c, d] = v6.octets();
+            Some(MacAddr(0x33, 0x33, a, b, c, d))
+        }
+        _ => None,
+    }
+}
+
+/// MAC addresses that frames for a station have, besides that for everybody.
+pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
+    if !config.answers {
+        return Vec::new(); // the interface takes what is for it
+    }
+    let groups = config.addresses.iter().filter_map(|own| match own.address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => Some([ALL_NODES, solicited_node(v6)]),
+    });
+    let groups = groups.flatten().filter_map(|group| group_mac(group.into()));
+    std::iter::once(config.mac).chain(groups).collect()
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// The identification of a datagram of a merged run: Linux counts on within it.
+pub(crate) const fn numbered(net: NetHeader, index: usize) -> NetHeader {
+    let ident = match net.ident {
+        Ident::Known { id, dont_fragment } => {
+            Ident::Known { id: id.wrapping_add(index as u16), dont_fragment }
+        }
+        likely @ Ident::Likely(_) => likely,
+    };
+    NetHeader { ident, ..net }
+}

@@ -1,0 +1,341 @@
+//! What a station does with ARP, IP and ICMP that it receives.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use pnet_datalink::MacAddr;
+use roce_transport::{addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader};
+use smoltcp::{
+    phy::ChecksumCapabilities,
+    wire::{
+        ArpOperation, ArpPacket, ArpRepr, Icmpv4Message, Icmpv4Packet, Icmpv4Repr, Icmpv6Message,
+        Icmpv6Packet, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
+    },
+};
+
+use super::{
+    super::{build::Ip, frame::IpPacket, neighbors::Claim},
+    ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, News, PATHS, Received, Station,
+};
+
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+impl Station {
+    pub(super) fn handle_arp(&mut self, now: Instant, message: &[u8]) {
+        let repr = ArpPacket::new_checked(message).and_then(|packet| ArpRepr::parse(&packet));
+        let Ok(ArpRepr::EthernetIpv4 {
+            operation,
+            source_hardware_addr,
+            source_protocol_addr: sender,
+            target_protocol_addr: target,
+            ..
+        }) = repr
+        else {
+            self.counters.bad_arp += 1;
+            return;
+        };
+        let mac = MacAddr::from(source_hardware_addr.0);
+        if mac.0 & 1 == 1 || mac == NO_MAC || sender.is_multicast() || sender.is_broadcast() {
+            self.counters.bad_arp += 1;
+            return;
+        }
+        if mac == self.config.mac {
+            return; // its own, which a switch has sent back
+        }
+        let probe = sender.is_unspecified();
+        let claimed = if probe { target } else { sender };
+        if self.is_own(claimed.into()) && (!probe || self.assignment == Assignment::Probing) {
+            self.handle_conflict(now, claimed.into(), mac);
+            return;
+        }
+        if !probe {
+            let claim = match operation {
+                ArpOperation::Reply if self.is_own(target.into()) => Claim::Answer,
+                _ => Claim::Told,
+            };
+            self.learn(now, sender.into(), mac, claim);
+        }
+        let asked = operation == ArpOperation::Request && self.is_own(target.into());
+        if asked && self.may_answer() {
+            let reply =
+                self.to(mac).arp(ArpOperation::Reply, (self.config.mac, target), (mac, sender));
+            self.counters.answered += 1;
+            self.put(reply);
+        }
+    }
+
+    fn may_answer(&self) -> bool {
+        self.config.answers && self.assignment == Assignment::Assigned
+    }
+
+    /// Another host has an own address, or says so.
+    fn handle_conflict(&mut self, now: Instant, address: IpAddr, mac: MacAddr) {
+        self.counters.conflicts += 1;
+        if !self.config.answers {
+            return;
+        }
+        if self.assignment == Assignment::Probing {
+            self.assignment = Assignment::Taken { address, mac };
+        } else if self.defended.is_none_or(|last| now.since(last) >= DEFEND) {
+            self.defended = Some(now);
+            self.announce(address);
+            self.tell(News::Conflict { address, mac });
+        }
+    }
+
+    fn learn(&mut self, now: Instant, address: IpAddr, mac: MacAddr, claim: Claim) {
+        let released = self.neighbors.learn(now, address, mac, claim, &mut self.counters);
+        released.into_iter().for_each(|frame| self.put(frame));
+    }
+
+    pub(super) fn handle_ip<'a>(
+        &mut self,
+        now: Instant,
+        mac: MacAddr,
+        packet: IpPacket<'a>,
+    ) -> Option<Received<'a>> {
+        if packet.protocol == ICMPV6 {
+            self.handle_icmpv6(now, mac, &packet);
+            return None;
+        }
+        if !self.is_own(packet.dst) {
+            self.counters.not_for_us += 1;
+            return None;
+        }
+        match packet.protocol {
+            UDP => self.handle_udp(&packet),
+            ICMP if packet.dst.is_ipv4() => {
+                self.handle_icmpv4(now, mac, &packet);
+                None
+            }
+            _ => {
+                self.counters.other_protocol += 1;
+                None
+            }
+        }
+    }
+
+    fn handle_udp<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
+        let Some((header, _)) = packet.payload.split_first_chunk::<8>() else {
+            self.counters.bad_udp += 1;
+            return None;
+        };
+        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        if field(2) != ROCE_UDP_PORT {
+            self.counters.other_protocol += 1;
+            return None;
+        }
+        let bytes = packet.payload.get(8..usize::from(field(4)));
+        let source = packet.src;
+        // an IPv4 address in IPv6 would be the GID of another host
+        let is_host = !source.is_multicast() && !source.is_unspecified();
+        if bytes.is_none() || !is_host || source.to_canonical() != source {
+            self.counters.bad_udp += 1;
+            return None;
+        }
+        if self.assignment != Assignment::Assigned {
+            self.counters.not_for_us += 1;
+            return None;
+        }
+        let net = NetHeader {
+            src: source,
+            dst: packet.dst,
+            src_port: field(0),
+            traffic_class: packet.traffic_class,
+            hop_limit: packet.hop_limit,
+            ident: packet.ident,
+        };
+        Some(Received { net, bytes: bytes? })
+    }
+
+    fn handle_icmpv4(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else { return };
+        let message = Icmpv4Packet::new_checked(packet.payload);
+        let Some(message) = message.ok().filter(Icmpv4Packet::verify_checksum) else {
+            self.counters.bad_arp += 1;
+            return;
+        };
+        match (message.msg_type(), message.msg_code()) {
+            (Icmpv4Message::EchoRequest, 0) => {
+                if !self.may_answer() || src.is_multicast() || src.is_unspecified() {
+                    return;
+                }
+                let reply = Icmpv4Repr::EchoReply {
+                    ident: message.echo_ident(),
+                    seq_no: message.echo_seq_no(),
+                    data: message.data(),
+                };
+                let ip = Ip {
+                    src: dst.into(),
+                    dst: src.into(),
+                    traffic_class: packet.traffic_class & !3,
+                    hop_limit: 64,
+                    id: 0,
+                };
+                let frame = self.to(mac).icmpv4(ip, &reply);
+                self.counters.answered += 1;
+                self.put(frame);
+            }
+            // destination unreachable: fragmentation needed (RFC 1191), with the MTU and the packet
+            (Icmpv4Message::DstUnreachable, 4) => {
+                let mtu = packet.payload.get(6..8).and_then(|bytes| bytes.first_chunk::<2>());
+                let mtu = mtu.map_or(0, |bytes| u16::from_be_bytes(*bytes));
+                // the quoted packet may be cut off, so its lengths are not looked at
+                let quoted = packet.payload.get(8..).unwrap_or_default();
+                let header = usize::from(quoted.first().map_or(0, |byte| byte & 15)) * 4;
+                let address =
+                    |at| quoted.get(at..at + 4)?.first_chunk::<4>().map(|b| IpAddr::from(*b));
+                if quoted.get(9) == Some(&UDP) {
+                    self.advise(
+                        now,
+                        u32::from(mtu),
+                        address(12),
+                        address(16),
+                        quoted.get(header..),
+                    );
+                }
+            }
+            _ => self.counters.other_protocol += 1,
+        }
+    }
+
+    fn handle_icmpv6(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else { return };
+        if !self.is_own(dst.into()) && !dst.is_multicast() {
+            self.counters.not_for_us += 1;
+            return;
+        }
+        let message = Icmpv6Packet::new_checked(packet.payload);
+        let Some(message) = message.ok().filter(|message| message.verify_checksum(&src, &dst))
+        else {
+            self.counters.bad_arp += 1;
+            return;
+        };
+        let caps = ChecksumCapabilities::ignored();
+        match message.msg_type() {
+            Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert => {
+                // RFC 4861, sections 7.1.1 and 7.1.2: never from beyond a router
+                let parsed = (packet.hop_limit == 255 && message.msg_code() == 0)
+                    .then(|| Icmpv6Repr::parse(&src, &dst, &message, &caps));
+                match parsed {
+                    Some(Ok(Icmpv6Repr::Ndisc(ndisc))) => {
+                        self.handle_ndisc(now, mac, (src, dst), &ndisc);
+                    }
+                    _ => self.counters.bad_arp += 1,
+                }
+            }
+            Icmpv6Message::EchoRequest => {
+                if !self.may_answer() || dst.is_multicast() || src.is_unspecified() {
+                    return;
+                }
+                let reply = Icmpv6Repr::EchoReply {
+                    ident: message.echo_ident(),
+                    seq_no: message.echo_seq_no(),
+                    data: message.payload(),
+                };
+                let frame = self.to(mac).icmpv6(dst, src, 64, &reply);
+                self.counters.answered += 1;
+                self.put(frame);
+            }
+            Icmpv6Message::PktTooBig => {
+                let field = |at| packet.payload.get(at..at + 4)?.first_chunk::<4>().copied();
+                let mtu = field(4).map_or(0, u32::from_be_bytes);
+                let quoted = packet.payload.get(8..).unwrap_or_default();
+                let address =
+                    |at| quoted.get(at..at + 16)?.first_chunk::<16>().map(|b| IpAddr::from(*b));
+                if quoted.get(6) == Some(&UDP) {
+                    self.advise(now, mtu, address(8), address(24), quoted.get(40..));
+                }
+            }
+            _ => self.counters.other_protocol += 1,
+        }
+    }
+
+    fn handle_ndisc(
+        &mut self,
+        now: Instant,
+        mac: MacAddr,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        message: &NdiscRepr<'_>,
+    ) {
+        let given = |lladdr: &Option<RawHardwareAddress>| {
+            let octets = lladdr.as_ref()?.as_bytes().first_chunk::<6>().copied()?;
+            Some(MacAddr::from(octets)).filter(|mac| mac.0 & 1 == 0)
+        };
+        match message {
+            NdiscRepr::NeighborSolicit { target_addr: target, lladdr } => {
+                let probe = src.is_unspecified();
+                if probe && (lladdr.is_some() || !dst.is_multicast()) || target.is_multicast() {
+                    self.counters.bad_arp += 1;
+                    return;
+                }
+                if let Some(mac) = given(lladdr).filter(|_| !probe) {
+                    self.learn(now, src.into(), mac, Claim::Told);
+                }
+                if !self.is_own((*target).into()) {
+                    return;
+                }
+                if probe && self.assignment == Assignment::Probing {
+                    self.handle_conflict(now, (*target).into(), mac);
+                } else if self.may_answer() {
+                    let to = given(lladdr).unwrap_or(mac);
+                    let frame = match probe {
+                        true => self.advertise(None, *target, ALL_NODES),
+                        false => self.advertise(Some(to), *target, src),
+                    };
+                    self.counters.answered += 1;
+                    self.put(frame);
+                }
+            }
+            NdiscRepr::NeighborAdvert { flags, target_addr: target, lladdr } => {
+                let solicited = flags.contains(NdiscNeighborFlags::SOLICITED);
+                if target.is_multicast() || solicited && dst.is_multicast() {
+                    self.counters.bad_arp += 1;
+                } else if self.is_own((*target).into()) {
+                    let from = given(lladdr).unwrap_or(mac);
+                    if from != self.config.mac {
+                        self.handle_conflict(now, (*target).into(), from);
+                    }
+                } else {
+                    let overrides = flags.contains(NdiscNeighborFlags::OVERRIDE);
+                    let claim = match (solicited, overrides) {
+                        (_, false) => Claim::Humble,
+                        (true, true) => Claim::Answer,
+                        (false, true) => Claim::Told,
+                    };
+                    self.learn(now, (*target).into(), given(lladdr).unwrap_or(mac), claim);
+                }
+            }
+            _ => self.counters.other_protocol += 1,
+        }
+    }
+
+    /// Takes a router's report about a packet of ours. It is advice: nothing is sent otherwise for it,
+    /// because a queue pair's path MTU is its program's choice.
+    fn advise(
+        &mut self,
+        now: Instant,
+        mtu: u32,
+        src: Option<IpAddr>,
+        dst: Option<IpAddr>,
+        udp: Option<&[u8]>,
+    ) {
+        let (Some(src), Some(to)) = (src, dst) else { return };
+        let port = udp.and_then(|udp| udp.get(2..4)?.first_chunk::<2>().copied());
+        let ours = self.is_own(src) && port.map(u16::from_be_bytes) == Some(ROCE_UDP_PORT);
+        if !ours || mtu < LEAST_MTU[usize::from(to.is_ipv6())] {
+            return;
+        }
+        self.counters.path_mtu += 1;
+        let known = self.path_mtu(now, to);
+        if known.is_none() && self.paths.len() >= PATHS {
+            let oldest = self.paths.iter().min_by_key(|(_, (_, at))| *at).map(|(&to, _)| to);
+            oldest.and_then(|oldest| self.paths.remove(&oldest));
+        }
+        self.paths.insert(to, (mtu, now));
+        if known != Some(mtu) {
+            self.tell(News::PathMtu { to, mtu });
+        }
+    }
+}

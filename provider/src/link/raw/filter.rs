@@ -1,0 +1,126 @@
+//! The packet filter of the socket (classic BPF): the kernel hands over only what the device needs.
+
+use socket2::SockFilter;
+
+use crate::ethernet::{MacAddr, StationConfig};
+
+const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+/// X becomes the length of the IPv4 header, four times the low half of a byte.
+const LOAD_HEADER_LENGTH: u16 = (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16;
+const LOAD_HALF_BEHIND: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_IND) as u16;
+const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const HAS_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// What the kernel knows of a tag that it has removed.
+const TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
+const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
+const TAGS: [u16; 2] = [0x8100, 0x88A8];
+
+/// True if a tag is in the frame itself. Of what is received from a network the kernel has removed
+/// it; of what other programs of this host send it has not.
+pub(super) fn is_tagged(frame: &[u8]) -> bool {
+    frame.get(12..14).is_some_and(|kind| TAGS.iter().any(|tag| tag.to_be_bytes() == kind))
+}
+
+/// Where a jump goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    Next,
+    Drop,
+    Accept,
+    /// Instruction `n` behind the next one.
+    Skip(u8),
+}
+
+#[derive(Default)]
+struct Program(Vec<(u16, u32, To, To)>);
+
+impl Program {
+    fn load(&mut self, code: u16, at: u32) {
+        self.0.push((code, at, To::Next, To::Next));
+    }
+
+    fn jump(&mut self, code: u16, value: u32, yes: To, no: To) {
+        self.0.push((code, value, yes, no));
+    }
+
+    fn finish(self) -> Vec<SockFilter> {
+        let length = self.0.len();
+        let offset = |index: usize, to| match to {
+            To::Next => 0,
+            To::Skip(count) => count,
+            To::Drop => (length - index - 1) as u8,
+            To::Accept => (length - index) as u8,
+        };
+        let instructions = self.0.iter().enumerate().map(|(index, &(code, value, yes, no))| {
+            SockFilter::new(code, offset(index, yes), offset(index, no), value)
+        });
+        let results = [SockFilter::new(RETURN, 0, 0, 0), SockFilter::new(RETURN, 0, 0, u32::MAX)];
+        instructions.chain(results).collect()
+    }
+}
+
+/// The filter of a station: frames of others, to its MAC address or to a group, of its VLAN; if it
+/// borrows its addresses, only RoCEv2, and what it needs to find neighbours.
+pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
+    let MacAddr(a, b, c, d, e, f) = config.mac;
+    let (high, low) = (u32::from(u16::from_be_bytes([a, b])), u32::from_be_bytes([c, d, e, f]));
+    let mut program = Program::default();
+    // not from itself: the socket sees what is sent, too, so that devices on one interface meet
+    program.load(LOAD_WORD, 8);
+    program.jump(EQUAL, low, To::Next, To::Skip(2));
+    program.load(LOAD_HALF, 6);
+    program.jump(EQUAL, high, To::Drop, To::Next);
+    program.load(LOAD_BYTE, 0);
+    program.jump(HAS_BIT, 1, To::Skip(4), To::Next);
+    program.load(LOAD_WORD, 2);
+    program.jump(EQUAL, low, To::Next, To::Drop);
+    program.load(LOAD_HALF, 0);
+    program.jump(EQUAL, high, To::Next, To::Drop);
+    // the tag that was removed; and not another one below it
+    program.load(LOAD_WORD, HAS_TAG);
+    program.jump(EQUAL, 0, To::Skip(6), To::Next);
+    program.load(LOAD_WORD, TAG);
+    program.load(AND, 0xFFF);
+    program.jump(EQUAL, config.vlan.map_or(0, |vlan| vlan.id).into(), To::Next, To::Drop);
+    program.load(LOAD_HALF, 12);
+    program.jump(EQUAL, TAGS[0].into(), To::Drop, To::Next);
+    let untagged_is_right = config.vlan.is_none();
+    program.jump(EQUAL, TAGS[1].into(), To::Drop, To::Skip(if untagged_is_right { 0 } else { 2 }));
+    if !untagged_is_right {
+        program.load(LOAD_HALF, 12);
+        program.jump(EQUAL, TAGS[0].into(), To::Next, To::Drop);
+    }
+    if config.answers {
+        program.load(RETURN, u32::MAX);
+    } else {
+        only_roce(&mut program);
+    }
+    program.finish()
+}
+
+/// ARP, RoCEv2, neighbour advertisements and reports of too long packets.
+fn only_roce(program: &mut Program) {
+    program.load(LOAD_HALF, 12);
+    program.jump(EQUAL, 0x0806, To::Accept, To::Next);
+    program.jump(EQUAL, 0x0800, To::Next, To::Skip(6));
+    program.load(LOAD_BYTE, 23);
+    program.jump(EQUAL, 1, To::Accept, To::Next);
+    program.jump(EQUAL, 17, To::Next, To::Drop);
+    program.load(LOAD_HEADER_LENGTH, 14);
+    program.load(LOAD_HALF_BEHIND, 16);
+    program.jump(EQUAL, 4791, To::Accept, To::Drop);
+    program.jump(EQUAL, 0x86DD, To::Next, To::Drop);
+    program.load(LOAD_BYTE, 20);
+    program.jump(EQUAL, 17, To::Next, To::Skip(2));
+    program.load(LOAD_HALF, 56);
+    program.jump(EQUAL, 4791, To::Accept, To::Drop);
+    program.jump(EQUAL, 58, To::Next, To::Drop);
+    program.load(LOAD_BYTE, 54);
+    program.jump(EQUAL, 136, To::Accept, To::Next);
+    program.jump(EQUAL, 2, To::Accept, To::Drop);
+}

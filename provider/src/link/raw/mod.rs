@@ -1,0 +1,279 @@
+//! The `raw` link: Ethernet frames through a packet socket (packet(7)), which needs CAP_NET_RAW.
+
+mod filter;
+mod socket;
+
+use std::{
+    collections::VecDeque,
+    fmt, io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    time::Instant,
+    wire::NetHeader,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use socket2::Socket;
+use tracing::warn;
+
+use super::{Datagram, Link, SocketOptions, UdpLink};
+use crate::{
+    bind::BindError,
+    clock,
+    ethernet::{Assignment, FrameCounters, Hop, MacAddr, News, Station, StationConfig, numbered},
+};
+use socket::{GsoHeader, PacketSocket};
+
+/// Greatest sum of the payloads of a run: as much as both IPv4 and IPv6 carry in one piece.
+const MAX_RUN: usize = 65_487;
+/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const SEGMENTS: usize = 64;
+/// Messages that are received with one call.
+const MESSAGES: usize = 64;
+/// Datagrams from this device to itself that wait.
+const OWN: usize = 4096;
+
+/// A link that builds its frames itself.
+///
+/// With addresses of its own it is a host of its own on the network of an interface; with those of
+/// the interface it borrows them from the kernel, which goes on to use them.
+pub(crate) struct RawLink {
+    interface: String,
+    socket: PacketSocket,
+    station: Station,
+    /// What it has sent to itself: frames for the own address leave no interface.
+    own: VecDeque<(NetHeader, Vec<u8>)>,
+    segments: usize,
+    /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
+    /// nobody is there, and others from taking the port.
+    _guards: Vec<Socket>,
+}
+
+impl RawLink {
+    /// A link on the interface with this name and index. With addresses of its own this waits for a
+    /// second: somebody may have them already.
+    ///
+    /// # Errors
+    /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::Interface`]; for borrowed
+    /// addresses also [`BindError::Taken`] when another program has their port.
+    pub(crate) fn open(
+        interface: &str,
+        index: u32,
+        mut config: StationConfig,
+        options: &SocketOptions,
+    ) -> Result<Self, BindError> {
+        let wrong = |source: io::Error| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => BindError::NoNetRaw(interface.into()),
+            _ => BindError::Interface { interface: interface.into(), source },
+        };
+        let guards = if config.answers { Vec::new() } else { guards(&mut config, index)? };
+        let socket = PacketSocket::open(index, &config, options).map_err(wrong)?;
+        let mut link = Self {
+            interface: interface.into(),
+            socket,
+            station: Station::new(config, clock::now()),
+            own: VecDeque::new(),
+            segments: options.segments.unwrap_or(SEGMENTS).clamp(1, socket::max_segments(SEGMENTS)),
+            _guards: guards,
+        };
+        link.await_assignment().map_err(wrong)?;
+        match link.station.assignment() {
+            Assignment::Taken { address, mac } => Err(BindError::Duplicate { address, mac }),
+            Assignment::Probing | Assignment::Assigned => Ok(link),
+        }
+    }
+
+    /// Waits until it is known whether the addresses may be used.
+    fn await_assignment(&mut self) -> io::Result<()> {
+        loop {
+            let now = clock::now();
+            self.receive(now, &mut |_| {})?;
+            if self.station.assignment() != Assignment::Probing {
+                return Ok(());
+            }
+            let due = self.station.poll_timeout().map_or(now, |due| due.max(now));
+            let timeout = Timespec::try_from(due.since(now)).map_err(io::Error::other)?;
+            let mut descriptors = [PollFd::new(self.socket.socket(), PollFlags::IN)];
+            match poll(&mut descriptors, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends a run whose next hop is known; `false`: the socket is full.
+    fn send_run(&self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> io::Result<bool> {
+        let payload = bytes.get(run.range.clone()).unwrap_or_default();
+        let mut headers = self.station.headers(mac, run, 0, payload.len());
+        let gso = if run.count() > 1 {
+            GsoHeader::of_run(run, &mut headers, payload.len())
+        } else {
+            GsoHeader::NONE
+        };
+        self.socket.send(gso, &headers, payload)
+    }
+
+    /// Hands a run to the own receiver; `false`: too much waits there.
+    fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
+        if self.own.len() + run.count() > OWN {
+            return false;
+        }
+        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
+        let datagrams =
+            payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload.to_vec()));
+        self.own.extend(datagrams);
+        true
+    }
+
+    /// Sends what the station has to say. What finds no room is lost: it is asked again.
+    fn flush(&mut self) {
+        while let Some(frame) = self.station.poll_frame() {
+            let _ = self.socket.send(GsoHeader::NONE, &frame, &[]);
+        }
+        while let Some(news) = self.station.poll_news() {
+            let interface = &self.interface;
+            match news {
+                News::Conflict { address, mac } => {
+                    warn!(interface, %address, %mac, "another host claims the device's address");
+                }
+                News::PathMtu { to, mtu } => {
+                    warn!(interface, %to, mtu, "packets are too long for the path; choose a smaller path MTU");
+                }
+            }
+        }
+    }
+}
+
+/// Sockets that take the port on each borrowed address, and hear nothing. An address that the
+/// interface does not have (any more, or not yet, while duplicate address detection runs) is left out.
+fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
+    let (mut guards, mut missing) = (Vec::new(), None);
+    for own in std::mem::take(&mut config.addresses) {
+        match UdpLink::guard(own.address, interface) {
+            Ok(guard) => {
+                guards.push(guard);
+                config.addresses.push(own);
+            }
+            Err(error @ BindError::NotLocal(_)) => missing = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match missing {
+        Some(error) if guards.is_empty() => Err(error),
+        _ => Ok(guards),
+    }
+}
+
+impl fmt::Debug for RawLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawLink")
+            .field("interface", &self.interface)
+            .field("config", self.station.config())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link for RawLink {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.station.config().addresses.iter().map(|own| own.address).collect()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits { segments: self.segments, bytes: MAX_RUN }
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::PerFlow
+    }
+
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        let mut taken = 0;
+        for run in runs {
+            let sent = match self.station.route(now, run.dst) {
+                Hop::Known(mac) => self.send_run(mac, run, bytes),
+                Hop::Asked(hop) => {
+                    self.station.wait(hop, run, bytes);
+                    Ok(true)
+                }
+                Hop::Own => Ok(self.send_own(run, bytes)),
+                Hop::None => Err(io::Error::new(
+                    io::ErrorKind::HostUnreachable,
+                    format!(
+                        "{} has no way to {}: no gateway (gw=ADDRESS), or too many hosts do not answer",
+                        self.interface, run.dst
+                    ),
+                )),
+            };
+            match sent {
+                Ok(true) => taken += 1,
+                Ok(false) => break,
+                Err(error) if taken == 0 => {
+                    self.flush();
+                    return Err(error);
+                }
+                Err(_) => break, // the next call, of which it is the first, tells
+            }
+        }
+        self.flush();
+        Ok(taken)
+    }
+
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.socket().as_fd()).filter(|_| self.own.is_empty())
+    }
+
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        self.station.handle_timeout(now);
+        let mut count = 0;
+        for (net, bytes) in std::mem::take(&mut self.own) {
+            sink(&Datagram::new(&net, &bytes));
+            count += 1;
+        }
+        let Self { socket, station, .. } = self;
+        for _ in 0..MESSAGES {
+            let Some((gso, frame)) = socket.receive(station.counters_mut())? else { break };
+            count += 1;
+            let untagged = !filter::is_tagged(frame);
+            let Some(received) = station.handle_frame(now, frame, untagged) else { continue };
+            let segment = gso.segment().unwrap_or(received.bytes.len()).max(1);
+            // a datagram without a payload is one all the same
+            let none = received.bytes.is_empty().then_some(&[][..]);
+            for (index, bytes) in received.bytes.chunks(segment).chain(none).enumerate() {
+                sink(&Datagram::new(&numbered(received.net, index), bytes));
+            }
+        }
+        self.flush();
+        Ok(count)
+    }
+
+    fn receive_buffer(&self) -> Option<usize> {
+        self.socket.socket().recv_buffer_size().ok()
+    }
+
+    fn socket_drops(&self) -> u64 {
+        self.socket.drops()
+    }
+
+    fn frame_counters(&self) -> FrameCounters {
+        *self.station.counters()
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.socket.socket().as_fd()]
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let own = (!self.own.is_empty()).then_some(Instant::ZERO);
+        Instant::earliest([own, self.station.poll_timeout()])
+    }
+
+    fn park(&mut self) -> bool {
+        true
+    }
+}

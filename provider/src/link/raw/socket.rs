@@ -1,0 +1,232 @@
+//! The packet socket, and the header before each of its frames (`PACKET_VNET_HDR`): that says where
+//! the kernel is to cut a run apart, and where one that arrives is to be.
+
+#![allow(
+    unsafe_code,
+    reason = "the options and the address of packet sockets have no safe interface"
+)]
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+    fs, io,
+    io::IoSlice,
+    mem,
+    net::IpAddr,
+    os::fd::AsRawFd,
+};
+
+use roce_transport::adapter::Transmit;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{super::SocketOptions, filter};
+use crate::ethernet::{FrameCounters, MacAddr, StationConfig, memberships};
+
+const GSO_HEADER: usize = 10;
+/// A frame with the longest IP packet, and the header before it.
+const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
+const UDP: usize = 8;
+
+/// `struct virtio_net_hdr`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct GsoHeader([u8; GSO_HEADER]);
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM` and `VIRTIO_NET_HDR_GSO_UDP_L4`.
+const NEEDS_CHECKSUM: u8 = 1;
+const UDP_RUN: u8 = 5;
+/// Bit of the kind that says nothing about the length (`VIRTIO_NET_HDR_GSO_ECN`).
+const ECN: u8 = 0x80;
+
+impl GsoHeader {
+    pub(super) const NONE: Self = Self([0; GSO_HEADER]);
+
+    /// The header of a run with these headers, whose checksum begins with that of the pseudo header:
+    /// the kernel completes it in each datagram.
+    pub(super) fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
+        let udp = headers.len() - UDP;
+        let sum = pseudo_sum(run.src, run.dst, UDP + payload);
+        headers[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        let mut header = [0; GSO_HEADER];
+        header[0] = NEEDS_CHECKSUM;
+        header[1] = UDP_RUN;
+        let fields = [headers.len(), run.segment, udp, 6];
+        for (to, value) in header[2..].chunks_mut(2).zip(fields) {
+            to.copy_from_slice(&(value as u16).to_ne_bytes());
+        }
+        Self(header)
+    }
+
+    /// Length of each payload but the last of a run; `None`: it is a single datagram.
+    pub(super) fn segment(self) -> Option<usize> {
+        let size = u16::from_ne_bytes([self.0[4], self.0[5]]);
+        (self.0[1] & !ECN == UDP_RUN && size > 0).then_some(size.into())
+    }
+}
+
+/// The sum of the pseudo header of UDP (RFC 768, RFC 8200 section 8.1), folded and not complemented.
+fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
+    let words = |address: IpAddr| match address {
+        IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
+        IpAddr::V6(v6) => v6.octets().chunks(2).map(word).sum(),
+    };
+    let mut sum = words(src) + words(dst) + 17 + length as u32;
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
+}
+
+/// The most datagrams that the kernel takes as one run, at most this many: 1 before Linux 6.2, whose
+/// packet sockets know of no runs of UDP.
+pub(super) fn max_segments(most: usize) -> usize {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= (6, 2) { most } else { 1 }
+}
+
+/// A packet socket on one interface.
+pub(super) struct PacketSocket {
+    socket: Socket,
+    buffer: Box<[u8]>,
+    /// Frames that found no room so far: the kernel forgets them when it tells.
+    drops: Cell<u64>,
+}
+
+impl PacketSocket {
+    pub(super) fn open(
+        interface: u32,
+        config: &StationConfig,
+        options: &SocketOptions,
+    ) -> io::Result<Self> {
+        // with protocol 0 it receives nothing until it is bound, when it has its filter
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+        socket.set_nonblocking(true)?;
+        options.set_receive_buffer(&socket);
+        SocketOptions::set_send_buffer(&socket);
+        socket.attach_filter(&filter::of(config))?;
+        set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
+        for mac in memberships(config) {
+            join(&socket, interface, mac)?;
+        }
+        bind(&socket, interface)?;
+        Ok(Self { socket, buffer: vec![0; MESSAGE].into(), drops: Cell::new(0) })
+    }
+
+    pub(super) const fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Sends a frame in two parts without waiting; `false`: the socket is full.
+    pub(super) fn send(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+        let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
+        let mut none = SendAncillaryBuffer::default();
+        match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next frame, if there is one.
+    ///
+    /// # Errors
+    /// When the socket cannot be read; not because its interface is down or gone, which the port
+    /// tells.
+    pub(super) fn receive(
+        &mut self,
+        counters: &mut FrameCounters,
+    ) -> io::Result<Option<(GsoHeader, &[u8])>> {
+        // of each error there is one, so that this ends
+        for _ in 0..4 {
+            match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((length, _)) => {
+                    let message = &self.buffer[..length];
+                    let Some((header, frame)) = message.split_first_chunk() else { break };
+                    return Ok(Some((GsoHeader(*header), frame)));
+                }
+                Err(Errno::AGAIN) => break,
+                // a run of a kind that the kernel cannot describe: before Linux 6.2, those of UDP
+                Err(Errno::INVAL) => counters.unread += 1,
+                Err(Errno::INTR | Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Frames that found no room.
+    pub(super) fn drops(&self) -> u64 {
+        // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes
+        // at most as many bytes as it has.
+        let statistics = unsafe {
+            let mut statistics: libc::tpacket_stats = mem::zeroed();
+            let mut length = size_of_val(&statistics) as libc::socklen_t;
+            let result = libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast::<c_void>(),
+                &raw mut length,
+            );
+            (result == 0).then_some(statistics)
+        };
+        let new = statistics.map_or(0, |statistics| statistics.tp_drops.into());
+        self.drops.set(self.drops.get() + new);
+        self.drops.get()
+    }
+}
+
+/// Has the interface take frames to this MAC address, too.
+fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
+    let mut address = [0; 8];
+    address[..6].copy_from_slice(&mac.octets());
+    let kind = if mac.0 & 1 == 1 { libc::PACKET_MR_MULTICAST } else { libc::PACKET_MR_UNICAST };
+    let request = libc::packet_mreq {
+        mr_ifindex: interface.cast_signed(),
+        mr_type: kind as u16,
+        mr_alen: 6,
+        mr_address: address,
+    };
+    set(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: The kernel reads as many bytes as the value has.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast::<c_void>(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Begins to receive what passes the interface, of every protocol.
+fn bind(socket: &Socket, interface: u32) -> io::Result<()> {
+    // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as many
+    // bytes as it has.
+    let result = unsafe {
+        let mut address: libc::sockaddr_ll = mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = interface.cast_signed();
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,255 @@
+//! Raw devices on a pair of interfaces with a wire between them, in a network namespace.
+
+use std::{
+    io::Read,
+    net::{IpAddr, SocketAddr},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    AddressVector, AsyncEvent, BindError, Context, Device, Init, Mtu, OpenError, OpenOptions,
+    PeerAttr, QpType, RecvWr, Rtr, Rts, SendFlags, SendWr, UdDestination,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{
+    PATIENCE, Side, assert_nothing_dropped, connect, multicast::Member, noise, own_link::exchange,
+    own_test,
+};
+
+const OWN: &str = "raw:veth0,ip=10.78.0.1/24";
+const OWN_V6: &str = "raw:veth0,ip=fd78::1/64";
+
+fn open(spec: &str) -> Context {
+    Device::named(spec).unwrap().open(OpenOptions::default()).unwrap()
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// Runs the test of this name in a network namespace of its own with two interfaces, of which the
+/// second has addresses. Skipped where the host forbids namespaces.
+fn in_namespace(name: &str, inside: impl FnOnce()) {
+    const INSIDE: &str = "ROCE_TEST_RAW";
+    const READY: &str = "the namespace is ready";
+    if std::env::var_os(INSIDE).is_some() {
+        return inside();
+    }
+    let setup = format!(
+        "set -e
+        mount -t sysfs none /sys # that of this namespace
+        ip link set lo up
+        ip link add veth0 type veth peer name veth1
+        ip address add 10.78.0.2/24 dev veth1
+        ip address add fd78::2/64 dev veth1 nodad
+        ip link set veth0 up
+        ip link set veth1 up
+        # a wire that the kernel has not noticed yet loses what is sent
+        for i in veth0 veth1; do
+            until ip link show $i | grep -q 'state UP'; do sleep 0.01; done
+        done
+        echo {READY}
+        exec \"$0\" --exact {} --nocapture",
+        own_test::named(&format!("raw::{name}"))
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--map-root-user", "--net", "--mount", "sh", "-c", &setup])
+        .arg(std::env::current_exe().unwrap())
+        .env(INSIDE, "1");
+    let output = command.output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !out.contains(READY) {
+        assert!(std::env::var_os("ROCE_NAMESPACES").is_none(), "no namespace can be made: {err}");
+        eprintln!("no network namespace can be made here: left to CI");
+        return;
+    }
+    assert!(output.status.success(), "{out}{err}");
+}
+
+/// The kernel sends an echo request, with as much as the interface carries at once, and gets a reply.
+fn echo(domain: Domain, address: IpAddr) {
+    let v6 = domain == Domain::IPV6;
+    let protocol = if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // type, code, checksum (the kernel's for IPv6), identifier, number
+    let mut message = vec![if v6 { 128 } else { 8 }, 0, 0, 0, 0x12, 0x34, 0, 1];
+    message.extend([0; 1400]);
+    if !v6 {
+        let sum = !(0x0800_u16 + 0x1234 + 1);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    socket.send_to(&message, &SocketAddr::new(address, 0).into()).unwrap();
+    let mut buffer = [0; 2000];
+    loop {
+        let length = (&socket).read(&mut buffer).expect("no reply");
+        let reply = if v6 { &buffer[..length] } else { &buffer[20..length] };
+        if reply[0] == if v6 { 129 } else { 0 } {
+            assert_eq!(reply[4..], message[4..]);
+            return;
+        }
+    }
+}
+
+/// A datagram arrives with the fields of its address vector.
+fn datagram(a: &Context, b: &Context) {
+    let (from, to) = (Member::on(a), Member::on(b));
+    let way =
+        AddressVector { traffic_class: 0xB9, hop_limit: 3, ..AddressVector::new(b.gids()[0], 0) };
+    let destination = UdDestination::new(way, to.qp.qpn(), Member::QKEY);
+    let data = noise(1000, 5);
+    from.memory.write_at(0, &data).unwrap();
+    let receives: Vec<_> = (0..4)
+        .map(|id| RecvWr::new(id, [to.memory.sge(id as usize * 4096..(id as usize + 1) * 4096)]))
+        .collect();
+    to.qp.post_recv(&receives).unwrap();
+    let send = SendWr::send_to(1, destination, from.memory.sge(0..1000));
+    from.qp.post_send(&vec![send.with_flags(SendFlags::empty()); 4]).unwrap();
+    assert_eq!(to.receive(4), vec![data; 4]);
+}
+
+/// Everything between two devices: messages of both directions, of each kind of queue pair.
+fn all_between(first: &str, second: &str, mtu: Mtu) {
+    let contexts = [first, second].map(open);
+    let [a, b] = &contexts;
+    assert_eq!((a.active_mtu(), b.active_mtu()), (mtu, mtu));
+    let sides = contexts.clone().map(Side::on);
+    connect(&sides[0], &sides[1]);
+    exchange(&sides[0], &sides[1]);
+    exchange(&sides[1], &sides[0]);
+    let unreliable = contexts.clone().map(|context| Side::of(context, QpType::Uc));
+    for (own, peer) in [(0, 1), (1, 0)] {
+        let (qp, peer) = (&unreliable[own].qp, unreliable[peer].qp.endpoint(0).unwrap());
+        qp.to_init(Init::default()).unwrap();
+        qp.to_rtr(Rtr::Uc(PeerAttr {
+            dest_qpn: peer.qpn,
+            path_mtu: mtu,
+            rq_psn: peer.psn,
+            av: AddressVector::new(peer.gid, 0),
+        }))
+        .unwrap();
+        qp.to_rts(Rts::Uc(qp.endpoint(0).unwrap().psn)).unwrap();
+    }
+    unreliable[0].memory.write_at(0, b"unreliable").unwrap();
+    unreliable[1].qp.post_recv(&[RecvWr::new(1, [unreliable[1].memory.sge_all()])]).unwrap();
+    unreliable[0].qp.post_send(&[SendWr::send(2, unreliable[0].memory.sge(0..10))]).unwrap();
+    assert_eq!(unreliable[1].next().result.unwrap().byte_len, 10, "{first} to {second}");
+    datagram(a, b);
+    datagram(b, a);
+    for context in &contexts {
+        assert_nothing_dropped(context);
+        let counters = context.link_counters();
+        assert_eq!((counters.shared_runs, counters.send_errors), (0, 0), "{counters:?}");
+    }
+}
+
+#[test]
+fn own_addresses_beside_sockets() {
+    in_namespace("own_addresses_beside_sockets", || {
+        all_between(OWN, "udp:10.78.0.2", Mtu::B1024);
+        all_between(OWN_V6, "udp:fd78::2", Mtu::B1024);
+        for interface in ["veth0", "veth1"] {
+            ip(&format!("link set {interface} mtu 9000"));
+        }
+        all_between(OWN, "udp:10.78.0.2", Mtu::B4096);
+        all_between(OWN_V6, "udp:fd78::2", Mtu::B4096);
+    });
+}
+
+#[test]
+fn own_addresses_on_both_sides() {
+    in_namespace("own_addresses_on_both_sides", || {
+        all_between(OWN, "raw:veth1,ip=10.78.0.3/24", Mtu::B1024);
+        all_between(OWN_V6, "raw:veth1,ip=fd78::3/64", Mtu::B1024);
+        let tagged = "raw:veth0,ip=10.79.0.1/24,vlan=100,prio=3";
+        all_between(tagged, "raw:veth1,ip=10.79.0.2/24,vlan=100", Mtu::B1024);
+        // of one VLAN, a device of ours and an interface of the kernel's
+        let add = ["link", "add", "link", "veth1", "name", "tagged", "type", "vlan", "id", "100"];
+        if Command::new("ip").args(add).status().unwrap().success() {
+            ip("address add 10.79.0.3/24 dev tagged");
+            ip("link set tagged up");
+            all_between(tagged, "udp:10.79.0.3", Mtu::B1024);
+            all_between(tagged, "raw:tagged", Mtu::B1024);
+        } else {
+            eprintln!("this kernel has no VLAN interfaces: left to CI");
+        }
+        // two on one interface, and one with itself
+        all_between(OWN, "raw:veth0,ip=10.78.0.4/24", Mtu::B1024);
+        let context = open(OWN);
+        let sides = [context.clone(), context].map(Side::on);
+        connect(&sides[0], &sides[1]);
+        exchange(&sides[0], &sides[1]);
+    });
+}
+
+#[test]
+fn borrowed_addresses() {
+    in_namespace("borrowed_addresses", || {
+        ip("address add 10.78.1.1/24 dev veth0"); // not of the same network: it would be local
+        all_between(OWN, "raw:veth1", Mtu::B1024);
+        let context = open("raw:veth1");
+        let taken = Device::named("udp:10.78.0.2").unwrap().open(OpenOptions::default());
+        assert!(matches!(taken, Err(OpenError::Bind(BindError::Taken(_)))), "{taken:?}");
+        drop(context);
+        let _udp = open("udp:10.78.0.2");
+        let taken = Device::named("raw:veth1").unwrap().open(OpenOptions::default());
+        assert!(matches!(taken, Err(OpenError::Bind(BindError::Taken(_)))), "{taken:?}");
+    });
+}
+
+#[test]
+fn addresses_that_others_have_are_refused_and_own_ones_answered() {
+    in_namespace("addresses_that_others_have_are_refused_and_own_ones_answered", || {
+        for address in ["10.78.0.2/24", "fd78::2/64"] {
+            let device = Device::named(&format!("raw:veth0,ip={address}")).unwrap();
+            let refused = device.open(OpenOptions::default());
+            assert!(
+                matches!(refused, Err(OpenError::Bind(BindError::Duplicate { .. }))),
+                "{refused:?}"
+            );
+        }
+        let context = open(&format!("{OWN},ip=fd78::1/64"));
+        for (domain, address) in [(Domain::IPV4, "10.78.0.1"), (Domain::IPV6, "fd78::1")] {
+            echo(domain, address.parse().unwrap());
+        }
+        // a question for the MAC address, and an echo, of each family
+        assert_eq!(context.link_counters().frames.answered, 4);
+    });
+}
+
+#[test]
+fn the_port_follows_its_interface() {
+    in_namespace("the_port_follows_its_interface", || {
+        let contexts = [OWN, "udp:10.78.0.2"].map(open);
+        let next = |wanted| {
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                match contexts[0].poll_async_event() {
+                    Some(event) if event == wanted => return,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+            panic!("no {wanted:?}");
+        };
+        for _ in 0..2 {
+            let sides = contexts.clone().map(Side::on);
+            connect(&sides[0], &sides[1]);
+            exchange(&sides[0], &sides[1]);
+            drop(sides);
+            ip("link set veth0 down");
+            next(AsyncEvent::PortError);
+            assert!(!contexts[0].query_port().active);
+            ip("link set veth0 up");
+            next(AsyncEvent::PortActive);
+        }
+        ip("link delete veth0");
+        next(AsyncEvent::PortError);
+        assert_eq!(contexts[0].link_counters().receive_errors, 0);
+    });
+}
