@@ -3,7 +3,7 @@
 use std::{
     net::{Ipv4Addr, UdpSocket},
     ops::Range,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
     thread,
 };
 
@@ -26,8 +26,10 @@ mod stopped;
 mod trust;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.
-fn addresses(test: u8) -> [IpAddr; 2] {
+fn addresses() -> [IpAddr; 2] {
+    static TESTS: AtomicU8 = AtomicU8::new(0);
     trust::prepare();
+    let test = TESTS.fetch_add(1, Ordering::Relaxed);
     let [.., high, low] = std::process::id().to_be_bytes();
     [1, 2].map(|host| Ipv4Addr::new(240 | (test % 16), high, low, host + test / 16 * 2).into())
 }
@@ -43,8 +45,8 @@ fn device(address: IpAddr) -> ShmLink {
 }
 
 /// Two devices, of which the first reaches the second; and the time then.
-fn pair(test: u8) -> (ShmLink, ShmLink, [IpAddr; 2]) {
-    let [src, dst] = addresses(test);
+fn pair() -> (ShmLink, ShmLink, [IpAddr; 2]) {
+    let [src, dst] = addresses();
     let (mut a, mut b) = (device(src), device(dst));
     assert!(!a.reaches(at(0), src, dst, 0));
     b.attend(at(0));
@@ -81,7 +83,7 @@ fn take(link: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
 
 #[test]
 fn packets_take_the_channel_once_it_is_open() {
-    let (mut a, mut b, ends) = pair(1);
+    let (mut a, mut b, ends) = pair();
     let [src, _] = ends;
     assert!(!b.is_settled());
     a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap().unwrap();
@@ -111,7 +113,7 @@ fn packets_take_the_channel_once_it_is_open() {
 
 #[test]
 fn an_absent_device_is_asked_again_later() {
-    let [src, dst] = addresses(2);
+    let [src, dst] = addresses();
     let mut a = device(src);
     assert!(!a.reaches(at(0), src, dst, 0));
     let mut b = device(dst);
@@ -127,7 +129,7 @@ fn an_absent_device_is_asked_again_later() {
 
 #[test]
 fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
-    let (mut a, mut b, ends) = pair(3);
+    let (mut a, mut b, ends) = pair();
     let [src, dst] = ends;
     a.send(at(2), b"last words", &[run(ends, 10, 0..10)]).unwrap().unwrap();
     drop(a);
@@ -152,7 +154,7 @@ fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
 
 #[test]
 fn what_finds_no_room_waits_in_order() {
-    let (mut a, mut b, ends) = pair(4);
+    let (mut a, mut b, ends) = pair();
     let bytes: Vec<u8> = (0..60_000).map(|index| index as u8).collect();
     let whole = run(ends, 60_000, 0..60_000);
     for _ in 0..60 {
@@ -181,7 +183,7 @@ fn what_finds_no_room_waits_in_order() {
 
 #[test]
 fn a_sleeper_is_woken() {
-    let (mut a, mut b, ends) = pair(5);
+    let (mut a, mut b, ends) = pair();
     let is_readable = |link: &ShmLink| {
         let mut events = [const { MaybeUninit::uninit() }; 1];
         matches!(
@@ -214,7 +216,7 @@ fn a_sleeper_is_woken() {
 
 #[test]
 fn a_hello_that_makes_no_sense_is_refused() {
-    let [src, dst] = addresses(6);
+    let [src, dst] = addresses();
     let mut b = device(dst);
     let connect = || connect(dst, 0).unwrap();
     let nothing = connect();
@@ -253,7 +255,7 @@ fn crowd(link: &mut ShmLink, address: IpAddr, number: usize, from: u64) -> (Vec<
 
 #[test]
 fn processes_that_connect_and_say_nothing_keep_nobody_out() {
-    let [src, dst] = addresses(14);
+    let [src, dst] = addresses();
     let mut b = device(dst);
     let (silent, now) = crowd(&mut b, dst, MAX_PENDING + 10, 0);
     assert_eq!(b.listeners.counts().1, MAX_PENDING);
@@ -277,7 +279,7 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out() {
 
 #[test]
 fn few_connections_are_looked_at_in_one_go() {
-    let [_, dst] = addresses(15);
+    let [_, dst] = addresses();
     let mut b = device(dst);
     let _crowd: Vec<_> = (0..3 * ACCEPT_BATCH).map(|_| connect(dst, 0).unwrap()).collect();
     for round in 1..=3 {
@@ -288,7 +290,7 @@ fn few_connections_are_looked_at_in_one_go() {
 
 #[test]
 fn an_address_that_goes_takes_its_channels_with_it() {
-    let (mut a, mut b, [src, dst]) = pair(7);
+    let (mut a, mut b, [src, dst]) = pair();
     b.forget(dst);
     assert!(b.incoming.is_empty() && b.listeners.counts().0 == 0);
     a.attend(at(2000));
@@ -349,7 +351,7 @@ fn packet(partition: IdPartition) -> Vec<u8> {
 
 #[test]
 fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
-    let [address, other] = addresses(8);
+    let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
@@ -386,7 +388,7 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
 /// it, keep no other from it.
 #[test]
 fn peers_that_misbehave_are_bounded() {
-    let [address, _] = addresses(22);
+    let [address, _] = addresses();
     let mut a = owner(address);
     let silent = ShmLink::new(true).unwrap();
     let request = || request_grant(&silent.epoll, &silent.wakeup, address, 0).unwrap();
@@ -417,7 +419,7 @@ fn peers_that_misbehave_are_bounded() {
 
 #[test]
 fn a_service_belongs_to_one_process_at_an_address() {
-    let [address, other] = addresses(9);
+    let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
@@ -437,7 +439,7 @@ fn a_service_belongs_to_one_process_at_an_address() {
 
 #[test]
 fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
-    let [address, _] = addresses(10);
+    let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&b, &c].map(|each| each.partition().unwrap());
@@ -468,7 +470,7 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
 
 #[test]
 fn as_many_share_an_address_as_there_are_partitions() {
-    let [address, _] = addresses(11);
+    let [address, _] = addresses();
     let mut a = owner(address);
     let mut others: Vec<_> =
         (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
@@ -487,7 +489,7 @@ fn as_many_share_an_address_as_there_are_partitions() {
 /// A process that has only taken the name does not keep others from the address.
 #[test]
 fn a_name_alone_is_no_address() {
-    let [address, _] = addresses(13);
+    let [address, _] = addresses();
     let name = socket::listen(address, 0).unwrap();
     let squat = || {
         let mut a = ShmLink::new(true).unwrap();
@@ -503,7 +505,7 @@ fn a_name_alone_is_no_address() {
 /// On a busy machine it takes a while until one process has ended and another has taken over.
 #[test]
 fn an_address_may_take_long_to_pass_on() {
-    let [address, _] = addresses(29);
+    let [address, _] = addresses();
     let name = socket::listen(address, 0).unwrap();
     let mut a = ShmLink::new(true).unwrap();
     thread::scope(|scope| {
@@ -522,7 +524,7 @@ fn an_address_may_take_long_to_pass_on() {
 
 #[test]
 fn a_device_that_does_not_share_refuses_at_once() {
-    let [address, _] = addresses(12);
+    let [address, _] = addresses();
     let mut a = ShmLink::new(false).unwrap();
     a.acquire(address, 0, false, udp).unwrap();
     assert_eq!(a.partition(), None);

@@ -55,7 +55,7 @@ fn here(address: IpAddr, partition: IdPartition, records: &[ConnRecord]) -> Ende
 
 #[test]
 fn a_peer_leaves_its_connections_to_the_owner() {
-    let ends = addresses(20);
+    let ends = addresses();
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
@@ -81,7 +81,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
 
 #[test]
 fn an_owner_leaves_its_connections_to_the_next() {
-    let ends = addresses(21);
+    let ends = addresses();
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
@@ -102,7 +102,7 @@ fn an_owner_leaves_its_connections_to_the_next() {
 /// one's only if it can be, and only when that one has ended; its own end makes nobody else's.
 #[test]
 fn a_strangers_records() {
-    let ends = addresses(22);
+    let ends = addresses();
     let [address, far] = ends;
     let mut a = owner(address);
     let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
@@ -142,7 +142,7 @@ fn sharing(address: IpAddr) -> ShmLink {
 /// Both know the other's end by what they share.
 #[test]
 fn a_peer_at_another_address() {
-    let ends = addresses(23);
+    let ends = addresses();
     let [src, dst] = ends;
     for before in [true, false] {
         let (mut a, mut b) = (sharing(src), sharing(dst));
@@ -176,7 +176,7 @@ fn a_peer_at_another_address() {
 
 #[test]
 fn a_connection_that_has_ended_before() {
-    let ends = addresses(24);
+    let ends = addresses();
     let [src, dst] = ends;
     let (mut a, mut b) = (sharing(src), sharing(dst));
     let [(one, first), (other, second)] = [1, 2].map(|number| {

@@ -45,7 +45,7 @@ fn forwards(owner: &mut ShmLink, to: &mut ShmLink, address: IpAddr) -> bool {
 
 #[test]
 fn when_the_owner_is_stopped_a_peer_is_the_owner() {
-    let [address, _] = addresses(17);
+    let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     a.unpark();
@@ -90,7 +90,7 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
 /// A new process is let in although nothing arrives at the UDP socket.
 #[test]
 fn a_stopped_owner_keeps_no_process_from_the_address() {
-    let [address, _] = addresses(18);
+    let [address, _] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     let mut c = ShmLink::new(true).unwrap();
@@ -114,7 +114,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
 /// What goes through memory goes to the next owner, and nothing comes twice.
 #[test]
 fn a_sender_goes_on_by_the_next_owner() {
-    let [address, src] = addresses(19);
+    let [address, src] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     a.unpark();
@@ -159,7 +159,7 @@ fn a_sender_goes_on_by_the_next_owner() {
 /// An owner that is stopped when it has just accepted a request has taken it with it.
 #[test]
 fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
-    let [address, src] = addresses(23);
+    let [address, src] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     let mut sender = device(src);
@@ -184,7 +184,7 @@ fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
 
 #[test]
 fn what_waits_for_a_process_waits_for_a_moment() {
-    let [address, _] = addresses(20);
+    let [address, _] = addresses();
     let mut a = owner(address);
     let b = peer(&mut a, address).unwrap();
     let partition = b.partition().unwrap();
@@ -203,7 +203,7 @@ fn what_waits_for_a_process_waits_for_a_moment() {
 
 #[test]
 fn a_reader_that_is_stopped_is_looked_at_less_often() {
-    let (mut a, b, ends) = pair(21);
+    let (mut a, b, ends) = pair();
     let bytes = vec![0; 60_000];
     let whole = run(ends, 60_000, 0..60_000);
     for _ in 0..100 {

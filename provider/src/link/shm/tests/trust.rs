@@ -77,7 +77,7 @@ impl Program {
 
     /// Has two ends meet, each started by a command. Returns whether each trusts the other.
     fn meet(&self, by: [&[&str]; 2]) -> [bool; 2] {
-        let [address, _] = addresses(16);
+        let [address, _] = addresses();
         let mut listening = self.start(by[0], "listen", address);
         let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == READY), "{by:?}");
