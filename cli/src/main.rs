@@ -10,6 +10,8 @@ mod demo;
 mod devinfo;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
+#[cfg(target_os = "linux")]
+mod exchange;
 mod explain;
 mod failure;
 #[cfg(target_os = "linux")]
@@ -21,6 +23,8 @@ mod manual;
 #[cfg(target_os = "linux")]
 mod mckey;
 mod output;
+#[cfg(target_os = "linux")]
+mod perf;
 #[cfg(target_os = "linux")]
 mod pingpong;
 mod playground;
@@ -70,6 +74,8 @@ enum Command {
     #[cfg(target_os = "linux")]
     Mckey(mckey::Args),
     #[cfg(target_os = "linux")]
+    Perf(perf::Args),
+    #[cfg(target_os = "linux")]
     Pingpong(pingpong::Args),
     Playground(playground::Args),
     #[cfg(target_os = "linux")]
@@ -105,6 +111,8 @@ fn main() -> ExitCode {
         Command::Manual(args) => manual::run(&args, Cli::command()),
         #[cfg(target_os = "linux")]
         Command::Mckey(args) => mckey::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Perf(args) => perf::run(&args),
         #[cfg(target_os = "linux")]
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Playground(args) => playground::run(&args),

@@ -47,6 +47,9 @@ fn commands_that_print_at_once_end() {
         "devinfo --json",
         "devinfo --counters",
         "run --as list",
+        "perf send --local -n 5",
+        "perf write --local --lat -n 5 --json",
+        "perf read -p 0",
         "mckey -m 239.79.8.1 --device udp:127.79.8.1",
         "ucmatose --device udp:127.79.8.2",
         "udaddy --device udp:127.79.8.3",
@@ -58,7 +61,18 @@ fn commands_that_print_at_once_end() {
 
 #[test]
 fn help_is_shown_to_nobody_without_complaint() {
-    let commands = ["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"];
+    let commands = [
+        "demo",
+        "devinfo",
+        "mckey",
+        "perf",
+        "perf write",
+        "pingpong",
+        "rping",
+        "run",
+        "ucmatose",
+        "udaddy",
+    ];
     let of_each = commands.map(|command| format!("{command} --help"));
     let all = of_each.iter().map(String::as_str).chain(["--help", "-h", "help", "--version"]);
     for arguments in all {

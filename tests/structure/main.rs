@@ -110,7 +110,7 @@ const CLI: Crate = Crate {
     root: "main.rs",
     layers: &[
         &["failure", "output", "ladder"],
-        &["common", "elsewhere", "library"],
+        &["common", "elsewhere", "exchange", "library"],
         &["datagrams"],
         &[
             "completions",
@@ -120,6 +120,7 @@ const CLI: Crate = Crate {
             "fault",
             "manual",
             "mckey",
+            "perf",
             "pingpong",
             "playground",
             "rping",

@@ -1,7 +1,6 @@
 //! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong`
 //! and its like.
 
-mod exchange;
 mod plan;
 mod session;
 mod xrc;
@@ -14,8 +13,11 @@ use roce::{
     RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination, fabric::FaultPlan,
 };
 
-use crate::{failure::Failure, output::outln};
-use exchange::{Exchange, Shown};
+use crate::{
+    exchange::{Exchange, Shown, gid_index},
+    failure::Failure,
+    output::outln,
+};
 use plan::{Plan, QKEY};
 use session::Session;
 
@@ -162,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => None,
     };
     let (mut exchange, is_client) = match &args.server {
-        Some(server) => (Exchange::connect(server, args.port)?, true),
+        Some(server) => (Exchange::connect("ping-pong", server, args.port)?, true),
         None => (Exchange::accept(&Exchange::listen(args.port)?)?, false),
     };
     let local = exchange.local()?.ip().to_canonical();
@@ -171,12 +173,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => Device::for_local(local)?.open(args.options(faults))?,
     };
     plan.check_datagram(context.active_mtu())?;
-    let gids = context.gids();
-    let gid_index = args.gid.unwrap_or_else(|| {
-        let same = gids.iter().position(|gid| gid.to_ip() == local);
-        let alike = gids.iter().position(|gid| gid.to_ip().is_ipv4() == local.is_ipv4());
-        same.or(alike).unwrap_or(0) as u16
-    });
+    let gid_index = args.gid.unwrap_or_else(|| gid_index(&context, local));
 
     let mut session = Session::new(&context, &plan, is_client)?;
     if plan.qp_type == QpType::XrcInitiator {
@@ -190,7 +187,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for qp in session.qps() {
         let endpoint = qp.endpoint(gid_index);
         ours.push(endpoint.ok_or_else(|| {
-            format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len())
+            format!(
+                "GID index {gid_index} does not exist; {} has {}",
+                context.name(),
+                context.gids().len()
+            )
         })?);
     }
     for endpoint in &ours {

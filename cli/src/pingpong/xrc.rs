@@ -3,12 +3,12 @@
 
 use roce::{AddressVector, Mtu, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts};
 
-use super::{
+use super::{plan::Plan, session::Session};
+use crate::{
     exchange::{Exchange, XrcEndpoint},
-    plan::Plan,
-    session::Session,
+    failure::Failure,
+    output::outln,
 };
-use crate::{failure::Failure, output::outln};
 
 /// Sends this side's address to the peer, receives the peer's, and connects both queue pairs.
 pub(super) fn connect(

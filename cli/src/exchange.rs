@@ -1,13 +1,14 @@
-//! The exchange of two ping-pongs over TCP before they start, as the stock tools do it: the
-//! client writes its address, the server answers with its own, the client says "done".
+//! The exchange of two tools over TCP before they start. Addresses go as the stock ping-pongs tell
+//! them: the client writes its own, the server answers with its own, the client says "done".
 
 use std::{
     fmt,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
 };
 
-use roce::{Endpoint, Gid, Psn, Qpn, SrqId};
+use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId};
 
 use crate::failure::Failure;
 
@@ -17,11 +18,14 @@ const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 /// `LID:QPN of the target:QPN of the initiator:PSN:SRQN:GID` in hexadecimal and a zero byte.
 const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
+/// Bytes of the longest text that [`Exchange::learn_text`] takes.
+const MAX_TEXT: usize = 1 << 16;
+
 /// Last message of both ends of an XRC ping-pong.
 const END: &[u8; 4] = b"END\0";
 
 /// An address, printed as the stock tools print it.
-pub(super) struct Shown<'a>(pub(super) &'a Endpoint);
+pub(crate) struct Shown<'a>(pub(super) &'a Endpoint);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,13 +34,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// Index of the GID for a TCP connection from this address: the same, or one of its family.
+pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
+    let gids = context.gids();
+    let same = gids.iter().position(|gid| gid.to_ip() == local);
+    let alike = gids.iter().position(|gid| gid.to_ip().is_ipv4() == local.is_ipv4());
+    same.or(alike).unwrap_or(0) as u16
+}
+
 /// Addresses of one side of an XRC ping-pong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct XrcEndpoint {
+pub(crate) struct XrcEndpoint {
     /// Its target; both of its queue pairs start with this PSN.
-    pub(super) target: Endpoint,
-    pub(super) initiator: Qpn,
-    pub(super) srq: SrqId,
+    pub(crate) target: Endpoint,
+    pub(crate) initiator: Qpn,
+    pub(crate) srq: SrqId,
 }
 
 impl XrcEndpoint {
@@ -63,17 +75,17 @@ impl fmt::Display for XrcEndpoint {
 }
 
 /// The peer, connected over TCP.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     stream: TcpStream,
     is_client: bool,
 }
 
 impl Exchange {
-    /// Connects to a server.
-    pub(super) fn connect(server: &str, port: u16) -> Result<Self, Failure> {
+    /// Connects to a server of this tool, such as "ping-pong".
+    pub(crate) fn connect(tool: &str, server: &str, port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect((server, port)).map_err(|error| {
             format!(
-                "cannot reach a ping-pong server at {server}, TCP port {port}: {error}; start one \
+                "cannot reach a {tool} server at {server}, TCP port {port}: {error}; start one \
                  there first, without SERVER"
             )
         })?;
@@ -81,7 +93,7 @@ impl Exchange {
     }
 
     /// Listens for a client; one is taken by [`accept`](Self::accept).
-    pub(super) fn listen(port: u16) -> Result<TcpListener, Failure> {
+    pub(crate) fn listen(port: u16) -> Result<TcpListener, Failure> {
         let any = |ip: &str| TcpListener::bind(format!("{ip}:{port}"));
         // without IPv6 on this host the first fails
         any("[::]").or_else(|_| any("0.0.0.0")).map_err(|error| {
@@ -94,20 +106,20 @@ impl Exchange {
     }
 
     /// Waits for a client.
-    pub(super) fn accept(listener: &TcpListener) -> Result<Self, Failure> {
+    pub(crate) fn accept(listener: &TcpListener) -> Result<Self, Failure> {
         let (stream, _) = listener.accept()?;
         Ok(Self { stream, is_client: false })
     }
 
     /// This side's address of the TCP connection.
-    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
     /// Sends our addresses, receives as many of the peer's, and calls `ready` with them before the
     /// peer may rely on this side being ready.
-    pub(super) fn swap(
-        mut self,
+    pub(crate) fn swap(
+        &mut self,
         ours: &[Endpoint],
         ready: impl FnOnce(&[Endpoint]) -> Result<(), Failure>,
     ) -> Result<Vec<Endpoint>, Failure> {
@@ -129,8 +141,35 @@ impl Exchange {
         }
     }
 
+    /// Sends a text without zero bytes.
+    pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
+        let sent = self.stream.write_all(format!("{text}\0").as_bytes());
+        Ok(sent.map_err(|error| format!("cannot reach the other side any more: {error}"))?)
+    }
+
+    /// Receives a text, which ends with a zero byte.
+    pub(crate) fn learn_text(&mut self) -> Result<String, Failure> {
+        let mut bytes = Vec::new();
+        loop {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).map_err(|_| ENDED)?;
+            if byte == [0] {
+                return Ok(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            bytes.extend(byte);
+            if bytes.len() > MAX_TEXT {
+                return Err("the other side sent no text that this tool knows".into());
+            }
+        }
+    }
+
+    /// Descriptor that is readable when the peer has said something, or has gone.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     /// Sends our address, receives that of the peer, and calls `ready` with it.
-    pub(super) fn swap_xrc(
+    pub(crate) fn swap_xrc(
         &mut self,
         ours: &XrcEndpoint,
         ready: impl FnOnce(&XrcEndpoint) -> Result<(), Failure>,
@@ -153,7 +192,7 @@ impl Exchange {
     }
 
     /// Waits until the peer has received everything, too.
-    pub(super) fn end_xrc(&mut self) -> Result<(), Failure> {
+    pub(crate) fn end_xrc(&mut self) -> Result<(), Failure> {
         if self.is_client {
             self.stream.write_all(END)?;
         }
@@ -192,7 +231,7 @@ impl Exchange {
             self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
             endpoints.push(endpoint.ok_or(
-                "the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID",
+                "the other side told no address of the form LID:QPN:PSN:GID; is it the same tool?",
             )?);
         }
         Ok(endpoints)
@@ -201,6 +240,7 @@ impl Exchange {
 
 const GONE: &str =
     "the other side closed the connection before it told its address; see what it printed";
+const ENDED: &str = "the other side has ended early; see what it printed";
 
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
     let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;

@@ -1,0 +1,214 @@
+//! Bandwidth: many messages outstanding at once.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    figures::{Bandwidth, Flow},
+    layout::Layout,
+    plan::{Amount, Plan, Test},
+    progress::Progress,
+    side::{Done, Side},
+};
+use crate::failure::Failure;
+
+/// Polls without a completion between two looks at the connection to the peer.
+const POLLS: u32 = 1 << 12;
+/// Shortest time over which a peak is taken.
+const WINDOW: Duration = Duration::from_millis(10);
+
+/// Measures one size; on a side that only answers, there are no figures.
+pub(super) fn round(
+    side: &mut Side,
+    number: usize,
+    progress: &Progress,
+) -> Result<Option<Bandwidth>, Failure> {
+    let size = side.plan.sizes[number] as usize;
+    let layout = side.layout(size);
+    side.prepare(number, layout)?;
+    let sends = side.is_client || side.plan.both_ways;
+    let sent = if sends { send(side, layout, size, progress)? } else { Sent::nothing(&side.plan) };
+    side.exchange.tell_text(&sent.text())?;
+    let receives = side.plan.test == Test::Send && (side.plan.both_ways || !side.is_client);
+    if receives {
+        receive(side, size, |side| side.peer_speaks())?;
+    }
+    let theirs = parse(&side.exchange.learn_text()?).ok_or("the other side is no roce perf")?;
+    if receives {
+        // whatever is complete there is here, but perhaps not taken yet
+        let counts = theirs.counts.clone();
+        receive(side, size, |side| side.received == counts)?;
+    }
+    let checked = match side.plan.test {
+        Test::Read => side.check(number, layout, &sent.counts),
+        Test::Send => side.check(number, layout, &side.received),
+        Test::Write | Test::Atomic => side.check(number, layout, &theirs.counts),
+    };
+    side.conclude(checked)?;
+    if !side.is_client {
+        return Ok(None);
+    }
+    Ok(Some(Bandwidth {
+        size,
+        flow: sent.flow(),
+        back: side.plan.both_ways.then(|| theirs.flow()),
+        peak: sent.peak,
+    }))
+}
+
+/// What a side has sent in a round.
+struct Sent {
+    /// Messages of each queue pair.
+    counts: Vec<u64>,
+    /// From the first post to the last completion.
+    time: Duration,
+    /// Most messages in a second, if it took long enough for that.
+    peak: Option<f64>,
+}
+
+impl Sent {
+    fn nothing(plan: &Plan) -> Self {
+        Self { counts: vec![0; plan.qps], time: Duration::ZERO, peak: None }
+    }
+
+    fn flow(&self) -> Flow {
+        Flow { messages: self.counts.iter().sum(), time: self.time }
+    }
+
+    fn text(&self) -> String {
+        let counts: Vec<_> = self.counts.iter().map(u64::to_string).collect();
+        format!("{} {}", counts.join(","), self.time.as_nanos())
+    }
+}
+
+fn parse(text: &str) -> Option<Sent> {
+    let (counts, nanos) = text.split_once(' ')?;
+    let counts = counts.split(',').map(|count| count.parse().ok()).collect::<Option<_>>()?;
+    Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
+}
+
+/// Sends what is to be sent, and waits for it to be complete.
+fn send(
+    side: &mut Side,
+    layout: Layout,
+    size: usize,
+    progress: &Progress,
+) -> Result<Sent, Failure> {
+    let Plan { amount, qps, depth, .. } = side.plan;
+    let mut posted = vec![0; qps];
+    let mut done = vec![0; qps];
+    let (mut posted_all, mut done_all) = (0_u64, 0_u64);
+    let start = Instant::now();
+    let mut window = Window::new(start, (10 * depth * qps) as u64);
+    let bar = progress.start(amount, qps as u64);
+    let mut end = start;
+    loop {
+        let over = match amount {
+            Amount::Iters(count) => posted_all == u64::from(count) * qps as u64,
+            Amount::Time(time) => start.elapsed() >= time,
+        };
+        if over && done_all == posted_all {
+            break;
+        }
+        for qp in 0..qps {
+            while !over && posted[qp] - done[qp] < depth as u64 {
+                if matches!(amount, Amount::Iters(count) if posted[qp] == u64::from(count)) {
+                    break;
+                }
+                side.post(qp, layout, posted[qp] as usize % layout.slots)?;
+                posted[qp] += 1;
+                posted_all += 1;
+            }
+        }
+        let before = done_all;
+        while let Some(completion) = side.poll(size)? {
+            if let Done::Sent(qp) = completion {
+                done[qp] += 1;
+                done_all += 1;
+            }
+        }
+        if done_all == before {
+            side.idle(size, false)?;
+        } else {
+            end = Instant::now();
+            window.look(end, done_all);
+            bar.look(end, done_all);
+        }
+    }
+    let whole = done_all as f64 / (end - start).as_secs_f64();
+    // the last window may be too short for a look of its own
+    let peak = window.peak.map(|peak| peak.max(whole));
+    Ok(Sent { counts: done, time: end - start, peak })
+}
+
+/// Takes messages until `over`.
+fn receive(side: &mut Side, size: usize, over: impl Fn(&Side) -> bool) -> Result<(), Failure> {
+    let mut idle = 0_u32;
+    loop {
+        if side.poll(size)?.is_some() {
+            idle = 0;
+            continue;
+        }
+        if idle.is_multiple_of(POLLS) && over(side) {
+            return Ok(());
+        }
+        idle += 1;
+        if side.plan.events || idle.is_multiple_of(POLLS) {
+            side.idle(size, true)?;
+            if side.plan.events && over(side) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Looks for the fastest part of a run.
+struct Window {
+    start: Instant,
+    count: u64,
+    /// Messages for which completions that come in batches do not matter.
+    least: u64,
+    peak: Option<f64>,
+}
+
+impl Window {
+    fn new(start: Instant, least: u64) -> Self {
+        Self { start, count: 0, least, peak: None }
+    }
+
+    fn look(&mut self, now: Instant, count: u64) {
+        let (time, messages) = (now - self.start, count - self.count);
+        if time >= WINDOW && messages >= self.least {
+            let rate = messages as f64 / time.as_secs_f64();
+            self.peak = Some(self.peak.map_or(rate, |peak| peak.max(rate)));
+            (self.start, self.count) = (now, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_of_a_whole_window_and_of_many_messages() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut window = Window::new(start, 100);
+        window.look(at(1), 1000);
+        assert_eq!(window.peak, None, "too short");
+        window.look(at(10), 1000);
+        assert_eq!(window.peak, Some(100_000.0));
+        window.look(at(20), 1099);
+        assert_eq!(window.peak, Some(100_000.0), "too few");
+        window.look(at(30), 5000);
+        assert_eq!(window.peak, Some(200_000.0));
+    }
+
+    #[test]
+    fn what_was_sent_is_told() {
+        let sent = Sent { counts: vec![3, 4], time: Duration::from_micros(7), peak: Some(1.0) };
+        let told = parse(&sent.text()).unwrap();
+        assert_eq!((told.counts, told.time), (vec![3, 4], Duration::from_micros(7)));
+        assert!(parse("valid").is_none() && parse("1,x 5").is_none());
+    }
+}

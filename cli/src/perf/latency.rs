@@ -1,0 +1,167 @@
+//! Latency: one message at a time, each timed by itself.
+
+use std::time::Instant;
+
+use super::{
+    figures::Latency,
+    layout::{Layout, pattern},
+    plan::{Amount, Test},
+    progress::Progress,
+    side::{Done, Side, differs},
+};
+use crate::failure::Failure;
+
+/// Looks at memory, or polls, between two looks at the connection to the peer and at the time.
+const LOOKS: u32 = 1 << 12;
+
+/// Measures one size; on a side that only answers, there are no figures.
+pub(super) fn round(
+    side: &mut Side,
+    number: usize,
+    progress: &Progress,
+) -> Result<Option<Latency>, Failure> {
+    let size = side.plan.sizes[number] as usize;
+    let layout = side.layout(size);
+    side.prepare(number, layout)?;
+    let mut game = Game { side, size, layout, posted: 0, done: 0 };
+    let mut nanos = Vec::new();
+    if game.side.is_client {
+        game.time(&mut nanos, progress)?;
+    } else if matches!(game.side.plan.test, Test::Write | Test::Send) {
+        while game.await_message(true)? {
+            game.post_message()?;
+        }
+    }
+    game.finish()?;
+    let count = game.posted;
+    side.exchange.tell_text(&count.to_string())?;
+    let theirs = side.exchange.learn_text()?;
+    let theirs: u64 = theirs.parse().map_err(|_| "the other side is no roce perf")?;
+    let checked = match side.plan.test {
+        Test::Write => check_stamped(side, number, layout, theirs),
+        Test::Send => side.check(number, layout, &side.received),
+        Test::Read => side.check(number, layout, &[count]),
+        Test::Atomic => side.check(number, layout, &[theirs]),
+    };
+    side.conclude(checked)?;
+    // a message there and one back, or a request and its answer
+    let share = if matches!(side.plan.test, Test::Write | Test::Send) { 2 } else { 1 };
+    Ok(side.is_client.then(|| Latency::new(size, nanos, share)))
+}
+
+/// Messages of one size. A WRITE's last byte is its stamp, for which the other side looks.
+struct Game<'a> {
+    side: &'a mut Side,
+    size: usize,
+    layout: Layout,
+    posted: u64,
+    done: u64,
+}
+
+impl Game<'_> {
+    fn time(&mut self, nanos: &mut Vec<u64>, progress: &Progress) -> Result<(), Failure> {
+        let amount = self.side.plan.amount;
+        let start = Instant::now();
+        let bar = progress.start(amount, 1);
+        let mut before = start;
+        loop {
+            match amount {
+                Amount::Iters(count) if self.posted == u64::from(count) => return Ok(()),
+                Amount::Time(time) if before - start >= time => return Ok(()),
+                _ => {}
+            }
+            self.post_message()?;
+            if matches!(self.side.plan.test, Test::Write | Test::Send) {
+                self.await_message(false)?;
+            } else {
+                self.finish()?;
+            }
+            let now = Instant::now();
+            nanos.push((now - before).as_nanos() as u64);
+            before = now;
+            bar.look(now, self.posted);
+        }
+    }
+
+    fn post_message(&mut self) -> Result<(), Failure> {
+        // the place of a message, and the queue, are free when it is complete
+        self.take_completions(self.layout.slots as u64 - 1)?;
+        let slot = self.posted as usize % self.layout.slots;
+        self.posted += 1;
+        if self.side.plan.test != Test::Write {
+            return self.side.post(0, self.layout, slot);
+        }
+        let place = self.layout.place(0, slot);
+        self.side.source.write_at(place.end - 1, &[stamp(self.posted)])?;
+        self.side.post_to(0, self.layout, slot, 0)
+    }
+
+    /// Waits until no more than so many requests are not complete.
+    fn take_completions(&mut self, most: u64) -> Result<(), Failure> {
+        let mut idle = 0_u32;
+        while self.posted - self.done > most {
+            match self.side.poll(self.size)? {
+                Some(Done::Sent(_)) => self.done += 1,
+                Some(Done::Received) => {}
+                None => {
+                    idle += 1;
+                    if self.side.plan.events || idle.is_multiple_of(LOOKS) {
+                        self.side.idle(self.size, false)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.take_completions(0)
+    }
+
+    /// Waits for the peer's next message. False if the peer says over TCP that there is none.
+    fn await_message(&mut self, may_end: bool) -> Result<bool, Failure> {
+        // who begins has sent as many as it receives, the other one fewer
+        let wanted = if self.side.is_client { self.posted } else { self.posted + 1 };
+        let mut idle = 0_u32;
+        loop {
+            if self.side.plan.test == Test::Write {
+                let mut last = [0];
+                self.side.target.read_at(self.size - 1, &mut last)?;
+                if last == [stamp(wanted)] {
+                    self.side.hear();
+                    return Ok(true);
+                }
+            }
+            match self.side.poll(self.size)? {
+                Some(Done::Sent(_)) => self.done += 1,
+                Some(Done::Received) => {}
+                None => idle += 1,
+            }
+            if self.side.plan.test == Test::Send && self.side.received[0] == wanted {
+                return Ok(true);
+            }
+            if idle != 0 && (self.side.plan.events || idle.is_multiple_of(LOOKS)) {
+                if may_end && self.side.peer_speaks() {
+                    return Ok(false);
+                }
+                self.side.idle(self.size, may_end)?;
+            }
+        }
+    }
+}
+
+/// Last byte of a WRITE, never zero.
+const fn stamp(number: u64) -> u8 {
+    (number % 255) as u8 + 1
+}
+
+/// Compares the place of the peer's WRITEs with what the last one must have left there.
+fn check_stamped(side: &Side, round: usize, layout: Layout, count: u64) -> Result<(), Failure> {
+    if count == 0 {
+        return Ok(());
+    }
+    let place = layout.place(0, 0);
+    let mut expected = pattern(place.len(), round, !side.is_client);
+    expected[place.len() - 1] = stamp(count);
+    differs(&side.target.to_vec(place)?, &expected)
+}

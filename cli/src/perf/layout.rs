@@ -1,0 +1,77 @@
+//! Places of messages in memory, and what is in them.
+
+use std::ops::Range;
+
+/// Memory that all queue pairs of a side use, as long as a message each is less: it stays in the
+/// processor's caches, whatever the number of queue pairs.
+const HOT: usize = 1 << 20;
+/// Distance of the queue pairs' parts: a multiple of it.
+const LINE: usize = 64;
+
+/// Parts of a region for each queue pair, and in each of them the places of messages, which are
+/// used in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    size: usize,
+    pub(super) slots: usize,
+    part: usize,
+}
+
+impl Layout {
+    /// Places for messages of `size` bytes, when the largest have `largest` and `depth` of them are
+    /// outstanding.
+    pub(super) fn new(size: usize, largest: usize, qps: usize, depth: usize) -> Self {
+        let part = (HOT / qps).max(largest).next_multiple_of(LINE);
+        Self { size, slots: (part / size).clamp(1, depth), part }
+    }
+
+    /// Bytes of a region.
+    pub(super) const fn bytes(&self, qps: usize) -> usize {
+        self.part * qps
+    }
+
+    /// Place of a message.
+    pub(super) const fn place(&self, qp: usize, slot: usize) -> Range<usize> {
+        let at = qp * self.part + slot * self.size;
+        at..at + self.size
+    }
+}
+
+/// Bytes of a message. Each depends on its offset; rounds and sides differ, so that what is left
+/// from another one does not pass for it.
+pub(super) fn pattern(size: usize, round: usize, by_client: bool) -> Vec<u8> {
+    let seed = (round * 2 + usize::from(by_client) + 1) as u8;
+    (0..size).map(|at| ((at ^ at >> 8 ^ at >> 16) as u8).wrapping_add(seed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_do_not_overlap() {
+        for (size, largest, qps, depth) in
+            [(8, 8, 1, 128), (2, 8 << 20, 1, 128), (65_536, 65_536, 256, 128), (1, 1, 3, 2)]
+        {
+            let layout = Layout::new(size, largest, qps, depth);
+            let mut end = 0;
+            for qp in 0..qps {
+                for slot in 0..layout.slots {
+                    let place = layout.place(qp, slot);
+                    assert!(place.start >= end, "{layout:?}");
+                    end = place.end;
+                }
+            }
+            assert!(end <= layout.bytes(qps), "{layout:?}");
+            assert!(layout.slots <= depth);
+        }
+    }
+
+    #[test]
+    fn patterns_of_sides_and_rounds_differ_in_every_byte() {
+        let one = pattern(300, 0, true);
+        for other in [pattern(300, 0, false), pattern(300, 1, true), pattern(300, 1, false)] {
+            assert!(one.iter().zip(&other).all(|(a, b)| a != b));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `roce perf`: bandwidth and latency, with the options and the output of perftest.
+
+mod args;
+mod bandwidth;
+mod figures;
+mod latency;
+mod layout;
+mod plan;
+mod progress;
+mod side;
+
+use std::{net::TcpListener, thread};
+
+use roce::{Context, Device};
+
+use crate::{exchange::Exchange, failure::Failure, output::outln};
+use args::TestArgs;
+use figures::{Figures, document};
+use plan::{Amount, Plan, Test};
+use progress::Progress;
+use side::{Side, options};
+
+/// Measure bandwidth and latency.
+///
+/// Start it without SERVER on one side, then with the name or address of that side and the same
+/// options on the other, or alone with --local. On one host:
+///
+///     roce perf write
+///     roce perf write 127.0.0.1
+///
+///     roce perf send --lat --local
+///
+/// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on); the other side
+/// must be roce perf, too, since perftest's own exchange is another one in each version. What
+/// arrives is compared with what must arrive, in every byte, after each size and outside of the
+/// time that is measured. A figure that was not measured is a dash, or null in JSON.
+///
+/// Latency of write and send is half of a round trip, that of read and atomic is the time from the
+/// post to the completion. write --lat waits by looking at memory, as ib_write_lat does.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    measure: Measure,
+}
+
+#[derive(clap::Subcommand)]
+enum Measure {
+    /// RDMA WRITE: to the server's memory
+    Write(TestArgs),
+    /// RDMA READ: from the server's memory
+    Read(TestArgs),
+    /// SEND: to receive requests of the server
+    Send(TestArgs),
+    /// FETCH_AND_ADD: one counter of the server's for each queue pair
+    Atomic(TestArgs),
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.measure {
+        Measure::Write(args) => measure(Test::Write, args),
+        Measure::Read(args) => measure(Test::Read, args),
+        Measure::Send(args) => measure(Test::Send, args),
+        Measure::Atomic(args) => measure(Test::Atomic, args),
+    }
+}
+
+fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
+    let plan = Plan::new(test, args)?;
+    if args.json && !args.local && args.server.is_none() {
+        return Err("--json is for the client, which has the figures; leave it out here".into());
+    }
+    if args.local {
+        return local(&plan, args);
+    }
+    // a device named on the command line is opened first, so that what is wrong is said at once
+    let device = named(args)?;
+    let (exchange, is_client) = match &args.server {
+        Some(server) => (Exchange::connect("perf", server, args.port)?, true),
+        None => {
+            let listener = Exchange::listen(args.port)?;
+            let port = listener.local_addr()?.port();
+            outln!("waiting for a client on TCP port {port}");
+            (Exchange::accept(&listener)?, false)
+        }
+    };
+    play(plan, args, device, exchange, is_client)
+}
+
+/// Both sides: the server in a thread.
+fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
+    let (here, there) = (named(args)?, named(args)?);
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let served = Exchange::accept(&listener)
+                .and_then(|exchange| play(plan.clone(), args, there, exchange, false));
+            served.map_err(|error| error.to_string())
+        });
+        let client = Exchange::connect("perf", "127.0.0.1", port)
+            .and_then(|exchange| play(plan.clone(), args, here, exchange, true));
+        let server = server.join().unwrap_or_else(|_| Err("it has failed".to_owned()));
+        match (client, server) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Ok(()), Err(server)) => Err(format!("the server: {server}").into()),
+            (Err(client), Ok(())) => Err(client),
+            (Err(client), Err(server)) => Err(format!("{client}; the server: {server}").into()),
+        }
+    })
+}
+
+fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
+    Ok(match &args.device {
+        Some(spec) => Some(Device::named(spec)?.open(options(args))?),
+        None => None,
+    })
+}
+
+/// Measures all sizes, as one side.
+fn play(
+    plan: Plan,
+    args: &TestArgs,
+    device: Option<Context>,
+    exchange: Exchange,
+    is_client: bool,
+) -> Result<(), Failure> {
+    let mut side = Side::new(plan, args, device, exchange, is_client)?;
+    let speaks = is_client || !args.local;
+    let progress = Progress::new(is_client);
+    if speaks && !args.json {
+        head(&side);
+        if is_client {
+            outln!("{}", Figures::heading(&side.plan, args.report_gbits));
+        }
+    }
+    let mut results = Vec::new();
+    let mut nothing = None;
+    for number in 0..side.plan.sizes.len() {
+        let figures = if side.plan.latency {
+            latency::round(&mut side, number, &progress)?.map(Figures::Latency)
+        } else {
+            bandwidth::round(&mut side, number, &progress)?.map(Figures::Bandwidth)
+        };
+        let size = side.plan.sizes[number];
+        let Some(figures) = figures else {
+            if speaks {
+                outln!(" {size} bytes: done, and every byte is right");
+            }
+            continue;
+        };
+        if figures.messages() == 0 {
+            nothing = nothing.or(Some(size));
+        }
+        if !args.json {
+            outln!("{}", figures.line(args.report_gbits));
+        }
+        results.push(figures);
+    }
+    if args.json && is_client {
+        let document = document(&side.plan, &side.device, side.mtu.bytes(), &results);
+        outln!("{document:#}");
+    }
+    match (nothing, side.plan.amount) {
+        (Some(size), Amount::Time(time)) => Err(format!(
+            "no message of {size} bytes was complete in {} seconds: nothing was measured; use a \
+             longer -D",
+            time.as_secs()
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// What is measured, in perftest's words.
+fn head(side: &Side) {
+    let plan = &side.plan;
+    let line = "-".repeat(87);
+    let what = match (plan.latency, plan.both_ways) {
+        (true, _) => "Latency Test",
+        (false, true) => "Bidirectional BW Test",
+        (false, false) => "BW Test",
+    };
+    outln!("{line}");
+    outln!("                    {} {what}", plan.test.title());
+    outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.device);
+    outln!(" Number of qps   : {:<20} Connection type : RC", plan.qps);
+    let depth = if plan.latency { "1".to_owned() } else { plan.depth.to_string() };
+    outln!(" TX depth        : {depth:<20} Mtu             : {}[B]", side.mtu.bytes());
+    outln!(" Completions     : {}", if plan.events { "events" } else { "polled" });
+    outln!("{line}");
+}

@@ -1,0 +1,208 @@
+//! What is measured: options, checked and completed, and compared with those of the other side.
+
+use std::time::Duration;
+
+use roce::Mtu;
+
+use super::args::TestArgs;
+use crate::failure::Failure;
+
+/// First words of what a side says.
+const GREETING: &str = "roce perf 1";
+
+/// Operation that is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Test {
+    Write,
+    Read,
+    Send,
+    Atomic,
+}
+
+impl Test {
+    /// The word of the command line.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Send => "send",
+            Self::Atomic => "atomic",
+        }
+    }
+
+    /// Name in the heading.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Write => "RDMA_Write",
+            Self::Read => "RDMA_Read",
+            Self::Send => "Send",
+            Self::Atomic => "Atomic FETCH_AND_ADD",
+        }
+    }
+}
+
+/// When a size is measured enough.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Amount {
+    /// Messages of each queue pair.
+    Iters(u32),
+    Time(Duration),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Plan {
+    pub(super) test: Test,
+    pub(super) latency: bool,
+    pub(super) sizes: Vec<u32>,
+    pub(super) amount: Amount,
+    pub(super) qps: usize,
+    pub(super) depth: usize,
+    /// The most that both ports carry, if there is none.
+    pub(super) mtu: Option<Mtu>,
+    pub(super) both_ways: bool,
+    pub(super) events: bool,
+}
+
+impl Plan {
+    /// Bytes of the largest message.
+    pub(super) fn largest(&self) -> usize {
+        self.sizes.iter().copied().max().unwrap_or(0) as usize
+    }
+
+    pub(super) fn new(test: Test, args: &TestArgs) -> Result<Self, Failure> {
+        let latency = args.lat;
+        let mtu = match args.mtu {
+            Some(bytes) => Some(Mtu::from_bytes(bytes).ok_or_else(|| {
+                format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096 with -m")
+            })?),
+            None => None,
+        };
+        let sizes = match (test, args.size, args.all) {
+            (Test::Atomic, None | Some(8), false) => vec![8],
+            (Test::Atomic, ..) => {
+                return Err("an atomic has 8 bytes; leave -s and -a out".into());
+            }
+            (.., true) => (1..=23).map(|power| 1 << power).collect(),
+            (_, Some(size), _) if (1..=1 << 31).contains(&size) => vec![size],
+            (_, Some(size), _) => {
+                return Err(format!("-s {size}: a message has 1 to 2147483648 bytes").into());
+            }
+            (_, None, _) => vec![if latency { 2 } else { 65_536 }],
+        };
+        if latency && test == Test::Write && args.events {
+            return Err(
+                "write --lat waits by looking at memory, of which no event tells; leave -e \
+                        out, or use send --lat"
+                    .into(),
+            );
+        }
+        let iters = args.iters.unwrap_or(if latency { 1000 } else { 5000 });
+        Ok(Self {
+            test,
+            latency,
+            sizes,
+            amount: args.duration.map_or(Amount::Iters(iters), |seconds| {
+                Amount::Time(Duration::from_secs(seconds.into()))
+            }),
+            qps: args.qps.into(),
+            depth: args.tx_depth.into(),
+            mtu,
+            both_ways: args.bidirectional,
+            events: args.events,
+        })
+    }
+
+    /// What both sides must have alike, by option.
+    fn terms(&self) -> [(&'static str, String); 8] {
+        let yes = |yes: bool| if yes { "given" } else { "not given" }.to_owned();
+        let sizes = match self.sizes[..] {
+            [size] => size.to_string(),
+            _ => "all (-a)".to_owned(),
+        };
+        let amount = match self.amount {
+            Amount::Iters(count) => format!("-n {count}"),
+            Amount::Time(time) => format!("-D {}", time.as_secs()),
+        };
+        [
+            ("the test", self.test.word().to_owned()),
+            ("--lat", yes(self.latency)),
+            ("-s", sizes),
+            ("-n or -D", amount),
+            ("-q", self.qps.to_string()),
+            ("-t", self.depth.to_string()),
+            ("-m", self.mtu.map_or("not given".to_owned(), |mtu| mtu.bytes().to_string())),
+            ("-b", yes(self.both_ways)),
+        ]
+    }
+
+    /// What this side says of its options.
+    pub(super) fn greeting(&self) -> String {
+        self.terms().iter().fold(GREETING.to_owned(), |text, (_, value)| text + ";" + value)
+    }
+
+    /// Compares what the other side has said of its options.
+    pub(super) fn agree(&self, greeting: &str) -> Result<(), Failure> {
+        let mut words = greeting.split(';');
+        if words.next() != Some(GREETING) {
+            return Err("the other side is no roce perf of this version; use the same program on \
+                        both sides"
+                .into());
+        }
+        for (option, ours) in self.terms() {
+            let theirs = words.next().unwrap_or_default();
+            if ours != theirs {
+                return Err(format!(
+                    "the two sides do not agree: {option} is {ours} here and {theirs} at the other \
+                     side; use the same on both"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            test: Test::Write,
+            latency: false,
+            sizes: vec![64],
+            amount: Amount::Iters(10),
+            qps: 1,
+            depth: 4,
+            mtu: None,
+            both_ways: false,
+            events: false,
+        }
+    }
+
+    #[test]
+    fn a_difference_is_named_with_both_values() {
+        let ours = plan();
+        assert!(ours.agree(&Plan { events: true, ..plan() }.greeting()).is_ok());
+        for (theirs, words) in [
+            (Plan { test: Test::Read, ..plan() }, "the test is write here and read at"),
+            (Plan { latency: true, ..plan() }, "--lat is not given here and given at"),
+            (Plan { sizes: vec![2, 4], ..plan() }, "-s is 64 here and all (-a) at"),
+            (
+                Plan { amount: Amount::Time(Duration::from_secs(2)), ..plan() },
+                "-n or -D is -n 10 here and -D 2 at",
+            ),
+            (Plan { qps: 2, ..plan() }, "-q is 1 here and 2 at"),
+            (Plan { depth: 5, ..plan() }, "-t is 4 here and 5 at"),
+            (Plan { mtu: Some(Mtu::B1024), ..plan() }, "-m is not given here and 1024 at"),
+            (Plan { both_ways: true, ..plan() }, "-b is not given here and given at"),
+        ] {
+            let error = ours.agree(&theirs.greeting()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(
+            ours.agree("0000:000011:1d5ef4:00").unwrap_err().to_string().contains("no roce perf")
+        );
+        assert!(ours.agree(GREETING).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! A bar on a terminal, for measurements that take long.
+
+use std::{
+    cell::Cell,
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::plan::Amount;
+
+/// Time after which there is a bar, and between two looks of it.
+const LONG: Duration = Duration::from_secs(1);
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// Where bars are drawn, if anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    /// On standard error, if that is a terminal and this is a side that has figures.
+    pub(super) fn new(has_figures: bool) -> Self {
+        Self { shown: has_figures && stderr().is_terminal() }
+    }
+
+    /// A bar for one size.
+    pub(super) fn start(self, amount: Amount, qps: u64) -> Bar {
+        let length = match amount {
+            Amount::Iters(count) => u64::from(count) * qps,
+            Amount::Time(time) => time.as_millis() as u64,
+        };
+        let bar = self.shown.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
+            let style = ProgressStyle::with_template("{wide_bar} {percent}% {eta} left");
+            style.map_or(bar.clone(), |style| bar.clone().with_style(style))
+        });
+        let start = Instant::now();
+        Bar { bar, amount, start, next: Cell::new(start + LONG) }
+    }
+}
+
+/// The bar of one size, which goes when it is done.
+#[derive(Debug)]
+pub(super) struct Bar {
+    bar: Option<ProgressBar>,
+    amount: Amount,
+    start: Instant,
+    next: Cell<Instant>,
+}
+
+impl Bar {
+    /// Draws how far it is, if it is time to.
+    pub(super) fn look(&self, now: Instant, messages: u64) {
+        let Some(bar) = &self.bar else { return };
+        if now < self.next.get() {
+            return;
+        }
+        self.next.set(now + BETWEEN);
+        if bar.is_hidden() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        bar.set_position(match self.amount {
+            Amount::Iters(_) => messages,
+            Amount::Time(_) => (now - self.start).as_millis() as u64,
+        });
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

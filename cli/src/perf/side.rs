@@ -1,0 +1,412 @@
+//! One side of a measurement: its device, queue pairs and memory, and the connection to the other
+//! side.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Access, AddressVector, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init,
+    MemoryRegion, Mtu, NotifyKind, OpenOptions, PeerAttr, QpCaps, QpInitAttr, QpType, QueuePair,
+    RKey, RecvWr, Remote, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use super::{
+    args::TestArgs,
+    layout::{Layout, pattern},
+    plan::{Plan, Test},
+};
+use crate::{
+    exchange::{Exchange, gid_index},
+    failure::Failure,
+};
+
+/// Receive requests of a queue pair (SEND).
+const RX_DEPTH: usize = 512;
+/// Bit of `wr_id` that tells a receive request from others.
+const RECEIVE: u64 = 1 << 63;
+/// Time without anything from the peer after which it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) struct Side {
+    pub(super) plan: Plan,
+    pub(super) is_client: bool,
+    pub(super) exchange: Exchange,
+    pub(super) device: String,
+    pub(super) mtu: Mtu,
+    context: Context,
+    pairs: Vec<QueuePair>,
+    cq: CompletionQueue,
+    channel: Option<CompletionChannel>,
+    /// What this side sends, and the peer READs.
+    pub(super) source: MemoryRegion,
+    /// Where messages of the peer, and answers to READs and atomics, arrive.
+    pub(super) target: MemoryRegion,
+    receives: Layout,
+    peer_source: Remote,
+    peer_target: Remote,
+    /// Completions of this round that nobody has taken yet.
+    seen: VecDeque<Done>,
+    /// Messages that a queue pair has received in this round, and the places that they are in.
+    pub(super) received: Vec<u64>,
+    touched: Vec<Vec<bool>>,
+    heard: Instant,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Done {
+    /// A request of this queue pair.
+    Sent(usize),
+    Received,
+}
+
+impl Side {
+    /// Finds the other side's options the same as ours, and connects to it.
+    pub(super) fn new(
+        plan: Plan,
+        args: &TestArgs,
+        device: Option<Context>,
+        mut exchange: Exchange,
+        is_client: bool,
+    ) -> Result<Self, Failure> {
+        exchange.tell_text(&plan.greeting())?;
+        plan.agree(&exchange.learn_text()?)?;
+        let local = exchange.local()?.ip().to_canonical();
+        let context = match device {
+            Some(context) => context,
+            None => Device::for_local(local)?.open(options(args))?,
+        };
+        let gid_index = gid_index(&context, local);
+        let pd = context.alloc_pd()?;
+        let (qps, largest) = (plan.qps, plan.largest());
+        let bytes = Layout::new(largest, largest, qps, plan.depth).bytes(qps);
+        let source = pd.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+        let target = pd.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_CHANGE)?;
+        let rx_depth = if plan.test == Test::Send { RX_DEPTH } else { 0 };
+        let channel = if plan.events { Some(context.create_channel()?) } else { None };
+        let cq = context.create_cq(qps * (plan.depth + rx_depth), channel.as_ref())?;
+        let caps = QpCaps {
+            max_send_wr: plan.depth as u32,
+            max_recv_wr: rx_depth as u32,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let attr = QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq) };
+        let pairs = (0..qps).map(|_| pd.create_qp(&attr)).collect::<Result<Vec<_>, _>>()?;
+
+        let ours = context.active_mtu();
+        exchange.tell_text(&memory(&source, &target, ours))?;
+        let (peer_source, peer_target, theirs) =
+            parse_memory(&exchange.learn_text()?).ok_or("the other side is no roce perf")?;
+        let most = if ours.bytes() < theirs.bytes() { ours } else { theirs };
+        let mtu = plan.mtu.unwrap_or(most);
+        if mtu.bytes() > most.bytes() {
+            let (mtu, most) = (mtu.bytes(), most.bytes());
+            return Err(format!("-m {mtu} is more than the ports carry, which is {most}").into());
+        }
+        let mut side = Self {
+            is_client,
+            exchange,
+            device: context.name().to_owned(),
+            mtu,
+            context,
+            cq,
+            channel,
+            source,
+            target,
+            receives: Layout::new(largest, largest, qps, RX_DEPTH),
+            peer_source,
+            peer_target,
+            seen: VecDeque::new(),
+            received: vec![0; qps],
+            touched: vec![vec![false; RX_DEPTH]; qps],
+            heard: Instant::now(),
+            pairs,
+            plan,
+        };
+        side.connect(gid_index)?;
+        for (qp, pair) in side.pairs.iter().enumerate() {
+            let requests: Vec<_> = (0..rx_depth).map(|at| side.receive(qp, at)).collect();
+            pair.post_recv(&requests)?;
+        }
+        Ok(side)
+    }
+
+    fn connect(&mut self, gid_index: u16) -> Result<(), Failure> {
+        let endpoints = self.pairs.iter().map(|qp| qp.endpoint(gid_index));
+        let ours: Vec<Endpoint> = endpoints.collect::<Option<_>>().ok_or_else(|| {
+            format!("{} has no address of the peer's family", self.context.name())
+        })?;
+        let (pairs, mtu) = (&self.pairs, self.mtu);
+        self.exchange.swap(&ours, |theirs| {
+            for ((qp, ours), theirs) in pairs.iter().zip(&ours).zip(theirs) {
+                let access = Access::REMOTE_CHANGE | Access::REMOTE_READ;
+                qp.to_init(Init { access, ..Init::default() })?;
+                qp.to_rtr(Rtr::Rc(
+                    PeerAttr {
+                        dest_qpn: theirs.qpn,
+                        path_mtu: mtu,
+                        rq_psn: theirs.psn,
+                        av: AddressVector::new(theirs.gid, gid_index),
+                    },
+                    ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 12 },
+                ))?;
+                qp.to_rts(Rts::Rc(
+                    ours.psn,
+                    RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 },
+                ))?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Places of this round's messages.
+    pub(super) fn layout(&self, size: usize) -> Layout {
+        Layout::new(size, self.plan.largest(), self.plan.qps, self.plan.depth)
+    }
+
+    /// Fills the memory for a round, and waits until the peer has done so, too.
+    pub(super) fn prepare(&mut self, round: usize, layout: Layout) -> Result<(), Failure> {
+        let message = pattern(layout.place(0, 0).len(), round, self.is_client);
+        for qp in 0..self.plan.qps {
+            for slot in 0..layout.slots {
+                self.source.write_at(layout.place(qp, slot).start, &message)?;
+            }
+        }
+        self.target.fill(0)?;
+        self.received.fill(0);
+        self.touched.iter_mut().for_each(|places| places.fill(false));
+        let ready = format!("ready {round}");
+        self.exchange.tell_text(&ready)?;
+        if self.exchange.learn_text()? != ready {
+            return Err("the other side is not where this one is; see what it printed".into());
+        }
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Posts a message of a queue pair from or to a place, which is the same at the peer.
+    pub(super) fn post(&self, qp: usize, layout: Layout, slot: usize) -> Result<(), Failure> {
+        self.post_to(qp, layout, slot, slot)
+    }
+
+    /// Posts a message from one place to another one of the peer, or the other way for a READ.
+    pub(super) fn post_to(
+        &self,
+        qp: usize,
+        layout: Layout,
+        slot: usize,
+        peer_slot: usize,
+    ) -> Result<(), Failure> {
+        let (place, at) = (layout.place(qp, slot), layout.place(qp, peer_slot).start as u64);
+        let far = |remote: Remote| Remote { address: remote.address + at, ..remote };
+        let id = qp as u64;
+        let request = match self.plan.test {
+            Test::Write => SendWr::write(id, far(self.peer_target), self.source.sge(place.clone())),
+            Test::Read => SendWr::read(id, far(self.peer_source), self.target.sge(place.clone())),
+            Test::Send => SendWr::send(id, self.source.sge(place.clone())),
+            Test::Atomic => {
+                // one counter for each queue pair, in the place of the first message
+                let counter = layout.place(qp, 0).start as u64;
+                let remote = self.peer_target;
+                let remote = Remote { address: remote.address + counter, ..remote };
+                SendWr::fetch_add(id, remote, 1, self.source.sge(place.clone()))
+            }
+        };
+        Ok(self.pairs[qp].post_send(&[request])?)
+    }
+
+    fn receive(&self, qp: usize, at: usize) -> RecvWr {
+        let place = self.receives.place(qp, at % self.receives.slots);
+        RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [self.target.sge(place)])
+    }
+
+    /// The next completion, if there is one now. Messages that arrive are checked for their size,
+    /// and their receive requests posted anew.
+    pub(super) fn poll(&mut self, size: usize) -> Result<Option<Done>, Failure> {
+        if let Some(done) = self.seen.pop_front() {
+            return Ok(Some(done));
+        }
+        let Some(wc) = self.cq.poll_one() else { return Ok(None) };
+        self.heard = Instant::now();
+        let ok = wc.result.map_err(|error| format!("a message of {size} bytes failed: {error}"))?;
+        if wc.wr_id & RECEIVE == 0 {
+            return Ok(Some(Done::Sent(wc.wr_id as usize)));
+        }
+        let (qp, at) = ((wc.wr_id & !RECEIVE) as usize >> 32, wc.wr_id as u32 as usize);
+        if ok.byte_len as usize != size {
+            let got = ok.byte_len;
+            return Err(format!("a message has {got} bytes instead of {size}").into());
+        }
+        self.received[qp] += 1;
+        self.touched[qp][at % self.receives.slots] = true;
+        self.pairs[qp].post_recv(&[self.receive(qp, at)])?;
+        Ok(Some(Done::Received))
+    }
+
+    /// Sleeps until there may be a completion, or something from the peer, if that is wanted; does
+    /// nothing but to count the time for one that polls.
+    pub(super) fn idle(&mut self, size: usize, or_peer: bool) -> Result<(), Failure> {
+        if let Some(channel) = self.channel.clone() {
+            self.cq.req_notify(NotifyKind::Next);
+            if let Some(done) = self.poll(size)? {
+                self.seen.push_back(done);
+                return Ok(());
+            }
+            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let mut both = [
+                PollFd::new(&channel, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN),
+            ];
+            let count = if or_peer { 2 } else { 1 };
+            match poll(&mut both[..count], Some(&second)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(format!("cannot wait: {error}").into()),
+            }
+            while channel.poll().is_some() {}
+        }
+        if self.heard.elapsed() > PATIENCE {
+            let seconds = PATIENCE.as_secs();
+            return Err(format!(
+                "nothing from the other side for {seconds} seconds; is it still running?"
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// True if the peer has said something, or has gone.
+    pub(super) fn peer_speaks(&self) -> bool {
+        let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
+        matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+
+    /// The peer has shown in another way than by a completion that it is there.
+    pub(super) fn hear(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Compares the places that messages of the peer have come to, byte by byte, with what must be
+    /// there; `written` are those of a queue pair that the peer has written, or that were read.
+    pub(super) fn check(
+        &self,
+        round: usize,
+        layout: Layout,
+        written: &[u64],
+    ) -> Result<(), Failure> {
+        let size = layout.place(0, 0).len();
+        let expected = pattern(size, round, !self.is_client);
+        for (qp, &count) in written.iter().enumerate() {
+            if self.plan.test == Test::Atomic {
+                let sum = self.target.load_u64(layout.place(qp, 0).start)?;
+                if sum != count {
+                    return Err(format!(
+                        "invalid data: the sum is {sum} after {count} additions of 1"
+                    )
+                    .into());
+                }
+                continue;
+            }
+            let places = if self.plan.test == Test::Send {
+                let of = |&slot: &usize| self.touched[qp][slot];
+                let slots = (0..self.receives.slots).filter(of);
+                slots.map(|slot| self.receives.place(qp, slot).start).collect::<Vec<_>>()
+            } else {
+                let slots = 0..layout.slots.min(count as usize);
+                slots.map(|slot| layout.place(qp, slot).start).collect()
+            };
+            for at in places {
+                let bytes = self.target.to_vec(at..at + size)?;
+                differs(&bytes, &expected)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whether what arrived here is right, and learns whether all is at the peer.
+    pub(super) fn conclude(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
+        let verdict = checked.as_ref().err().map_or("valid".to_owned(), ToString::to_string);
+        self.exchange.tell_text(&verdict)?;
+        let theirs = self.exchange.learn_text()?;
+        checked?;
+        if theirs != "valid" {
+            return Err(format!("the other side has found: {theirs}").into());
+        }
+        Ok(())
+    }
+}
+
+/// Options of the device of a side.
+pub(super) fn options(args: &TestArgs) -> OpenOptions {
+    OpenOptions { sockets_only: args.sockets, ..OpenOptions::default() }
+}
+
+/// Fails at the first byte that is not what it must be.
+pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
+    match bytes.iter().zip(expected).position(|(got, wanted)| got != wanted) {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "invalid data: byte {at} of a message of {} is {:#04x} instead of {:#04x}",
+            bytes.len(),
+            bytes[at],
+            expected[at]
+        )
+        .into()),
+    }
+}
+
+/// Addresses and keys of the memory, and the MTU of the port.
+fn memory(source: &MemoryRegion, target: &MemoryRegion, mtu: Mtu) -> String {
+    let (source, target) = (source.remote(0), target.remote(0));
+    format!(
+        "{:x}:{:x}:{:x}:{:x}:{:x}",
+        source.address,
+        source.rkey.0,
+        target.address,
+        target.rkey.0,
+        mtu.bytes()
+    )
+}
+
+fn parse_memory(text: &str) -> Option<(Remote, Remote, Mtu)> {
+    let mut fields = text.split(':').map(|field| u64::from_str_radix(field, 16).ok());
+    let mut number = || fields.next().flatten();
+    let mut remote = || {
+        let address = number()?;
+        Some(Remote { address, rkey: RKey(u32::try_from(number()?).ok()?) })
+    };
+    let (source, target) = (remote()?, remote()?);
+    Some((source, target, Mtu::from_bytes(u32::try_from(number()?).ok()?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_byte_that_is_wrong_is_found() {
+        let expected = pattern(5000, 3, true);
+        assert!(differs(&expected, &expected).is_ok());
+        let mut bytes = expected.clone();
+        bytes[4321] ^= 1;
+        let error = differs(&bytes, &expected).unwrap_err().to_string();
+        assert!(error.starts_with("invalid data: byte 4321 of a message of 5000 is 0x"), "{error}");
+    }
+
+    #[test]
+    fn memory_is_told() {
+        let (source, target, mtu) = parse_memory("7f00:1a:8000:2b:1000").unwrap();
+        assert_eq!(source, Remote { address: 0x7F00, rkey: RKey(0x1A) });
+        assert_eq!(target, Remote { address: 0x8000, rkey: RKey(0x2B) });
+        assert_eq!(mtu, Mtu::B4096);
+        assert!(parse_memory("7f00:1a:8000:2b").is_none() && parse_memory("ready 0").is_none());
+    }
+}
