@@ -7,44 +7,34 @@
 //! costs. Both are measured in turn, several times, and the medians compared, because machines
 //! differ and shared machines change their speed while one looks.
 
+mod pump;
+
 use std::{
     error::Error,
-    net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
-use roce::{
-    Access, Device, OpenOptions, ProtectionDomain, QpInitAttr, QpType, SendWr,
-    link::{Link, Locality, SocketOptions, UdpLink},
-    transport::{adapter::Transmit, time::Instant as Moment},
-};
+use pump::Pump;
+use roce::{Access, Device, OpenOptions, ProtectionDomain, QpInitAttr, QpType, SendWr};
 
 const MESSAGE: usize = 64 << 10;
 /// Requests outstanding at once.
 const DEPTH: usize = 16;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(300);
-/// A datagram of a WRITE at path MTU 4,096: BTH, payload, ICRC.
-const DATAGRAM: usize = 12 + 4096 + 4;
-/// Datagrams in a run, as many as fit.
-const RUN: usize = 65_487 / DATAGRAM;
-/// Datagrams that the pump may be ahead of its other side: 512 KiB.
-const WINDOW: u64 = 128;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut writer = Writer::new(false, true)?;
     let mut foreign = Writer::new(true, true)?;
     let mut sharing = Writer::new(false, false)?;
-    let mut pump = Pump::new()?;
+    let mut pump = Pump::new(4096)?;
     let (mut ours, mut theirs, mut shared, mut bare) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.push(writer.round()?);
         theirs.push(foreign.round()?);
         shared.push(sharing.round()?);
-        bare.push(pump.round()?);
+        bare.push(pump.round(ROUND)?);
     }
     let (ours, theirs, shared, bare) =
         (median(&mut ours), median(&mut theirs), median(&mut shared), median(&mut bare));
@@ -124,66 +114,5 @@ impl Writer {
             }
         }
         Ok((done * MESSAGE) as f64 / start.elapsed().as_secs_f64() / 1e9)
-    }
-}
-
-/// The sockets alone.
-struct Pump {
-    sender: UdpLink,
-    receiver: UdpLink,
-    addresses: [IpAddr; 2],
-    bytes: Vec<u8>,
-}
-
-impl Pump {
-    fn new() -> Result<Self, Box<dyn Error>> {
-        let bind = || UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default());
-        let (sender, receiver) = (bind()?, bind()?);
-        let addresses = [sender.addresses()[0], receiver.addresses()[0]];
-        Ok(Self { sender, receiver, addresses, bytes: vec![0xA5; RUN * DATAGRAM] })
-    }
-
-    /// Gigabytes of payload per second that arrived in one round. The sender stays at most
-    /// [`WINDOW`] ahead of the receiver, so that the socket's buffer does not overflow.
-    fn round(&mut self) -> Result<f64, Box<dyn Error>> {
-        let [src, dst] = self.addresses;
-        let run = Transmit {
-            src,
-            dst,
-            src_port: 4791,
-            traffic_class: 0,
-            hop_limit: 64,
-            segment: DATAGRAM,
-            range: 0..self.bytes.len(),
-        };
-        let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let Self { sender, receiver, bytes, .. } = self;
-        let start = Instant::now();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    let mut count = 0;
-                    let _ = receiver.receive(Moment::ZERO, &mut |_| count += 1);
-                    arrived.fetch_add(count, Ordering::Relaxed);
-                }
-            });
-            let (mut sent, mut lost) = (0_u64, 0_u64);
-            let mut moved = Instant::now();
-            while start.elapsed() < ROUND {
-                let ahead = (sent - lost).saturating_sub(arrived.load(Ordering::Relaxed));
-                if ahead + RUN as u64 > WINDOW {
-                    if moved.elapsed() > Duration::from_millis(2) {
-                        lost += ahead; // the socket's buffer was full
-                    }
-                    continue;
-                }
-                moved = Instant::now();
-                let _ = sender.send(Moment::ZERO, bytes, std::slice::from_ref(&run));
-                sent += RUN as u64;
-            }
-            over.store(true, Ordering::Relaxed);
-        });
-        let payload = arrived.load(Ordering::Relaxed) as f64 * 4096.0;
-        Ok(payload / start.elapsed().as_secs_f64() / 1e9)
     }
 }

@@ -1,5 +1,10 @@
 //! Options of a measurement, as perftest has them.
 
+use std::time::Duration;
+
+/// Longest `-D`: a day.
+const LONGEST: f64 = 86_400.0;
+
 /// Options of `roce perf write` and its like.
 #[derive(clap::Args)]
 pub(crate) struct TestArgs {
@@ -31,10 +36,9 @@ pub(crate) struct TestArgs {
     #[arg(short = 'n', long, conflicts_with = "duration",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) iters: Option<u32>,
-    /// Run for so many seconds with each size, instead of a number of messages
-    #[arg(short = 'D', long, value_name = "SECONDS",
-        value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(super) duration: Option<u32>,
+    /// Run for so many seconds with each size, such as 10 or 0.5, instead of a number of messages
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) duration: Option<Duration>,
     /// Queue pairs
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(super) qps: u16,
@@ -59,4 +63,11 @@ pub(crate) struct TestArgs {
     /// JSON with every figure in bytes, seconds and microseconds (the client, or --local)
     #[arg(long)]
     pub(super) json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1e-3..=LONGEST).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("a number of seconds, 0.001 to {LONGEST}, is wanted"))
 }

@@ -211,7 +211,7 @@ impl Figures {
 pub(super) fn document(plan: &Plan, device: &str, mtu: u32, results: &[Figures]) -> Value {
     let (iters, seconds) = match plan.amount {
         Amount::Iters(count) => (Some(count), None),
-        Amount::Time(time) => (None, Some(time.as_secs())),
+        Amount::Time(time) => (None, Some(time.as_secs_f64())),
     };
     json!({
         "test": plan.test.word(),

@@ -165,7 +165,7 @@ fn play(
         (Some(size), Amount::Time(time)) => Err(format!(
             "no message of {size} bytes was complete in {} seconds: nothing was measured; use a \
              longer -D",
-            time.as_secs()
+            time.as_secs_f64()
         )
         .into()),
         _ => Ok(()),

@@ -101,9 +101,7 @@ impl Plan {
             test,
             latency,
             sizes,
-            amount: args.duration.map_or(Amount::Iters(iters), |seconds| {
-                Amount::Time(Duration::from_secs(seconds.into()))
-            }),
+            amount: args.duration.map_or(Amount::Iters(iters), Amount::Time),
             qps: args.qps.into(),
             depth: args.tx_depth.into(),
             mtu,
@@ -121,7 +119,7 @@ impl Plan {
         };
         let amount = match self.amount {
             Amount::Iters(count) => format!("-n {count}"),
-            Amount::Time(time) => format!("-D {}", time.as_secs()),
+            Amount::Time(time) => format!("-D {}", time.as_secs_f64()),
         };
         [
             ("the test", self.test.word().to_owned()),

@@ -1,0 +1,85 @@
+//! What is measured, and the figures of all rounds.
+
+use std::{error::Error, time::Duration};
+
+/// Quantity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// GB/s by bytes of a message.
+    Throughput,
+    /// Microseconds by bytes of a message.
+    Latency,
+    /// GB/s by number of queue pairs.
+    QueuePairs,
+}
+
+/// A measurement: a figure from a size and a time.
+pub(crate) type Measure = Box<dyn FnMut(usize, Duration) -> Result<f64, Box<dyn Error>>>;
+
+/// Something that is measured at each size.
+pub(crate) struct Lane {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'static str,
+    /// Largest size that it takes.
+    pub(crate) most: usize,
+    pub(crate) measure: Measure,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        kind: Kind,
+        name: &'static str,
+        measure: impl FnMut(usize, Duration) -> Result<f64, Box<dyn Error>> + 'static,
+    ) -> Self {
+        Self { kind, name, most: usize::MAX, measure: Box::new(measure) }
+    }
+
+    pub(crate) fn fits(&self, size: usize) -> bool {
+        size <= self.most
+    }
+}
+
+/// Median and quartiles of a cell.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Cell {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// All figures of a quantity: a column for each lane, a row for each size.
+pub(crate) struct Table {
+    pub(crate) kind: Kind,
+    pub(crate) names: Vec<&'static str>,
+    pub(crate) sizes: &'static [usize],
+    /// By lane and size.
+    figures: Vec<Vec<Vec<f64>>>,
+}
+
+impl Table {
+    pub(crate) fn new(kind: Kind, names: Vec<&'static str>, sizes: &'static [usize]) -> Self {
+        let figures = vec![vec![Vec::new(); sizes.len()]; names.len()];
+        Self { kind, names, sizes, figures }
+    }
+
+    pub(crate) fn add(&mut self, name: &str, size: usize, figure: f64) {
+        let lane = self.names.iter().position(|&one| one == name);
+        let row = self.sizes.iter().position(|&one| one == size);
+        if let (Some(lane), Some(row)) = (lane, row) {
+            self.figures[lane][row].push(figure);
+        }
+    }
+
+    /// Median and quartiles; `None` where nothing was measured.
+    pub(crate) fn cell(&self, name: &str, size: usize) -> Option<Cell> {
+        let lane = self.names.iter().position(|&one| one == name)?;
+        let row = self.sizes.iter().position(|&one| one == size)?;
+        let mut sorted = self.figures[lane][row].clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |quarter: usize| {
+            sorted.get((sorted.len().checked_sub(1)? * quarter).div_ceil(4)).copied()
+        };
+        let low = sorted.get(sorted.len().checked_sub(1)? / 4).copied()?;
+        Some(Cell { median: at(2)?, low, high: at(3)? })
+    }
+}

@@ -1,0 +1,126 @@
+//! Throughput and latency of roce beside what it can be at most and what others do on the same
+//! host: bare sockets, copies of memory, and UCX and libfabric where they are installed.
+//!
+//! Everything is measured in turn, in several rounds of one run, because machines differ and shared
+//! ones change their speed while one looks. What is written are medians, their quartiles and
+//! ratios.
+//!
+//! `cargo bench -p roce-cli --bench compare` writes tables into docs/performance.md and draws
+//! docs/performance.svg; `-- --short` measures less, in less than a minute, and writes nothing.
+
+mod figures;
+mod others;
+mod ours;
+mod page;
+mod plot;
+#[path = "../../../benches/pump/mod.rs"]
+mod pump;
+mod yardsticks;
+
+use std::{
+    error::Error,
+    io::{IsTerminal, stderr},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use figures::{Kind, Lane, Table};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// How much is measured.
+struct Scale {
+    rounds: usize,
+    /// Time of a figure.
+    time: Duration,
+    throughput: &'static [usize],
+    latency: &'static [usize],
+    qps: &'static [usize],
+}
+
+const FULL: Scale = Scale {
+    rounds: 5,
+    time: Duration::from_millis(120),
+    throughput: &[8, 64, 512, 4 * KIB, 64 * KIB, MIB, 8 * MIB],
+    latency: &[8, 64, 512, 4 * KIB, 64 * KIB, MIB, 8 * MIB],
+    qps: &[1, 4, 16, 64, 256],
+};
+
+const SHORT: Scale = Scale {
+    rounds: 3,
+    time: Duration::from_millis(60),
+    throughput: &[64, 64 * KIB],
+    latency: &[8],
+    qps: &[1, 16],
+};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut short = false;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--short" => short = true,
+            // what cargo adds
+            "--bench" => {}
+            other => return Err(format!("{other} is no option; there is --short").into()),
+        }
+    }
+    let scale = if short { SHORT } else { FULL };
+    let start = Instant::now();
+    let mut lanes = ours::lanes();
+    lanes.extend(yardsticks::lanes());
+    let (found, absent) = others::lanes();
+    lanes.extend(found);
+    let sizes = |kind| match kind {
+        Kind::Throughput => scale.throughput,
+        Kind::Latency => scale.latency,
+        Kind::QueuePairs => scale.qps,
+    };
+    let mut tables = [Kind::Throughput, Kind::Latency, Kind::QueuePairs].map(|kind| {
+        let names = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| lane.name).collect();
+        Table::new(kind, names, sizes(kind))
+    });
+    measure(&scale, &mut lanes, &mut tables, sizes)?;
+    let text = page::text(&tables, &absent, scale.rounds, start.elapsed());
+    println!("{text}");
+    if !short {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        page::write(&docs.join("performance.md"), &text)?;
+        plot::draw(&docs.join("performance.svg"), &tables)?;
+    }
+    Ok(())
+}
+
+/// Measures everything once in each round.
+fn measure(
+    scale: &Scale,
+    lanes: &mut [Lane],
+    tables: &mut [Table],
+    sizes: impl Fn(Kind) -> &'static [usize],
+) -> Result<(), Box<dyn Error>> {
+    let count: usize = lanes.iter().map(|lane| sizes(lane.kind).len()).sum();
+    let bar = ProgressBar::new((count * scale.rounds) as u64);
+    bar.set_style(ProgressStyle::with_template("{wide_bar} {percent}% {eta} left {msg}")?);
+    if !stderr().is_terminal() {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    for _ in 0..scale.rounds {
+        for lane in lanes.iter_mut() {
+            for &size in sizes(lane.kind) {
+                bar.set_message(lane.name);
+                if lane.fits(size) {
+                    let figure = (lane.measure)(size, scale.time)
+                        .map_err(|error| format!("{}, {size}: {error}", lane.name))?;
+                    for table in tables.iter_mut().filter(|table| table.kind == lane.kind) {
+                        table.add(lane.name, size, figure);
+                    }
+                }
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}

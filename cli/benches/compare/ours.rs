@@ -1,0 +1,94 @@
+//! roce, in two processes of `roce perf`.
+
+use std::{
+    error::Error,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::figures::{Kind, Lane};
+
+const ROCE: &str = env!("CARGO_BIN_EXE_roce");
+
+pub(crate) fn lanes() -> Vec<Lane> {
+    let sized = |kind, name, words: &'static str, result: &'static str, scale: f64| {
+        Lane::new(kind, name, move |size, time| {
+            Ok(perf(&format!("{words} -s {size}"), time, result)? * scale)
+        })
+    };
+    let bytes = "/results/0/bytes_per_second";
+    let usec = "/results/0/usec/median";
+    let (throughput, latency) = (Kind::Throughput, Kind::Latency);
+    let pairs = |name, words: &'static str| {
+        Lane::new(Kind::QueuePairs, name, move |qps, time| {
+            // as many messages at once, whatever the number of queue pairs
+            let depth = (128 / qps).max(2);
+            Ok(perf(&format!("{words} -q {qps} -t {depth}"), time, bytes)? / 1e9)
+        })
+    };
+    vec![
+        sized(throughput, "roce WRITE, shared memory", "write", bytes, 1e-9),
+        sized(throughput, "roce WRITE, shared memory, MTU 1024", "write -m 1024", bytes, 1e-9),
+        sized(throughput, "roce WRITE, sockets", "write --sockets", bytes, 1e-9),
+        sized(throughput, "roce WRITE, sockets, MTU 1024", "write --sockets -m 1024", bytes, 1e-9),
+        sized(throughput, "roce READ, sockets", "read --sockets", bytes, 1e-9),
+        sized(latency, "roce SEND, shared memory", "send --lat", usec, 1.0),
+        sized(latency, "roce WRITE, shared memory", "write --lat", usec, 1.0),
+        sized(latency, "roce SEND, sockets", "send --lat --sockets", usec, 1.0),
+        sized(latency, "roce WRITE, sockets", "write --lat --sockets", usec, 1.0),
+        pairs("64 KiB WRITE, shared memory", "write"),
+        pairs("64 KiB WRITE, sockets", "write --sockets"),
+        pairs("64 KiB WRITE, sockets, MTU 1024", "write --sockets -m 1024"),
+    ]
+}
+
+/// A figure of a measurement: starts a server, and a client with its port.
+fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>> {
+    let words = format!("perf {words} -D {}", time.as_secs_f64());
+    let mut server = Running::start(ROCE, &format!("{words} -p 0"))?;
+    let mut line = String::new();
+    let out = server.0.stdout.take().ok_or("no output")?;
+    // read by nobody from here on, and short enough for the pipe
+    let mut out = BufReader::new(out);
+    out.read_line(&mut line)?;
+    let port = line.trim().rsplit(' ').next().unwrap_or_default();
+    let client = Command::new(ROCE)
+        .args(format!("{words} 127.0.0.1 -p {port} --json").split(' '))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !client.status.success() {
+        return Err(format!("roce {words} failed").into());
+    }
+    server.end()?;
+    let document: Value = serde_json::from_slice(&client.stdout)?;
+    document.pointer(figure).and_then(Value::as_f64).ok_or("nothing was measured".into())
+}
+
+/// A program in the background, which ends with this value at the latest.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn start(program: &str, words: &str) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(program);
+        command.args(words.split(' ')).stdin(Stdio::null()).stdout(Stdio::piped());
+        Ok(Self(command.spawn()?))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Result<(), Box<dyn Error>> {
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // one that has ended stays ended
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

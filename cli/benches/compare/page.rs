@@ -1,0 +1,156 @@
+//! Tables in Markdown.
+
+use std::{error::Error, fs, path::Path, time::Duration};
+
+use super::{
+    figures::{Kind, Table},
+    others::UCX_SHARED,
+    yardsticks::{COPY, PUMP, PUMP_1024, UDP},
+};
+
+/// Lines between which the tables stand in the page.
+const BEGIN: &str = "<!-- measured -->\n";
+const END: &str = "<!-- end of what was measured -->\n";
+
+/// Ratios: quantity, ours, yardstick.
+const RATIOS: [(Kind, &str, &str); 9] = [
+    (Kind::Throughput, "roce WRITE, sockets", PUMP),
+    (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
+    (Kind::Throughput, "roce READ, sockets", "roce WRITE, sockets"),
+    (Kind::Throughput, "roce WRITE, shared memory", COPY),
+    (Kind::Throughput, "roce WRITE, shared memory, MTU 1024", "roce WRITE, shared memory"),
+    (Kind::Latency, "roce SEND, sockets", UDP),
+    (Kind::Latency, "roce WRITE, sockets", "roce SEND, sockets"),
+    (Kind::Latency, "roce WRITE, shared memory", "roce SEND, shared memory"),
+    (Kind::Latency, "roce SEND, shared memory", UCX_SHARED),
+];
+
+/// The machine, the tables, the ratios, and what is not installed.
+pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Duration) -> String {
+    let mut text = format!(
+        "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets.\n\n",
+        machine(),
+        time.as_secs_f64()
+    );
+    for table in tables {
+        let (title, first) = match table.kind {
+            Kind::Throughput => ("Throughput, GB/s (10^9 bytes)", "bytes"),
+            Kind::Latency => ("Latency, µs, one way", "bytes"),
+            Kind::QueuePairs => (
+                "Throughput with many queue pairs, GB/s, 128 messages outstanding or two of each",
+                "queue pairs",
+            ),
+        };
+        text += &format!("{title}:\n\n| {first} |");
+        for &size in table.sizes {
+            text += &format!(
+                " {} |",
+                if table.kind == Kind::QueuePairs { size.to_string() } else { bytes(size) }
+            );
+        }
+        text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
+        for name in &table.names {
+            let cells = table.sizes.iter().map(|&size| {
+                table.cell(name, size).map_or_else(
+                    || " – |".to_owned(),
+                    |cell| {
+                        let [median, low, high] = [cell.median, cell.low, cell.high].map(short);
+                        format!(" {median} ({low}–{high}) |")
+                    },
+                )
+            });
+            text += &format!("| {name} |{}\n", cells.collect::<String>());
+        }
+        text.push('\n');
+    }
+    text += "Ratios of medians:\n\n";
+    for table in tables {
+        let ratios = RATIOS.iter().filter(|(kind, ours, yardstick)| {
+            *kind == table.kind && [ours, yardstick].iter().all(|name| table.names.contains(name))
+        });
+        let ratios: Vec<_> = ratios.collect();
+        let (Some(_), quantity) = (
+            ratios.first(),
+            match table.kind {
+                Kind::Latency => "latency (less is better)",
+                _ => "throughput (more is better)",
+            },
+        ) else {
+            continue;
+        };
+        text += &format!("| {quantity} |");
+        for &size in table.sizes {
+            text += &format!(" {} |", bytes(size));
+        }
+        text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
+        for (_, ours, yardstick) in ratios {
+            text += &format!("| {ours} : {yardstick} |");
+            for &size in table.sizes {
+                let both = table.cell(ours, size).zip(table.cell(yardstick, size));
+                text += &both.map_or_else(
+                    || " – |".to_owned(),
+                    |(ours, yardstick)| format!(" {:.2} |", ours.median / yardstick.median),
+                );
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    for line in absent {
+        text += &format!("{line}.\n");
+    }
+    text
+}
+
+/// Puts the text between the page's marks.
+pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+    let whole = fs::read_to_string(page)?;
+    let marked = whole.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = marked.ok_or_else(|| {
+        format!("{} lacks the lines between which tables stand: {BEGIN}{END}", page.display())
+    })?;
+    fs::write(page, format!("{before}{BEGIN}\n{}\n{END}{after}", text.trim_end()))?;
+    Ok(())
+}
+
+/// Processor, kernel and version.
+fn machine() -> String {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let of = |name: &str| {
+        let line = processors.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(": ")).map_or("?", |(_, value)| value)
+    };
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let guest = of("flags").split(' ').any(|flag| flag == "hypervisor");
+    format!(
+        "{count} processors of {} ({} MHz){}, Linux {}, roce {}",
+        of("model name"),
+        of("cpu MHz").split('.').next().unwrap_or_default(),
+        if guest { " in a virtual machine" } else { "" },
+        kernel.trim(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// A size in a few characters.
+pub(crate) fn bytes(size: usize) -> String {
+    match size {
+        1_048_576.. => format!("{} MiB", size >> 20),
+        1024.. => format!("{} KiB", size >> 10),
+        _ => format!("{size} B"),
+    }
+}
+
+/// Three digits.
+fn short(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        0.1.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
