@@ -25,7 +25,7 @@ const MAX_TEXT: usize = 1 << 16;
 const END: &[u8; 4] = b"END\0";
 
 /// An address, printed as the stock tools print it.
-pub(crate) struct Shown<'a>(pub(super) &'a Endpoint);
+pub(crate) struct Shown<'a>(pub(crate) &'a Endpoint);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
