@@ -81,7 +81,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .x_desc(x)
         .y_desc(y)
         .x_label_formatter(&size)
-        .y_label_formatter(&|value| format!("{value}"))
+        .y_label_formatter(&|value| format!("{}", (value * 1000.0).round() / 1000.0)) // 4.800000000000001
         .draw()?;
     for (at, (name, points)) in series.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
