@@ -24,6 +24,12 @@ impl Ladder {
         Self { colours: asked && output.is_terminal() }
     }
 
+    /// Without colours.
+    #[cfg(any(test, target_os = "linux"))]
+    pub(crate) const fn plain() -> Self {
+        Self { colours: false }
+    }
+
     /// The names of both ends, above their lines.
     pub(crate) fn heads(&self, left: &str, right: &str) -> String {
         let gap = WIDTH.saturating_sub(TIME + columns(left) + columns(right)).max(1);
@@ -160,7 +166,7 @@ pub(crate) fn time(at: Duration) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Ladder = Ladder { colours: false };
+    const PLAIN: Ladder = Ladder::plain();
 
     #[test]
     fn every_line_has_eighty_columns_at_most() {

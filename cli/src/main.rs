@@ -4,6 +4,8 @@
 mod common;
 mod completions;
 #[cfg(target_os = "linux")]
+mod conform;
+#[cfg(target_os = "linux")]
 mod datagrams;
 mod demo;
 #[cfg(target_os = "linux")]
@@ -20,6 +22,7 @@ mod ladder;
 #[cfg(target_os = "linux")]
 mod library;
 mod manual;
+mod markup;
 #[cfg(target_os = "linux")]
 mod mckey;
 mod output;
@@ -63,6 +66,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Completions(completions::Args),
+    #[cfg(target_os = "linux")]
+    Conform(Box<conform::Args>),
     Demo(demo::Args),
     #[cfg(target_os = "linux")]
     Devinfo(devinfo::Args),
@@ -102,6 +107,8 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Completions(args) => completions::run(&args, Cli::command()),
+        #[cfg(target_os = "linux")]
+        Command::Conform(args) => return conform::run(&args),
         Command::Demo(args) => demo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Devinfo(args) => devinfo::run(&args),

@@ -46,6 +46,8 @@ fn commands_that_print_at_once_end() {
         "devinfo -v",
         "devinfo --json",
         "devinfo --counters",
+        "conform --list",
+        "conform --virtual",
         "run --as list",
         "perf send --local -n 5",
         "perf write --local --lat -n 5 --json",

@@ -109,11 +109,12 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output", "ladder"],
+        &["failure", "output", "ladder", "markup"],
         &["common", "elsewhere", "exchange", "library"],
         &["datagrams"],
         &[
             "completions",
+            "conform",
             "demo",
             "devinfo",
             "explain",
@@ -132,14 +133,36 @@ const CLI: Crate = Crate {
     ],
 };
 
+const AGENT: Crate = Crate {
+    folder: "agent/src",
+    root: "lib.rs",
+    layers: &[&["command", "failure", "pattern"], &["named"], &["translate"], &["objects"]],
+};
+
+const CONFORMANCE: Crate = Crate {
+    folder: "conformance/src",
+    root: "lib.rs",
+    layers: &[&["case"], &["subject"], &["packet"], &["run"], &["parse", "simulated"]],
+};
+
 const PLAYGROUND: Crate = Crate {
     folder: "playground/engine/src",
     root: "lib.rs",
     layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
 };
 
-const CRATES: [&Crate; 8] =
-    [&TRANSPORT, &FABRIC, &CAPTURE, &WORLD, &PROVIDER, &ABI, &CLI, &PLAYGROUND];
+const CRATES: [&Crate; 10] = [
+    &TRANSPORT,
+    &FABRIC,
+    &CAPTURE,
+    &WORLD,
+    &AGENT,
+    &CONFORMANCE,
+    &PROVIDER,
+    &ABI,
+    &CLI,
+    &PLAYGROUND,
+];
 
 #[test]
 fn there_is_no_import_loop() {

@@ -7,6 +7,7 @@ use roce::explain::{Connection, Explained, ExplainedPacket};
 use super::report::{self, Filter};
 use crate::{
     ladder::{Tone, time},
+    markup::escaped,
     output::outln,
 };
 
@@ -124,19 +125,4 @@ fn row(page: &mut String, connection: &Connection, packet: &ExplainedPacket) {
 
 fn paragraph(page: &mut String, text: &str) {
     let _ = writeln!(page, "<p>{}</p>", escaped(text));
-}
-
-/// Text in which nothing is markup: a capture's content is not to be trusted.
-fn escaped(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => result += "&amp;",
-            '<' => result += "&lt;",
-            '>' => result += "&gt;",
-            '"' => result += "&quot;",
-            _ => result.push(c),
-        }
-    }
-    result
 }

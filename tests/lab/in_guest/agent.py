@@ -1,5 +1,5 @@
 """The guest's agent: executes with pyverbs the commands that our peer (`peer/`) executes with our
-API; `peer/src/command.rs` lists them.
+API; `agent/src/command.rs` lists them.
 
 Runs in the guest: `agent.py PORT`, a virtio port. A line is a list of commands in JSON, and the
 answer is a line with a list of as many answers. A command that fails is answered with

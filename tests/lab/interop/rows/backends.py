@@ -16,7 +16,7 @@ ANSWER_SECONDS = 30
 
 
 class Backend:
-    """A program that answers commands, a line of JSON each; `peer/src/command.rs` lists them."""
+    """A program that answers commands, a line of JSON each; `agent/src/command.rs` lists them."""
 
     pending = b""
 

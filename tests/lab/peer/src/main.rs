@@ -1,20 +1,13 @@
 //! Our side of the interoperability tests: executes with our API the commands that the guest's
 //! agent (`agent.py`) executes with pyverbs, so that a row runs with either of them in either role.
 //!
-//! A line on standard input is a list of commands in JSON, and the answer is a line with a list of
-//! as many answers. A command that fails is answered with `{"error": NAME_OF_ERRNO, "text": REASON}`
-//! and has changed nothing. `command` lists them.
-
-mod command;
-mod objects;
-mod translate;
+//! A line of standard input is executed by [`Agent`], and its answer is a line of standard output.
 
 use std::io::{self, BufRead, Write};
 
 use clap::Parser;
-use roce::{Device, OpenOptions, fabric::FaultPlan};
-
-use crate::objects::{Failure, Objects};
+use roce::{Device, OpenOptions, Quirks, fabric::FaultPlan};
+use roce_agent::Agent;
 
 #[derive(Parser)]
 struct Arguments {
@@ -35,22 +28,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fault_seed: seed,
         ..OpenOptions::default()
     })?;
-    let mut objects = Objects::new(context);
+    // the other side is rxe
+    let mut agent = Agent::new(context, Quirks { rxe_flush: true });
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let commands: Vec<serde_json::Value> = serde_json::from_str(&line?)?;
-        let answers: Vec<_> = commands
-            .into_iter()
-            .map(|command| {
-                let command =
-                    serde_json::from_value(command).map_err(|error| Failure::new("EPROTO", error));
-                command
-                    .and_then(|command| objects.execute(command))
-                    .unwrap_or_else(Failure::into_json)
-            })
-            .collect();
-        serde_json::to_writer(&mut output, &answers)?;
-        output.write_all(b"\n")?;
+        writeln!(output, "{}", agent.answer(&line?)?)?;
         output.flush()?;
     }
     Ok(())

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::{
     command::{Caps, Piece, Receive, Request},
-    objects::{Failure, Objects, pattern},
+    failure::Failure,
+    named::Named,
+    pattern::pattern,
 };
 
 pub(crate) fn access(names: &[String]) -> Result<Access, Failure> {
@@ -60,7 +62,7 @@ pub(crate) fn receive(wr: &Receive) -> RecvWr {
     RecvWr::new(wr.id, wr.sges.iter().map(piece))
 }
 
-pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure> {
+pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<SendWr, Failure> {
     let remote = || -> Result<Remote, Failure> {
         let place = wr
             .remote
@@ -72,7 +74,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         "send" => match wr.destination {
             None => SendOp::Send { immediate },
             Some(to) => {
-                let av = address_vector(to.address, &objects.context)?;
+                let av = address_vector(to.address, context)?;
                 SendOp::SendTo {
                     to: UdDestination::new(av, Qpn::new(to.qpn), QKey(to.qkey)),
                     immediate,
@@ -87,7 +89,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.add },
         "send_invalidate" => SendOp::SendInvalidate { rkey: RKey(wr.rkey) },
         "local_invalidate" => SendOp::LocalInvalidate { rkey: RKey(wr.rkey) },
-        "bind_window" => SendOp::BindWindow(bind(wr, objects)?),
+        "bind_window" => SendOp::BindWindow(bind(wr, named)?),
         "atomic_write" => SendOp::AtomicWrite { remote: remote()? },
         "flush" => {
             let flush =
@@ -114,9 +116,9 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
     Ok(SendWr { wr_id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()?, remote_srq: None })
 }
 
-fn bind(wr: &Request, objects: &Objects) -> Result<WindowBind, Failure> {
+fn bind(wr: &Request, named: &Named) -> Result<WindowBind, Failure> {
     let bind = wr.bind.as_ref().ok_or_else(|| Failure::malformed("bind_window needs a `bind`"))?;
-    let (window, region) = (objects.window(&bind.window)?, objects.region(&bind.region)?);
+    let (window, region) = (named.window(&bind.window)?, named.region(&bind.region)?);
     Ok(window.bind_to(region, bind.offset, bind.length, access(&bind.access)?))
 }
 

@@ -1,108 +1,32 @@
-//! Objects that were made by commands, and the execution of commands.
+//! Execution of commands.
 
-use std::{
-    collections::HashMap,
-    fmt::Display,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use roce::{
-    BadWorkRequest, CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow,
-    ModifyError, ObjectError, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn,
-    QueuePair, Quirks, RegionError, RegisterError, RequesterAttr, ResponderAttr, Rtr, Rts,
-    SharedReceiveQueue, SrqAttr, SrqError, WindowType,
+    BadWorkRequest, Context, Init, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn,
+    Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SrqAttr, WindowType,
 };
 use serde_json::{Value, json};
 
 use crate::{
     command::{Command, CreateQp, Peer, Receive, Request, Transition},
+    failure::Failure,
+    named::{Named, find, unknown},
+    pattern::pattern,
     translate,
 };
 
-/// Period of the bytes that `fill` writes: prime, so that no two packets of a message are alike.
-const PERIOD: usize = 251;
-
-/// A command that was refused.
-pub(crate) struct Failure {
-    errno: &'static str,
-    text: String,
-}
-
-impl Failure {
-    pub(crate) fn new(errno: &'static str, text: impl Display) -> Self {
-        Self { errno, text: text.to_string() }
-    }
-
-    /// A command that is malformed, which is the row's fault.
-    pub(crate) fn malformed(text: impl Display) -> Self {
-        Self::new("EPROTO", text)
-    }
-
-    pub(crate) fn into_json(self) -> Value {
-        json!({"error": self.errno, "text": self.text})
-    }
-}
-
-impl From<ObjectError> for Failure {
-    fn from(error: ObjectError) -> Self {
-        Self::new(
-            if matches!(error, ObjectError::TooMany { .. }) { "ENOMEM" } else { "EINVAL" },
-            error,
-        )
-    }
-}
-
-impl From<ModifyError> for Failure {
-    fn from(error: ModifyError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<RegionError> for Failure {
-    fn from(error: RegionError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<RegisterError> for Failure {
-    fn from(error: RegisterError) -> Self {
-        Self::new(if matches!(error, RegisterError::InUse) { "EBUSY" } else { "EINVAL" }, error)
-    }
-}
-
-impl From<SrqError> for Failure {
-    fn from(error: SrqError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<MemoryFault> for Failure {
-    fn from(_: MemoryFault) -> Self {
-        Self::malformed("outside of the region")
-    }
-}
-
-/// All objects by their names.
-#[derive(Default)]
-struct Named {
-    pds: HashMap<String, ProtectionDomain>,
-    windows: HashMap<String, MemoryWindow>,
-    mrs: HashMap<String, MemoryRegion>,
-    cqs: HashMap<String, CompletionQueue>,
-    srqs: HashMap<String, SharedReceiveQueue>,
-    qps: HashMap<String, QueuePair>,
-}
-
 pub(crate) struct Objects {
     pub(crate) context: Context,
+    quirks: Quirks,
     named: Named,
 }
 
 type Answer = Result<Value, Failure>;
 
 impl Objects {
-    pub(crate) fn new(context: Context) -> Self {
-        Self { context, named: Named::default() }
+    pub(crate) fn new(context: Context, quirks: Quirks) -> Self {
+        Self { context, quirks, named: Named::default() }
     }
 
     pub(crate) fn execute(&mut self, command: Command) -> Answer {
@@ -199,8 +123,7 @@ impl Objects {
             srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
             caps: translate::caps(&caps),
             sq_sig_all,
-            // The other side is rxe.
-            quirks: Quirks { rxe_flush: true },
+            quirks: self.quirks,
         };
         let qp = self.pd(&pd)?.create_qp(&attr)?;
         let answer = json!({"qpn": qp.qpn().get()});
@@ -209,8 +132,10 @@ impl Objects {
     }
 
     fn send(&self, qp: &str, wrs: &[Request]) -> Answer {
-        let wrs: Vec<_> =
-            wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
+        let wrs: Vec<_> = wrs
+            .iter()
+            .map(|wr| translate::request(wr, &self.named, &self.context))
+            .collect::<Result<_, _>>()?;
         let posted = find(&self.named.qps, qp)?.post_send(&wrs);
         let mut answer = post_answer(wrs.len(), posted);
         answer["rkeys"] = json!(translate::bound_keys(&wrs));
@@ -235,14 +160,6 @@ impl Objects {
 
     fn pd(&self, name: &str) -> Result<&ProtectionDomain, Failure> {
         find(&self.named.pds, name)
-    }
-
-    pub(crate) fn window(&self, name: &str) -> Result<&MemoryWindow, Failure> {
-        find(&self.named.windows, name)
-    }
-
-    pub(crate) fn region(&self, name: &str) -> Result<&MemoryRegion, Failure> {
-        find(&self.named.mrs, name)
     }
 
     fn modify(&self, qp: &str, to: Transition) -> Answer {
@@ -308,14 +225,6 @@ impl Objects {
     }
 }
 
-fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a T, Failure> {
-    map.get(name).ok_or_else(|| unknown(name))
-}
-
-fn unknown(name: &str) -> Failure {
-    Failure::malformed(format!("there is no {name} of this kind"))
-}
-
 fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     match posted {
         Ok(()) => json!({"posted": count}),
@@ -337,8 +246,4 @@ fn gather(count: usize, timeout: f64, mut take: impl FnMut() -> Option<Value>) -
         }
     }
     Value::Array(taken)
-}
-
-pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
-    (0..length).map(|n| ((seed + n) % PERIOD) as u8).collect()
 }

@@ -1,0 +1,38 @@
+//! Objects that were made by commands, by their names.
+
+use std::collections::HashMap;
+
+use roce::{
+    CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue,
+};
+
+use crate::failure::Failure;
+
+/// All objects by their names.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub(crate) pds: HashMap<String, ProtectionDomain>,
+    pub(crate) windows: HashMap<String, MemoryWindow>,
+    pub(crate) mrs: HashMap<String, MemoryRegion>,
+    pub(crate) cqs: HashMap<String, CompletionQueue>,
+    pub(crate) srqs: HashMap<String, SharedReceiveQueue>,
+    pub(crate) qps: HashMap<String, QueuePair>,
+}
+
+impl Named {
+    pub(crate) fn window(&self, name: &str) -> Result<&MemoryWindow, Failure> {
+        find(&self.windows, name)
+    }
+
+    pub(crate) fn region(&self, name: &str) -> Result<&MemoryRegion, Failure> {
+        find(&self.mrs, name)
+    }
+}
+
+pub(crate) fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a T, Failure> {
+    map.get(name).ok_or_else(|| unknown(name))
+}
+
+pub(crate) fn unknown(name: &str) -> Failure {
+    Failure::malformed(format!("there is no {name} of this kind"))
+}

@@ -1,0 +1,8 @@
+//! Bytes that commands write and compare.
+
+/// Period of the bytes that `fill` writes: prime, so that no two packets of a message are alike.
+const PERIOD: usize = 251;
+
+pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|n| ((seed + n) % PERIOD) as u8).collect()
+}

@@ -1,0 +1,205 @@
+//! `roce conform`: does that device speak RoCEv2?
+
+mod agent;
+mod diff;
+mod html;
+mod junit;
+mod play;
+mod remote;
+mod report;
+
+use std::{fs, net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Subcommand;
+use roce_conformance::{Case, Chapter, Simulated, Verdict, chapters};
+
+use crate::{
+    failure::Failure,
+    ladder::wrap,
+    output::{errln, outln},
+};
+use play::Options;
+use remote::Remote;
+use report::Results;
+
+/// Say whether a device speaks RoCEv2, case by case.
+///
+/// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
+/// has in its memory with the rules of the specification. On the device's host an agent does what a
+/// program there would do: `roce conform agent`, for devices of this tool.
+///
+/// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates, 4
+/// if some deviation loses or exposes data; 1 if nothing could be tried.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Address of the device under test
+    #[arg(required_unless_present_any = ["list", "explain", "virtual", "dry_run"])]
+    address: Option<IpAddr>,
+    /// Where the agent is: HOST:PORT. By default port 4792 of the device's address
+    #[arg(long, value_name = "HOST:PORT")]
+    agent: Option<String>,
+    /// The own address, to which the device connects. By default the one that the route has
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<IpAddr>,
+    /// Try a device of this tool in virtual time, without a network
+    #[arg(long, conflicts_with_all = ["address", "agent", "from"])]
+    r#virtual: bool,
+    /// Cases of this file instead of those that come with the tool; docs/guide/cases.md says how
+    /// they are written
+    #[arg(long, value_name = "FILE")]
+    cases: Option<PathBuf>,
+    /// Only cases whose name contains this; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// List the cases, and end
+    #[arg(long)]
+    list: bool,
+    /// Show a case: its rule, what a mistake costs, its steps
+    #[arg(long, value_name = "CASE")]
+    explain: Option<String>,
+    /// Show the packets that would be sent, and send none
+    #[arg(long)]
+    dry_run: bool,
+    /// Play each case so often; different verdicts make it inconclusive
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Packets that are sent in a second at most
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: u32,
+    /// One JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Write the results as JUnit XML, for CI systems
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the results, with the packets, as one page for a browser, which loads nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a capture for each case into this directory
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Agent(agent::Args),
+    Diff(diff::Args),
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let result = match &args.command {
+        Some(Command::Agent(args)) => agent::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Diff(args)) => diff::run(args),
+        None => judge(args),
+    };
+    result.unwrap_or_else(|error| {
+        errln!("roce: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn judge(args: &Args) -> Result<ExitCode, Failure> {
+    let chapters = chosen(args)?;
+    if let Some(name) = &args.explain {
+        explain(&chapters, name)?;
+    } else if args.list {
+        list(&chapters);
+    } else if args.dry_run {
+        play::dry_run(&chapters);
+    } else {
+        return play(args, &chapters);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
+    let options = Options { repeat: args.repeat, captures: args.captures.as_deref() };
+    let results = match args.address {
+        Some(address) if !args.r#virtual => {
+            let pause = Duration::from_secs(1) / args.rate;
+            let mut remote = Remote::reach(address, args.agent.as_deref(), args.from, pause)?;
+            play::all(&mut remote, &address.to_string(), chapters, &options)?
+        }
+        _ => play::all(&mut Simulated::default(), "roce in virtual time", chapters, &options)?,
+    };
+    let write = |path: &PathBuf, text: String| {
+        fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    };
+    if let Some(path) = &args.junit {
+        write(path, junit::document(&results))?;
+    }
+    if let Some(path) = &args.html {
+        write(path, html::page(&results))?;
+    }
+    if args.json {
+        outln!("{}", results.to_json());
+    } else {
+        report::print(&results);
+    }
+    Ok(status(&results))
+}
+
+fn status(results: &Results) -> ExitCode {
+    ExitCode::from(match results.worst() {
+        Verdict::Conforms | Verdict::NotSupported => 0,
+        Verdict::Inconclusive => 2,
+        Verdict::Deviates => 3,
+        Verdict::Harmful => 4,
+    })
+}
+
+/// The cases that the arguments choose.
+fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
+    let mut chapters = match &args.cases {
+        None => chapters(),
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            vec![Chapter::parse(name.as_deref().unwrap_or("own"), &text)?]
+        }
+    };
+    let is_chosen = |case: &Case| {
+        args.only.is_empty() || args.only.iter().any(|part| case.name.contains(part.as_str()))
+    };
+    for chapter in &mut chapters {
+        chapter.cases.retain(is_chosen);
+    }
+    chapters.retain(|chapter| !chapter.cases.is_empty());
+    if chapters.is_empty() {
+        let patterns = args.only.join(" or ");
+        return Err(format!("no case has {patterns} in its name; see `roce conform --list`").into());
+    }
+    Ok(chapters)
+}
+
+fn list(chapters: &[Chapter]) {
+    for chapter in chapters {
+        outln!("{}", chapter.title);
+        for case in &chapter.cases {
+            outln!("  {}", case.name);
+        }
+    }
+    let count: usize = chapters.iter().map(|chapter| chapter.cases.len()).sum();
+    outln!("{count} cases");
+}
+
+fn explain(chapters: &[Chapter], name: &str) -> Result<(), Failure> {
+    let mut cases = chapters.iter().flat_map(|chapter| &chapter.cases);
+    let case = cases
+        .find(|case| case.name == name)
+        .ok_or_else(|| format!("no case is called {name}; `roce conform --list` lists them"))?;
+    outln!("{}", case.name);
+    for (title, text) in [("Rule", &case.rule), ("A mistake costs", &case.cost)] {
+        for line in wrap(&format!("{title}: {text}"), 80) {
+            outln!("{line}");
+        }
+    }
+    outln!("Verdict on a device that does otherwise: {}", case.severity);
+    outln!("");
+    outln!("{}", case.text.trim_end());
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Results as JUnit XML.
+
+use std::fmt::Write;
+
+use roce_conformance::Verdict;
+
+use super::report::{Played, Results};
+use crate::markup::escaped;
+
+pub(super) fn document(results: &Results) -> String {
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    for (title, played) in &results.chapters {
+        let failures = played.iter().filter(|it| is_failure(it)).count();
+        let _ = writeln!(
+            text,
+            "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\">",
+            escaped(title),
+            played.len()
+        );
+        played.iter().for_each(|it| case(&mut text, it));
+        text += "</testsuite>\n";
+    }
+    text + "</testsuites>\n"
+}
+
+fn is_failure(played: &Played) -> bool {
+    matches!(played.outcome.verdict, Verdict::Deviates | Verdict::Harmful)
+}
+
+fn case(text: &mut String, played: &Played) {
+    let Played { case, outcome } = played;
+    let _ = write!(
+        text,
+        "<testcase name=\"{}\" time=\"{:.3}\"",
+        escaped(&case.name),
+        outcome.time.as_secs_f64()
+    );
+    let message = escaped(&played.finding().unwrap_or_default());
+    let _ = match outcome.verdict {
+        Verdict::Conforms => writeln!(text, "/>"),
+        Verdict::NotSupported | Verdict::Inconclusive => {
+            writeln!(text, "><skipped message=\"{}: {message}\"/></testcase>", outcome.verdict)
+        }
+        verdict => writeln!(
+            text,
+            "><failure type=\"{verdict}\" message=\"{message}\">{}</failure></testcase>",
+            escaped(&case.rule)
+        ),
+    };
+}

@@ -1,0 +1,420 @@
+//! The device under test over UDP, and its agent over TCP.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{BufRead, BufReader, Write},
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    thread::sleep,
+    time::{Duration, Instant as Clock},
+};
+
+use roce::{
+    Access, BindError, Mtu, QpType, Qpn,
+    link::{Link, Locality, SocketOptions, UdpLink},
+    transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader},
+};
+use roce_conformance::{
+    INBOX, SOURCE,
+    case::{Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind},
+    subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use super::agent::PORT;
+use crate::failure::Failure;
+
+/// Time that a packet, or an answer of the agent, may be late by on a host that has other things to
+/// do.
+const TOLERANCE: Duration = Duration::from_millis(200);
+/// Time for an answer of the agent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A device that an agent drives.
+pub(super) struct Remote {
+    start: Clock,
+    link: UdpLink,
+    own: IpAddr,
+    device: IpAddr,
+    mtu: Mtu,
+    agent: BufReader<TcpStream>,
+    regions: BTreeMap<String, Region>,
+    arrivals: VecDeque<Arrival>,
+    /// Shortest time between two packets.
+    pause: Duration,
+    last: Option<Clock>,
+    /// What the queue pair is, and its queue key.
+    kind: Option<(QpType, u32)>,
+}
+
+#[derive(Clone, Copy)]
+struct Region {
+    lkey: u64,
+    address: u64,
+}
+
+impl Remote {
+    /// Connects to the agent of a device, and prepares to send to it.
+    pub(super) fn reach(
+        device: IpAddr,
+        agent: Option<&str>,
+        from: Option<IpAddr>,
+        pause: Duration,
+    ) -> Result<Self, Failure> {
+        let place = match agent {
+            Some(name) => {
+                name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
+                    format!("{name} is no place of an agent, such as 10.0.0.2:{PORT}")
+                })?
+            }
+            None => SocketAddr::new(device, PORT),
+        };
+        let stream = TcpStream::connect_timeout(&place, PATIENCE).map_err(|error| {
+            format!(
+                "no agent answers at {place} ({error}): start `roce conform agent udp:{device}` \
+                 there, or say where it is with --agent"
+            )
+        })?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let (link, own) = open_link(device, from)?;
+        let mut remote = Self {
+            start: Clock::now(),
+            link,
+            own,
+            device,
+            mtu: Mtu::B256,
+            agent: BufReader::new(stream),
+            regions: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+            pause,
+            last: None,
+            kind: None,
+        };
+        let hello = remote.ask(json!({"do": "hello"}))?;
+        let mtu = hello["active_mtu"].as_u64().and_then(|mtu| Mtu::from_bytes(mtu as u32));
+        remote.mtu = mtu.ok_or_else(|| format!("{place} is no agent: it says {hello}"))?;
+        let known = |own: &Value| own.as_str().is_some_and(|own| own.parse() == Ok(device));
+        if !hello["addresses"].as_array().is_some_and(|all| all.iter().any(known)) {
+            let addresses = &hello["addresses"];
+            return Err(format!(
+                "the agent at {place} has no device with the address {device}, but {addresses}"
+            )
+            .into());
+        }
+        remote.clear()?;
+        Ok(remote)
+    }
+
+    /// Answers to a list of commands.
+    fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
+        let lost = |error: &dyn ToString| {
+            Trouble::Broken(format!("the agent is gone: {}", error.to_string()))
+        };
+        let line = format!("{}\n", Value::from(commands));
+        self.agent.get_mut().write_all(line.as_bytes()).map_err(|error| lost(&error))?;
+        let mut answer = String::new();
+        self.agent.read_line(&mut answer).map_err(|error| lost(&error))?;
+        let answers: Vec<Value> = serde_json::from_str(&answer).map_err(|error| lost(&error))?;
+        if answers.len() != commands.len() {
+            return Err(lost(&"it answers something else"));
+        }
+        match answers.iter().find(|answer| answer.get("error").is_some()) {
+            None => Ok(answers),
+            Some(error) => {
+                let (name, text) = (text_of(&error["error"]), text_of(&error["text"]));
+                Err(match name.as_str() {
+                    "EPROTO" => Trouble::Broken(text),
+                    _ => Trouble::Unsupported(format!("{name}: {text}")),
+                })
+            }
+        }
+    }
+
+    fn ask(&mut self, command: Value) -> Result<Value, Trouble> {
+        self.ask_all(&[command]).map(|mut answers| answers.remove(0))
+    }
+
+    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value, Trouble> {
+        let region = self.regions.get(name);
+        let Region { lkey, address } =
+            *region.ok_or_else(|| Trouble::Broken(format!("there is no region {name}")))?;
+        Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
+    }
+
+    /// Takes what the link has.
+    fn read_link(&mut self) -> Result<(), Trouble> {
+        let at = self.now();
+        let (device, arrivals) = (self.device, &mut self.arrivals);
+        let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
+        let mut sink = |datagram: &roce::link::Datagram<'_>| {
+            if datagram.net.src == device {
+                let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
+                arrivals.push_back(Arrival { at, net, bytes });
+            }
+        };
+        while self.link.receive(at, &mut sink).map_err(broken)? > 0 {}
+        Ok(())
+    }
+}
+
+/// The link from an own address from which the device can be reached.
+fn open_link(device: IpAddr, from: Option<IpAddr>) -> Result<(UdpLink, IpAddr), Failure> {
+    let options =
+        SocketOptions { source_ports: Some(1), segments: Some(1), ..SocketOptions::default() };
+    let link = match from {
+        None if device.is_loopback() && device.is_ipv4() => {
+            UdpLink::bind_loopback(Some(device), Locality::Network, options)
+        }
+        _ => {
+            let own = match from {
+                Some(own) => own,
+                None => route(device).map_err(|error| {
+                    format!("no way to {device}: {error}; name an own address with --from")
+                })?,
+            };
+            UdpLink::bind(&[(own, 0)], Locality::Network, options)
+        }
+    };
+    let link = link.map_err(|error| match error {
+        BindError::Taken(own) => Failure::from(format!(
+            "UDP port 4791 of {own} is taken: end what uses it, or name another address with --from"
+        )),
+        other => other.into(),
+    })?;
+    let own = link.addresses().first().copied().ok_or("the link has no address")?;
+    Ok((link, own))
+}
+
+/// The own address of packets to another one.
+fn route(to: IpAddr) -> std::io::Result<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((to, ROCE_UDP_PORT))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Names of rights, as verbs have them.
+fn names(rights: Access) -> Vec<&'static str> {
+    rights.iter_names().map(|(name, _)| name).collect()
+}
+
+impl Subject for Remote {
+    fn clear(&mut self) -> Result<(), Trouble> {
+        self.regions.clear();
+        self.kind = None;
+        self.ask_all(&[json!({"do": "clear"}), json!({"do": "pd", "name": "pd"})])?;
+        self.read_link()?;
+        self.arrivals.clear();
+        Ok(())
+    }
+
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+        let made = self.ask(json!({
+            "do": "mr", "name": name, "pd": "pd", "length": bytes, "access": names(rights),
+        }))?;
+        let number = |what: &str| {
+            made[what].as_u64().ok_or_else(|| Trouble::Broken(format!("the region has no {what}")))
+        };
+        let (lkey, address) = (number("lkey")?, number("address")?);
+        self.regions.insert(name.to_owned(), Region { lkey, address });
+        Ok(RemoteRegion { address, rkey: number("rkey")? as u32 })
+    }
+
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+        let &Connection { qp_type, qkey, rq_psn, sq_psn, .. } = connection;
+        let service = match qp_type {
+            QpType::Uc => "uc",
+            QpType::Ud => "ud",
+            _ => "rc",
+        };
+        let cq = |name: &str| json!({"do": "cq", "name": name, "size": 256});
+        let qp = json!({
+            "do": "qp", "name": "qp", "pd": "pd", "type": service,
+            "send_cq": "send", "recv_cq": "receive", "sq_sig_all": true,
+        });
+        let made = self.ask_all(&[cq("send"), cq("receive"), qp])?;
+        let peer = json!({"address": self.own, "qpn": peer.get(), "path_mtu": connection.mtu});
+        let (rtr, rts) = match qp_type {
+            QpType::Ud => (json!({}), json!({"sq_psn": sq_psn})),
+            QpType::Uc => (json!({"peer": peer, "rq_psn": rq_psn}), json!({"sq_psn": sq_psn})),
+            _ => (
+                json!({
+                    "peer": peer, "rq_psn": rq_psn,
+                    "max_dest_rd_atomic": connection.max_dest_rd_atomic,
+                    "min_rnr_timer": connection.min_rnr_timer,
+                }),
+                json!({
+                    "sq_psn": sq_psn, "timeout": connection.timeout,
+                    "retry_cnt": connection.retry_cnt, "rnr_retry": connection.rnr_retry,
+                    "max_rd_atomic": connection.max_rd_atomic,
+                }),
+            ),
+        };
+        let init = match qp_type {
+            QpType::Ud => json!({"qkey": qkey}),
+            _ => json!({"access": names(connection.rights)}),
+        };
+        let modify = |to: Value| json!({"do": "modify", "qp": "qp", "to": to});
+        self.ask_all(&[
+            modify(json!({"init": init})),
+            modify(json!({"rtr": rtr})),
+            modify(json!({"rts": rts})),
+        ])?;
+        self.kind = Some((qp_type, qkey));
+        let qpn = made[2]["qpn"].as_u64();
+        qpn.map(|qpn| Qpn::new(qpn as u32))
+            .ok_or_else(|| Trouble::Broken("the queue pair has no number".into()))
+    }
+
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+        let sge = self.sge(INBOX, offset, bytes)?;
+        self.ask(json!({"do": "recv", "qp": "qp", "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
+    }
+
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+        let (op, compare, swap, add) = match request.kind {
+            RequestKind::Send => ("send", 0, 0, 0),
+            RequestKind::Write => ("write", 0, 0, 0),
+            RequestKind::Read => ("read", 0, 0, 0),
+            RequestKind::CompareSwap { compare, swap } => ("compare_swap", compare, swap, 0),
+            RequestKind::FetchAdd { add } => ("fetch_add", 0, 0, add),
+        };
+        let mut flags = vec!["SIGNALED"];
+        flags.extend(request.solicited.then_some("SOLICITED"));
+        flags.extend(request.fence.then_some("FENCE"));
+        let sge = self.sge(SOURCE, 0, request.bytes)?;
+        let mut wr = json!({"id": request.id, "op": op, "sges": [sge], "flags": flags});
+        if op != "send" {
+            wr["remote"] = json!({"address": PEER_ADDRESS, "rkey": PEER_KEY});
+        }
+        if matches!(request.kind, RequestKind::CompareSwap { .. }) {
+            (wr["compare"], wr["swap"]) = (compare.into(), swap.into());
+        }
+        if matches!(request.kind, RequestKind::FetchAdd { .. }) {
+            wr["add"] = add.into();
+        }
+        if let Some(immediate) = request.immediate {
+            wr["imm"] = immediate.into();
+        }
+        if let Some((QpType::Ud, qkey)) = self.kind {
+            wr["destination"] = json!({"address": self.own, "qpn": peer.get(), "qkey": qkey});
+        }
+        self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
+    }
+
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+        let fill =
+            json!({"do": "fill", "mr": region, "offset": offset, "length": bytes, "seed": seed});
+        self.ask(fill).map(drop)
+    }
+
+    fn differs(
+        &mut self,
+        region: &str,
+        offset: u32,
+        bytes: u32,
+        seed: u32,
+    ) -> Result<Option<u32>, Trouble> {
+        let differs = self.ask(
+            json!({"do": "differs", "mr": region, "offset": offset, "length": bytes, "seed": seed}),
+        )?;
+        Ok(differs["differs"].as_u64().map(|at| at as u32))
+    }
+
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+        self.ask(json!({"do": "set_word", "mr": region, "offset": offset, "value": value}))
+            .map(drop)
+    }
+
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+        let word = self.ask(json!({"do": "word", "mr": region, "offset": offset}))?;
+        word["value"].as_u64().ok_or_else(|| Trouble::Broken("the word has no value".into()))
+    }
+
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+        let cq = match queue {
+            Queue::Send => "send",
+            Queue::Receive => "receive",
+        };
+        let polled = self.ask(json!({"do": "poll", "cq": cq, "count": 64, "timeout": 0.0}))?;
+        let all = polled.as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(all
+            .iter()
+            .map(|wc| Completion {
+                id: wc["id"].as_u64().unwrap_or(u64::MAX),
+                status: text_of(&wc["status"]),
+                bytes: wc["byte_len"].as_u64().unwrap_or_default() as u32,
+                immediate: wc["imm"].as_u64().map(|immediate| immediate as u32),
+            })
+            .collect())
+    }
+
+    fn state(&mut self) -> Result<String, Trouble> {
+        Ok(text_of(&self.ask(json!({"do": "query", "qp": "qp"}))?["state"]))
+    }
+
+    fn route(&self) -> Route {
+        Route { own: self.own, device: self.device, src_port: ROCE_UDP_PORT, id: 0 }
+    }
+
+    fn mtu(&self) -> Mtu {
+        self.mtu
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO.plus(self.start.elapsed())
+    }
+
+    fn tolerance(&self) -> Duration {
+        TOLERANCE
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        if let Some(last) = self.last {
+            sleep(self.pause.saturating_sub(last.elapsed()));
+        }
+        self.last = Some(Clock::now());
+        let run = Transmit {
+            src: net.src,
+            dst: net.dst,
+            src_port: net.src_port,
+            traffic_class: net.traffic_class,
+            hop_limit: net.hop_limit,
+            segment: bytes.len(),
+            range: 0..bytes.len(),
+        };
+        let sent = self.link.send(self.now(), bytes, &[run]);
+        match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {
+            0 => Err(Trouble::Broken("cannot send: the socket is full".into())),
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        loop {
+            self.read_link()?;
+            if let Some(arrival) = self.arrivals.pop_front() {
+                return Ok(Some(arrival));
+            }
+            let now = self.now();
+            if now >= until {
+                return Ok(None);
+            }
+            let left = until.since(now);
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+            let descriptors = self.link.descriptors();
+            let mut ready: Vec<_> =
+                descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            match poll(&mut ready, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
+            }
+        }
+    }
+}

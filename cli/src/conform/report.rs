@@ -1,0 +1,130 @@
+//! Results, as text and as JSON.
+
+use std::{io, time::Duration};
+
+use roce::transport::wire::Packet;
+use roce_conformance::{Case, Outcome, Seen, Verdict};
+use roce_world::packet_text;
+use serde_json::{Value, json};
+
+use crate::{
+    ladder::{Event, Ladder, Side, Tone},
+    output::outln,
+};
+
+/// What came of all cases.
+pub(super) struct Results {
+    /// The device.
+    pub(super) device: String,
+    pub(super) chapters: Vec<(String, Vec<Played>)>,
+}
+
+/// What came of a case.
+pub(super) struct Played {
+    pub(super) case: Case,
+    pub(super) outcome: Outcome,
+}
+
+impl Results {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Played> {
+        self.chapters.iter().flat_map(|(_, played)| played)
+    }
+
+    pub(super) fn worst(&self) -> Verdict {
+        self.all().map(|played| played.outcome.verdict).max().unwrap_or(Verdict::Conforms)
+    }
+
+    pub(super) fn count(&self, verdict: Verdict) -> usize {
+        self.all().filter(|played| played.outcome.verdict == verdict).count()
+    }
+
+    /// `12 conform, 1 deviates`.
+    pub(super) fn summary(&self) -> String {
+        let counts = Verdict::ALL.map(|verdict| (self.count(verdict), verdict));
+        let counts: Vec<_> = counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, verdict)| format!("{count} {verdict}"))
+            .collect();
+        counts.join(", ")
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let cases: Vec<_> = self.all().map(Played::to_json).collect();
+        json!({"device": self.device, "by": concat!("roce ", env!("CARGO_PKG_VERSION")), "cases": cases})
+    }
+}
+
+impl Played {
+    /// What is wrong, in a line.
+    pub(super) fn finding(&self) -> Option<String> {
+        self.outcome.finding.as_ref().map(|(line, text)| match line {
+            0 => text.clone(),
+            line => format!("line {line}: {text}"),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let Self { case, outcome } = self;
+        let packets = outcome.packets.iter().map(|seen| {
+            json!({
+                "at_us": seen.at.as_micros() as u64,
+                "from": if seen.from_device { "device" } else { "instrument" },
+                "what": text(seen),
+            })
+        });
+        json!({
+            "name": case.name, "verdict": outcome.verdict.name(), "finding": self.finding(),
+            "rule": case.rule, "cost": case.cost, "ms": outcome.time.as_millis() as u64,
+            "packets": packets.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The packets as a ladder.
+    pub(super) fn ladder(&self, ladder: Ladder) -> Vec<String> {
+        let line = |seen: &Seen| {
+            let side = if seen.from_device { Side::Right } else { Side::Left };
+            ladder.event(seen.at, &Event::Seen(side, text(seen), String::new()), Tone::Plain)
+        };
+        let heads = ladder.heads("roce conform", "device under test");
+        let lines = self.outcome.packets.iter().flat_map(line);
+        std::iter::once(heads).chain(lines).collect()
+    }
+}
+
+/// A packet in a few words.
+fn text(seen: &Seen) -> String {
+    match Packet::parse(&seen.bytes) {
+        Ok(packet) => packet_text::packet(&packet.headers, packet.payload.len(), None),
+        Err(error) => format!("{} bytes: {error}", seen.bytes.len()),
+    }
+}
+
+pub(super) fn print(results: &Results) {
+    let ladder = Ladder::on(&io::stdout());
+    for (title, played) in &results.chapters {
+        let conform = played.iter().filter(|it| it.outcome.verdict == Verdict::Conforms).count();
+        outln!("{title}: {conform} of {} conform", played.len());
+        for it in played.iter().filter(|it| it.outcome.verdict != Verdict::Conforms) {
+            let tone = match it.outcome.verdict {
+                Verdict::Harmful | Verdict::Deviates => Tone::Bad,
+                Verdict::Inconclusive => Tone::Warned,
+                Verdict::NotSupported | Verdict::Conforms => Tone::Faint,
+            };
+            outln!("");
+            for line in ladder.prose(&format!("{}: {}", it.case.name, it.outcome.verdict), tone) {
+                outln!("{line}");
+            }
+            let finding = it.finding().unwrap_or_default();
+            for text in
+                [finding, format!("Rule: {}", it.case.rule), format!("Costs: {}", it.case.cost)]
+            {
+                ladder.prose(&text, Tone::Plain).iter().for_each(|line| outln!("{line}"));
+            }
+            it.ladder(ladder).iter().for_each(|line| outln!("{line}"));
+            outln!("");
+        }
+    }
+    let time: Duration = results.all().map(|played| played.outcome.time).sum();
+    outln!("{}: {}, {:.1} s", results.device, results.summary(), time.as_secs_f64());
+}

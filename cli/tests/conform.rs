@@ -1,0 +1,151 @@
+//! `roce conform`, as a user runs it, against a device of its own and in virtual time.
+
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Output, Stdio},
+};
+
+fn command(arguments: &[&str]) -> Command {
+    watchdog::start(String::new);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    command.arg("conform").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn conform(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = conform(arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// An agent, which ends with the test.
+struct Agent(Child);
+
+impl Agent {
+    fn start(address: &str) -> Self {
+        let device = format!("udp:{address}");
+        let mut child = command(&["agent", &device]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("device {address}, agent {address}:4792\n"));
+        Self(child)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Verdicts by case.
+fn verdicts(json: &str) -> Vec<(String, String)> {
+    let document: serde_json::Value = serde_json::from_str(json).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let cases = document["cases"].as_array().unwrap().iter();
+    cases.map(|case| (text(&case["name"]), text(&case["verdict"]))).collect()
+}
+
+#[test]
+fn our_device_conforms_over_udp() {
+    let _agent = Agent::start("127.79.20.1");
+    let scratch = tempfile::tempdir().unwrap();
+    let file = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (captures, html, junit) = (file("captures"), file("r.html"), file("r.xml"));
+    let output = conform(&[
+        "127.79.20.1",
+        "--json",
+        "--captures",
+        &captures,
+        "--html",
+        &html,
+        "--junit",
+        &junit,
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all = verdicts(&text);
+    let wrong: Vec<_> = all.iter().filter(|(_, verdict)| verdict != "conforms").collect();
+    assert!(wrong.is_empty() && all.len() >= 300, "{wrong:?}\n{text}");
+    assert_eq!(output.status.code(), Some(0));
+
+    let gap = fs::read(format!("{captures}/order-gap.pcapng")).unwrap();
+    assert!(gap.len() > 200);
+    assert_eq!(fs::read_dir(&captures).unwrap().count(), all.len());
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
+    assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
+    let xml = fs::read_to_string(&junit).unwrap();
+    assert_eq!(xml.matches("<testcase ").count(), all.len());
+    assert!(!xml.contains("<failure"));
+}
+
+#[test]
+fn two_verdicts_of_one_case() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (own, a, b) = (path("own.case"), path("a.json"), path("b.json"));
+    let case = |answer: &str| {
+        format!(
+            "chapter Own\ncase one\n  rule R\n  cost C\n  harmful\n  connect rc\n  \
+             send write-only psn 0 ack-req to target data 16\n  expect ack psn {answer}\n"
+        )
+    };
+    fs::write(&own, case("0")).unwrap();
+    fs::write(&a, said(&["--virtual", "--cases", &own, "--json", "--repeat", "3"])).unwrap();
+    fs::write(&own, case("1")).unwrap();
+    let output = conform(&["--virtual", "--cases", &own, "--json"]);
+    assert_eq!(output.status.code(), Some(4));
+    fs::write(&b, output.stdout).unwrap();
+    let output = conform(&["diff", &a, &b]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text.contains("own/one") && text.contains("1 cases differ"), "{text}");
+    assert!(said(&["diff", &a, &a]).contains("0 cases differ"));
+    // and what is wrong, with the packets
+    let output = conform(&["--virtual", "--cases", &own]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["own/one: harmful", "line 8: its PSN is 0 where 1 is right", "device under test"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn cases_are_listed_and_explained() {
+    let list = said(&["--list"]);
+    assert!(list.contains("\n  order/one-nak\n") && list.contains("PSNs, gaps, duplicates"));
+    let some = said(&["--list", "--only", "order/wrap"]);
+    assert!(some.contains("order/wrap-gap") && !some.contains("one-nak"), "{some}");
+    let explained = said(&["--explain", "order/one-nak"]);
+    assert!(
+        explained.contains("A mistake costs:") && explained.contains("nak-sequence psn 0 msn 0")
+    );
+    let dry = said(&["--dry-run", "--only", "order/gap-of-2"]);
+    assert!(dry.contains("RDMA WRITE Only psn 514 16 B") && !dry.contains("NAK"), "{dry}");
+}
+
+#[test]
+fn mistakes_are_said_in_one_line() {
+    for (arguments, part) in [
+        (&["127.79.20.9"][..], "start `roce conform agent udp:127.79.20.9` there"),
+        (&["--virtual", "--only", "nothing-like-it"], "see `roce conform --list`"),
+        (&["--explain", "order/none"], "`roce conform --list` lists them"),
+        (&["--virtual", "--cases", "/nonexistent"], "cannot read /nonexistent"),
+        (&["diff", "/etc/passwd", "/etc/passwd"], "is no result: write one with"),
+        (&["agent", "none"], "none"),
+    ] {
+        let output = conform(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(error.contains(part) && error.lines().count() == 1, "{arguments:?}: {error}");
+    }
+}

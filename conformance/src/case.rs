@@ -1,0 +1,366 @@
+//! A case: its name, its rule, and its steps.
+
+use std::{fmt, time::Duration};
+
+use roce_transport::{mem::Access, qp::QpType, wire::Operation};
+
+/// A case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// Its name, such as `order/gap`: the chapter's file, and its own.
+    pub name: String,
+    /// What the device under test must do, in plain words, with the statement's number where it is
+    /// known.
+    pub rule: String,
+    /// What it costs users if the device does otherwise.
+    pub cost: String,
+    /// The verdict on a device that does otherwise.
+    pub severity: Severity,
+    /// Its steps, each with the number of its line.
+    pub steps: Vec<(usize, Step)>,
+    /// Its text, as it is written, with the values of its variables.
+    pub text: String,
+}
+
+/// A file of cases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chapter {
+    /// Its file's name, without its ending.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Its cases, in their order.
+    pub cases: Vec<Case>,
+}
+
+/// How bad it is if a device does otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// It has not what the case is about, which the specification leaves to it.
+    Optional,
+    /// It departs from the rule; whoever keeps the rules is slowed down or refused.
+    Deviates,
+    /// Data is lost, changed, or open to those who may not have it, or a peer can stop the device.
+    Harmful,
+}
+
+/// A step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The device makes a queue pair and connects it to the instrument.
+    Connect(Connection),
+    /// The device registers memory, all zero.
+    Region {
+        /// Name.
+        name: String,
+        /// Length.
+        bytes: u32,
+        /// Rights.
+        rights: Access,
+    },
+    /// The device posts a receive request.
+    Receive {
+        /// Its id.
+        id: u64,
+        /// Room.
+        bytes: u32,
+    },
+    /// The device posts a send request.
+    Post(Request),
+    /// The instrument sends a packet.
+    Send(Packet),
+    /// The instrument sends its last packet again, byte for byte.
+    Again,
+    /// The next packet of the device is this one, and comes in this time.
+    Expect {
+        /// The packet.
+        packet: Packet,
+        /// Not earlier than this after the step before.
+        after: Duration,
+        /// Not later than this after the step before.
+        within: Duration,
+    },
+    /// The device sends nothing for so long.
+    Silence {
+        /// How long.
+        time: Duration,
+        /// It may send this one, as devices do that repeat early.
+        but: Option<Packet>,
+    },
+    /// The next completion at the device is this one.
+    Completes(Completes),
+    /// Nothing completes at the device for so long.
+    NothingCompletes(Queue, Duration),
+    /// The device's program fills memory with a pattern.
+    Fill(Pattern),
+    /// Memory of the device holds a pattern.
+    Memory(Pattern),
+    /// The device's program sets an 8-byte word, in its host's byte order.
+    SetWord(Place, u64),
+    /// An 8-byte word of the device's memory has this value.
+    Word(Place, u64),
+    /// The queue pair of the device is in this state, or comes to it within a moment.
+    State(String),
+    /// Time passes.
+    Wait(Duration),
+}
+
+/// A queue pair of the device, and how it is connected to the instrument.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// Its service: RC, UC or UD.
+    pub qp_type: QpType,
+    /// Path MTU in bytes.
+    pub mtu: u32,
+    /// First PSN that the device expects.
+    pub rq_psn: u32,
+    /// First PSN that the device sends.
+    pub sq_psn: u32,
+    /// Rights of the peer.
+    pub rights: Access,
+    /// READs and atomics that the peer may have outstanding.
+    pub max_dest_rd_atomic: u8,
+    /// READs and atomics that the device may have outstanding.
+    pub max_rd_atomic: u8,
+    /// Code of the acknowledge timeout.
+    pub timeout: u8,
+    /// Repeats before it gives up.
+    pub retry_cnt: u8,
+    /// Repeats after RNR NAKs before it gives up; 7 is without limit.
+    pub rnr_retry: u8,
+    /// Code of the wait that it asks of a requester that finds no receive request.
+    pub min_rnr_timer: u8,
+    /// Queue key of a datagram queue pair.
+    pub qkey: u32,
+}
+
+/// A send request of the device. Its data lies at the start of its region `source`, and its remote
+/// memory at [`PEER_ADDRESS`], under [`PEER_KEY`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Its id.
+    pub id: u64,
+    /// What it does.
+    pub kind: RequestKind,
+    /// Bytes.
+    pub bytes: u32,
+    /// Immediate data of a SEND or WRITE.
+    pub immediate: Option<u32>,
+    /// The receiver gets a solicited event.
+    pub solicited: bool,
+    /// Not before READs and atomics that were posted earlier are complete.
+    pub fence: bool,
+}
+
+/// Operation of a [`Request`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// SEND.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// Compare and swap.
+    CompareSwap {
+        /// Compared with.
+        compare: u64,
+        /// Written, if they are equal.
+        swap: u64,
+    },
+    /// Fetch and add.
+    FetchAdd {
+        /// Added.
+        add: u64,
+    },
+}
+
+/// Address of the memory that the instrument seems to have.
+pub const PEER_ADDRESS: u64 = 0x1_0000_0000;
+/// Key of the memory that the instrument seems to have.
+pub const PEER_KEY: u32 = 0x00AB_CD12;
+
+/// A packet: as it is sent, or as it is expected, in which case only what is named counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Operation.
+    pub operation: PacketKind,
+    /// Fields, in the order in which they are written.
+    pub fields: Vec<Field>,
+}
+
+/// Operation of a packet, in the service of the queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketKind {
+    /// One of the service.
+    Operation(Operation),
+    /// A congestion notification.
+    Cnp,
+}
+
+impl Packet {
+    /// True for ACK, NAK and other answers, whose PSN counts from the requester's first one.
+    #[must_use]
+    pub const fn is_response(&self) -> bool {
+        matches!(self.operation, PacketKind::Operation(operation) if operation.is_response())
+    }
+}
+
+/// A field of a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// PSN, counted from the first one of the direction that it belongs to.
+    Psn(i32),
+    /// BTH: an acknowledgement is asked for.
+    AckReq(bool),
+    /// BTH: a solicited event is asked for.
+    Solicited(bool),
+    /// BTH: migrated.
+    MigReq(bool),
+    /// BTH: the whole byte of the opcode.
+    Opcode(u8),
+    /// BTH: transport version.
+    Version(u8),
+    /// BTH: pad count.
+    Pad(u8),
+    /// BTH: partition key.
+    PKey(u16),
+    /// BTH: forward congestion notification.
+    Fecn(bool),
+    /// BTH: backward congestion notification.
+    Becn(bool),
+    /// BTH: destination queue pair.
+    Qp(u32),
+    /// BTH: both reserved fields, all ones.
+    Reserved,
+    /// Payload: so many bytes of a pattern.
+    Data {
+        /// Length.
+        bytes: u32,
+        /// Number of the first byte.
+        seed: u32,
+    },
+    /// RETH, AtomicETH: address and key.
+    Target {
+        /// Region of the device, or `peer` for memory of the instrument.
+        region: String,
+        /// Offset.
+        offset: i64,
+    },
+    /// RETH: length; without it that of the payload.
+    Length(u32),
+    /// RETH, AtomicETH, IETH: key.
+    Key(Key),
+    /// AETH: a positive acknowledgement; sent, with no credit count.
+    Positive,
+    /// AETH: syndrome.
+    Syndrome(u8),
+    /// AETH: an RNR NAK with any timer code.
+    NotReady,
+    /// AETH: message sequence number.
+    Msn(u32),
+    /// Immediate data.
+    Immediate(u32),
+    /// AtomicETH: swapped in or added.
+    Swap(u64),
+    /// AtomicETH: compared with.
+    Compare(u64),
+    /// AtomicAckETH: what was found.
+    Found(u64),
+    /// DETH: queue key.
+    QKey(u32),
+    /// The ICRC is not right.
+    WrongIcrc,
+    /// The ICRC is sent most significant byte first.
+    SwappedIcrc,
+    /// So many bytes are missing before the ICRC, which fits what is left.
+    Cut(u32),
+    /// So many bytes of zeros stand before the ICRC.
+    Extra(u32),
+    /// Padding has ones in it.
+    DirtyPadding,
+    /// IP: traffic class, ECN bits included.
+    TrafficClass(u8),
+}
+
+/// Key of a [`Field`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// This one.
+    Exact(u32),
+    /// One that is not the region's, in its upper bits.
+    Wrong,
+    /// That of the region with its lowest bit changed.
+    Old,
+}
+
+/// Send or receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// Of send requests.
+    Send,
+    /// Of receive requests.
+    Receive,
+}
+
+/// A completion that is expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completes {
+    /// Of which queue.
+    pub queue: Queue,
+    /// Of which request.
+    pub id: u64,
+    /// Its status, as verbs name it without `IBV_WC_`; one of several.
+    pub statuses: Vec<String>,
+    /// Its length.
+    pub bytes: Option<u32>,
+    /// Its immediate data.
+    pub immediate: Option<u32>,
+    /// It comes in this time.
+    pub within: Duration,
+}
+
+/// A place in the device's memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Region.
+    pub region: String,
+    /// Offset.
+    pub offset: u32,
+}
+
+/// Bytes of a pattern in the device's memory: byte n is (seed + n) modulo 251.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    /// Where.
+    pub place: Place,
+    /// Length.
+    pub bytes: u32,
+    /// Number of the first byte.
+    pub seed: u32,
+}
+
+/// Bytes of a [`Pattern`].
+#[must_use]
+pub fn pattern(seed: u32, bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|n| (seed.wrapping_add(n) % 251) as u8).collect()
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Optional => "not supported",
+            Self::Deviates => "deviates",
+            Self::Harmful => "harmful",
+        })
+    }
+}
+
+impl Step {
+    /// True if the step says of the device that it does something, not only that it refrains: what
+    /// is unplugged fails there.
+    #[must_use]
+    pub const fn needs_life(&self) -> bool {
+        matches!(self, Self::Expect { .. } | Self::Completes(_))
+    }
+}

@@ -1,0 +1,42 @@
+//! Does an adapter speak RoCEv2? Cases that say so, and what plays them.
+//!
+//! A [`Case`] is a short text: what the device under test is connected as, which packets it is sent,
+//! and what it must answer. `docs/guide/cases.md` has the language. [`chapters`] are the cases that
+//! come with this crate, [`Chapter::parse`] reads others. A [`Runner`] plays them against a
+//! [`Subject`]: an adapter of this project [in virtual time](Simulated), or a device that a program
+//! reaches over a network.
+//!
+//! Nothing here opens a socket, reads a clock or waits: a [`Subject`] does.
+
+pub mod case;
+mod packet;
+mod parse;
+mod run;
+mod simulated;
+pub mod subject;
+
+pub use case::{Case, Chapter};
+pub use parse::CaseError;
+pub use run::{INBOX, Outcome, Runner, SOURCE, Seen, TARGET, Verdict};
+pub use simulated::Simulated;
+pub use subject::Subject;
+
+macro_rules! embedded {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../cases/", $name, ".case"))),)*]
+    };
+}
+
+/// Names and texts of the files of cases.
+pub const FILES: &[(&str, &str)] = embedded!(
+    "wire" "order" "send" "write" "read" "access" "atomic" "rnr" "retry" "uc" "ud" "congestion"
+);
+
+/// The cases that come with this crate.
+#[must_use]
+pub fn chapters() -> Vec<Chapter> {
+    let parse = |&(name, text): &(&str, &str)| {
+        Chapter::parse(name, text).unwrap_or_else(|error| unreachable!("a test reads it: {error}"))
+    };
+    FILES.iter().map(parse).collect()
+}

@@ -1,0 +1,392 @@
+//! Packets: from a case's words to bytes, with any field wrong, and back.
+
+use std::collections::BTreeMap;
+
+use roce_transport::{
+    addr::{PKey, QKey, Qpn},
+    mem::RKey,
+    psn::{Msn, Psn},
+    wire::{
+        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, HEADERS_MAX, Headers,
+        ICRC_LEN, Ident, Immediate, InvalidateEth, NetHeader, Opcode, Packet as Wire, Reth,
+        Service, Syndrome, icrc, padding, verify_icrc,
+    },
+};
+
+use crate::{
+    case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, pattern},
+    subject::{Arrival, RemoteRegion, Route},
+};
+
+/// What the words of a packet refer to.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) route: Route,
+    pub(crate) service: Service,
+    /// Queue pair of the instrument.
+    pub(crate) own: Qpn,
+    /// Queue pair of the device.
+    pub(crate) device: Qpn,
+    /// First PSN that the device expects.
+    pub(crate) rq_psn: u32,
+    /// First PSN that the device sends.
+    pub(crate) sq_psn: u32,
+    pub(crate) qkey: u32,
+    pub(crate) regions: &'a BTreeMap<String, RemoteRegion>,
+}
+
+/// Name of the region that the instrument seems to have.
+const PEER: &str = "peer";
+
+impl Scene<'_> {
+    fn opcode(&self, kind: PacketKind) -> Option<Opcode> {
+        match kind {
+            PacketKind::Operation(operation) => Opcode::new(self.service, operation),
+            PacketKind::Cnp => Some(Opcode::CNP),
+        }
+    }
+
+    fn region(&self, name: &str) -> Result<RemoteRegion, String> {
+        if name == PEER {
+            return Ok(RemoteRegion { address: PEER_ADDRESS, rkey: PEER_KEY });
+        }
+        self.regions.get(name).copied().ok_or_else(|| format!("there is no region {name}"))
+    }
+
+    /// First PSN of the direction that a packet of the instrument, or of the device, belongs to.
+    const fn base(&self, packet: &Packet, from_device: bool) -> u32 {
+        if matches!(packet.operation, PacketKind::Cnp) {
+            return 0; // it belongs to neither
+        }
+        if packet.is_response() == from_device { self.rq_psn } else { self.sq_psn }
+    }
+
+    fn psn(&self, packet: &Packet, from_device: bool, relative: i32) -> Psn {
+        Psn::new(self.base(packet, from_device).wrapping_add_signed(relative) & 0x00FF_FFFF)
+    }
+
+    /// The datagram of a packet that the instrument sends.
+    pub(crate) fn build(&self, packet: &Packet) -> Result<(NetHeader, Vec<u8>), String> {
+        let opcode = self
+            .opcode(packet.operation)
+            .ok_or("the service of the queue pair has no such packet")?;
+        let mut net = NetHeader {
+            src: self.route.own,
+            dst: self.route.device,
+            src_port: self.route.src_port,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Known { id: self.route.id, dont_fragment: true },
+        };
+        let mut bth = Bth::new(opcode, self.device, Psn::new(0));
+        let mut payload = Vec::new();
+        let mut words = Words { qkey: self.qkey, own: self.own, ..Words::default() };
+        for field in &packet.fields {
+            match *field {
+                Field::Psn(relative) => bth.psn = self.psn(packet, false, relative),
+                Field::AckReq(set) => bth.ack_req = set,
+                Field::Solicited(set) => bth.solicited = set,
+                Field::MigReq(set) => bth.mig_req = set,
+                Field::PKey(pkey) => bth.pkey = PKey(pkey),
+                Field::Fecn(set) => bth.fecn = set,
+                Field::Becn(set) => bth.becn = set,
+                Field::Qp(qpn) => bth.dest_qp = Qpn::new(qpn),
+                Field::Data { bytes, seed } => payload = pattern(seed, bytes),
+                Field::TrafficClass(class) => net.traffic_class = class,
+                Field::Target { ref region, offset } => {
+                    let RemoteRegion { address, rkey } = self.region(region)?;
+                    (words.address, words.rkey) = (address.wrapping_add_signed(offset), rkey);
+                }
+                Field::Key(key) => {
+                    words.rkey = match key {
+                        Key::Exact(key) => key,
+                        Key::Wrong => words.rkey ^ 0x007F_0000,
+                        Key::Old => words.rkey ^ 1,
+                    };
+                }
+                Field::Length(length) => words.length = Some(length),
+                Field::Positive => words.syndrome = Syndrome::ACK,
+                Field::NotReady => words.syndrome = Syndrome::RnrNak { timer: 1 },
+                Field::Syndrome(byte) => words.syndrome = Syndrome::from_wire(byte),
+                Field::Msn(msn) => words.msn = msn,
+                Field::Immediate(immediate) => words.immediate = immediate,
+                Field::Swap(value) => words.swap = value,
+                Field::Compare(value) => words.compare = value,
+                Field::Found(value) => words.found = value,
+                Field::QKey(qkey) => words.qkey = qkey,
+                // of the bytes, below
+                Field::Opcode(_)
+                | Field::Version(_)
+                | Field::Pad(_)
+                | Field::Reserved
+                | Field::WrongIcrc
+                | Field::SwappedIcrc
+                | Field::Cut(_)
+                | Field::Extra(_)
+                | Field::DirtyPadding => {}
+            }
+        }
+        let length = payload.len() as u32;
+        if opcode == Opcode::CNP {
+            payload = vec![0; 16]; // reserved (A17.9.3)
+        }
+        let headers = Headers::new(bth, words.ext(opcode.extension(), length))
+            .ok_or("this operation needs a header that cases do not have")?;
+        let mut bytes = vec![0; HEADERS_MAX + payload.len() + 3 + ICRC_LEN];
+        let encoded = Wire { headers, payload: &payload, icrc: 0 }.encode(&mut bytes);
+        bytes.truncate(encoded - ICRC_LEN);
+        damage(&mut bytes, packet, padding(payload.len()));
+        let mut check = icrc(&net, &bytes).to_le_bytes();
+        for field in &packet.fields {
+            match field {
+                Field::WrongIcrc => check[0] ^= 0xFF,
+                Field::SwappedIcrc => check.reverse(),
+                _ => {}
+            }
+        }
+        bytes.extend(check);
+        Ok((net, bytes))
+    }
+
+    /// Why a datagram of the device is not the packet that is expected.
+    pub(crate) fn check(&self, packet: &Packet, arrival: &Arrival) -> Result<(), String> {
+        let wire = sound(arrival)?;
+        let (bth, ext) = (wire.headers.bth(), wire.headers.ext());
+        if bth.dest_qp != self.own {
+            return Err(format!("it goes to queue pair {}, not {}", bth.dest_qp, self.own));
+        }
+        if Some(bth.opcode) != self.opcode(packet.operation) {
+            return Err(format!("it is {}", bth.opcode));
+        }
+        let is = |what: &str, found: u64, expected: u64| {
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("{what} is {found:#x} where {expected:#x} is right"))
+            }
+        };
+        let words = Words::of(ext);
+        for field in &packet.fields {
+            match *field {
+                Field::Psn(relative) => {
+                    let right = self.psn(packet, true, relative);
+                    let first = self.base(packet, true);
+                    let found = i64::from(bth.psn.get()) - i64::from(first);
+                    if bth.psn != right {
+                        let found = (found + (1 << 23)).rem_euclid(1 << 24) - (1 << 23);
+                        return Err(format!("its PSN is {found} where {relative} is right"));
+                    }
+                }
+                Field::AckReq(set) => is("AckReq", bth.ack_req.into(), set.into())?,
+                Field::Solicited(set) => is("SE", bth.solicited.into(), set.into())?,
+                Field::MigReq(set) => is("MigReq", bth.mig_req.into(), set.into())?,
+                Field::PKey(pkey) => is("the P_Key", bth.pkey.0.into(), pkey.into())?,
+                Field::Fecn(set) => is("FECN", bth.fecn.into(), set.into())?,
+                Field::Becn(set) => is("BECN", bth.becn.into(), set.into())?,
+                Field::Qp(qpn) => is("the queue pair", bth.dest_qp.get().into(), qpn.into())?,
+                Field::Data { bytes, seed } => {
+                    is("the length of the payload", wire.payload.len() as u64, bytes.into())?;
+                    if wire.payload != pattern(seed, bytes) {
+                        return Err("its payload has wrong bytes".into());
+                    }
+                }
+                Field::Target { ref region, offset } => {
+                    let RemoteRegion { address, rkey } = self.region(region)?;
+                    is("the address", words.address, address.wrapping_add_signed(offset))?;
+                    is("the R_Key", words.rkey.into(), rkey.into())?;
+                }
+                Field::Length(length) => {
+                    is("the length", words.length.unwrap_or_default().into(), length.into())?;
+                }
+                Field::Positive => match words.syndrome {
+                    Syndrome::Ack { .. } => {}
+                    other => return Err(format!("it says {other}")),
+                },
+                Field::NotReady => match words.syndrome {
+                    Syndrome::RnrNak { .. } => {}
+                    other => return Err(format!("it says {other}")),
+                },
+                Field::Syndrome(byte) => {
+                    if words.syndrome.to_wire() != byte {
+                        let right = Syndrome::from_wire(byte);
+                        return Err(format!("it says {} where {right} is right", words.syndrome));
+                    }
+                }
+                Field::Msn(msn) => is("the MSN", words.msn.into(), msn.into())?,
+                Field::Immediate(value) => {
+                    is("the immediate data", words.immediate.into(), value.into())?;
+                }
+                Field::Swap(value) => is("swap or add", words.swap, value)?,
+                Field::Compare(value) => is("compare", words.compare, value)?,
+                Field::Found(value) => is("the value found", words.found, value)?,
+                Field::QKey(qkey) => is("the Q_Key", words.qkey.into(), qkey.into())?,
+                Field::Opcode(byte) => is("the opcode", bth.opcode.to_wire().into(), byte.into())?,
+                Field::TrafficClass(class) => {
+                    is("the traffic class", arrival.net.traffic_class.into(), class.into())?;
+                }
+                // the reader of cases takes these for packets that are sent only
+                Field::Version(_)
+                | Field::Pad(_)
+                | Field::Reserved
+                | Field::Key(_)
+                | Field::WrongIcrc
+                | Field::SwappedIcrc
+                | Field::Cut(_)
+                | Field::Extra(_)
+                | Field::DirtyPadding => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Faults that are of the bytes between BTH and ICRC.
+fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
+    for field in &packet.fields {
+        match *field {
+            Field::Opcode(byte) => bytes[0] = byte,
+            Field::Version(version) => bytes[1] = bytes[1] & 0xF0 | version & 0x0F,
+            Field::Pad(pad) => bytes[1] = bytes[1] & 0xCF | (pad & 3) << 4,
+            Field::Reserved => {
+                bytes[4] |= 0x3F;
+                bytes[8] |= 0x7F;
+            }
+            Field::DirtyPadding => {
+                let end = bytes.len();
+                bytes[end - pad..].fill(0xFF);
+            }
+            Field::Cut(count) => bytes.truncate(bytes.len().saturating_sub(count as usize)),
+            Field::Extra(count) => bytes.resize(bytes.len() + count as usize, 0),
+            _ => {}
+        }
+    }
+}
+
+/// What every packet of the device must be, whatever a case is about.
+fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
+    let wire = Wire::parse(&arrival.bytes).map_err(|error| format!("it is no packet: {error}"))?;
+    let bth = wire.headers.bth();
+    if verify_icrc(&arrival.net, &arrival.bytes).is_none() {
+        return Err(format!("the ICRC of its {} is wrong", bth.opcode));
+    }
+    if !bth.pkey.matches(PKey::DEFAULT) {
+        return Err(format!("the P_Key of its {} is {:#06x}", bth.opcode, bth.pkey.0));
+    }
+    let body = &arrival.bytes[..arrival.bytes.len() - ICRC_LEN];
+    if body[body.len() - padding(wire.payload.len())..].iter().any(|&byte| byte != 0) {
+        return Err(format!("the padding of its {} is not zero", bth.opcode));
+    }
+    if arrival.bytes[8] & 0x7F != 0 || arrival.bytes[4] & 0x3F != 0 {
+        return Err(format!("reserved bits of its {} are not zero", bth.opcode));
+    }
+    Ok(wire)
+}
+
+/// A packet of the device in words.
+pub(crate) fn describe(arrival: &Arrival) -> String {
+    match Wire::parse(&arrival.bytes) {
+        Ok(wire) => {
+            let bth = wire.headers.bth();
+            let syndrome = wire.headers.ext().aeth().map(|aeth| format!(", {}", aeth.syndrome));
+            format!("{} of PSN {:#x}{}", bth.opcode, bth.psn.get(), syndrome.unwrap_or_default())
+        }
+        Err(error) => format!("{} bytes that are no packet: {error}", arrival.bytes.len()),
+    }
+}
+
+/// True for a packet that has nothing to do with this queue pair of the instrument.
+pub(crate) fn is_foreign(arrival: &Arrival, own: Qpn) -> bool {
+    Wire::parse(&arrival.bytes).is_ok_and(|wire| wire.headers.bth().dest_qp != own)
+}
+
+/// Fields of the headers behind the BTH.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    address: u64,
+    rkey: u32,
+    length: Option<u32>,
+    syndrome: Syndrome,
+    msn: u32,
+    immediate: u32,
+    swap: u64,
+    compare: u64,
+    found: u64,
+    qkey: u32,
+    own: Qpn,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self {
+            address: 0,
+            rkey: 0,
+            length: None,
+            syndrome: Syndrome::ACK,
+            msn: 0,
+            immediate: 0,
+            swap: 0,
+            compare: 0,
+            found: 0,
+            qkey: 0,
+            own: Qpn::new(0),
+        }
+    }
+}
+
+impl Words {
+    fn ext(&self, extension: Extension, payload: u32) -> Ext {
+        let reth = Reth {
+            virtual_address: self.address,
+            rkey: RKey(self.rkey),
+            dma_length: self.length.unwrap_or(payload),
+        };
+        let aeth = Aeth { syndrome: self.syndrome, msn: Msn::new(self.msn) };
+        let immediate = Immediate(self.immediate.to_be_bytes());
+        let deth = Deth { qkey: QKey(self.qkey), source_qp: self.own };
+        match extension {
+            Extension::None => Ext::None,
+            Extension::Imm => Ext::Imm(immediate),
+            Extension::Ieth => Ext::Ieth(InvalidateEth(RKey(self.rkey))),
+            Extension::Reth => Ext::Reth(reth),
+            Extension::RethImm => Ext::RethImm(reth, immediate),
+            Extension::Aeth => Ext::Aeth(aeth),
+            Extension::AethAtomicAck => Ext::AethAtomicAck(aeth, AtomicAckEth(self.found)),
+            Extension::Atomic => Ext::Atomic(AtomicEth {
+                virtual_address: self.address,
+                rkey: RKey(self.rkey),
+                swap_or_add: self.swap,
+                compare: self.compare,
+            }),
+            Extension::FethReth => Ext::FethReth(Feth { placement: 1, selectivity: 0 }, reth),
+            Extension::Deth => Ext::Deth(deth),
+            Extension::DethImm => Ext::DethImm(deth, immediate),
+        }
+    }
+
+    fn of(ext: &Ext) -> Self {
+        let mut words = Self::default();
+        if let Some(reth) = ext.reth() {
+            (words.address, words.rkey) = (reth.virtual_address, reth.rkey.0);
+            words.length = Some(reth.dma_length);
+        }
+        if let Some(aeth) = ext.aeth() {
+            (words.syndrome, words.msn) = (aeth.syndrome, aeth.msn.get());
+        }
+        if let Some(immediate) = ext.immediate() {
+            words.immediate = u32::from_be_bytes(immediate.0);
+        }
+        match *ext {
+            Ext::Atomic(atomic) => {
+                (words.address, words.rkey) = (atomic.virtual_address, atomic.rkey.0);
+                (words.swap, words.compare) = (atomic.swap_or_add, atomic.compare);
+            }
+            Ext::AethAtomicAck(_, found) => words.found = found.0,
+            Ext::Deth(deth) | Ext::DethImm(deth, _) => {
+                (words.qkey, words.own) = (deth.qkey.0, deth.source_qp);
+            }
+            Ext::Ieth(key) => words.rkey = key.0.0,
+            _ => {}
+        }
+        words
+    }
+}

@@ -1,0 +1,535 @@
+//! The language of cases: a statement a line, words apart by blanks. `docs/guide/cases.md`
+//! describes it.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use roce_transport::{
+    mem::Access,
+    qp::QpType,
+    time::{ack_timeout, rnr_timer},
+    wire::Operation,
+};
+use thiserror::Error;
+
+use crate::{
+    case::{
+        Case, Chapter, Completes, Connection, Field, Key, Packet, PacketKind, Pattern, Place,
+        Queue, Request, RequestKind, Severity, Step,
+    },
+    run::PATIENCE,
+};
+
+/// A text that is no chapter of cases.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{file}:{line}: {text}")]
+pub struct CaseError {
+    /// The file's name.
+    pub file: String,
+    /// Number of the line.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub text: String,
+}
+
+impl Chapter {
+    /// Reads the cases of a file; `name` is the file's, without its ending.
+    ///
+    /// # Errors
+    /// [`CaseError`]: the first line that cannot be read.
+    pub fn parse(name: &str, text: &str) -> Result<Self, CaseError> {
+        let at = |line: usize, text: String| CaseError { file: format!("{name}.case"), line, text };
+        let mut lines = text.lines().enumerate().filter_map(|(at, line)| {
+            let line = line.split('#').next().unwrap_or_default().trim_end();
+            (!line.is_empty()).then_some((at + 1, line))
+        });
+        let title = match lines.next() {
+            Some((_, line)) if line.starts_with("chapter ") => line["chapter ".len()..].to_owned(),
+            first => {
+                let line = first.map_or(1, |(line, _)| line);
+                return Err(at(line, "a file starts with: chapter TITLE".into()));
+            }
+        };
+        let mut blocks: Vec<Block<'_>> = Vec::new();
+        for (number, line) in lines {
+            match (line.strip_prefix("case "), blocks.last_mut()) {
+                (Some(case), _) => blocks.push((number, case.trim(), Vec::new())),
+                (None, Some((_, _, body))) if line.starts_with(' ') => body.push((number, line)),
+                _ => {
+                    return Err(at(
+                        number,
+                        "here stands: case NAME; its lines are indented".into(),
+                    ));
+                }
+            }
+        }
+        let mut cases = Vec::new();
+        for (number, case, body) in blocks {
+            for case in expanded(name, case, &body) {
+                cases.push(case.map_err(|(line, text)| at(line.unwrap_or(number), text))?);
+            }
+        }
+        Ok(Self { name: name.to_owned(), title, cases })
+    }
+}
+
+/// A case's line, its name, and the lines behind that with their numbers.
+type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
+
+/// Number of the line, if it is not the first one, and what is wrong.
+type Fault = (Option<usize>, String);
+
+/// The cases of a block: one, or one for each value of its variables.
+fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Case, Fault>> {
+    let is_for = |line: &str| line.trim_start().starts_with("for ");
+    let Some(&(number, line)) = body.iter().find(|(_, line)| is_for(line)) else {
+        return vec![case(chapter, name, body.iter().map(|&(at, line)| (at, line.to_owned())))];
+    };
+    let values = match values(line) {
+        Ok(values) => values,
+        Err(text) => return vec![Err((Some(number), text))],
+    };
+    let each = values.into_iter().map(|values| {
+        let fill = |text: &str| {
+            values.iter().fold(text.to_owned(), |text, (variable, value)| {
+                text.replace(&format!("{{{variable}}}"), value)
+            })
+        };
+        if fill(name) == name {
+            return Err((None, "the name has no variable of `for` in it, such as {n}".into()));
+        }
+        let body = body.iter().filter(|(_, line)| !is_for(line));
+        case(chapter, &fill(name), body.map(|&(at, line)| (at, fill(line))))
+    });
+    each.collect()
+}
+
+/// The values of the variables of `for a b in 1:x 2:y` or `for n in 0..31`, one list a case.
+fn values(line: &str) -> Result<Vec<Vec<(String, String)>>, String> {
+    let usage = || "write: for NAME in VALUES, or for A B in 1:x 2:y, or for N in 0..31".to_owned();
+    let (variables, values) = line.trim()["for ".len()..].split_once(" in ").ok_or_else(usage)?;
+    let variables: Vec<_> = variables.split_whitespace().collect();
+    let mut all = Vec::new();
+    for value in values.split_whitespace() {
+        if let Some((first, last)) = value.split_once("..") {
+            let [first, last] = [first, last].map(str::parse::<u32>);
+            let (Ok(first), Ok(last)) = (first, last) else { return Err(usage()) };
+            all.extend((first..=last).map(|value| vec![value.to_string()]));
+        } else {
+            all.push(value.split(':').map(str::to_owned).collect());
+        }
+    }
+    if all.is_empty() || all.iter().any(|values| values.len() != variables.len()) {
+        return Err(usage());
+    }
+    let named = |values: Vec<String>| {
+        variables.iter().map(|&variable| variable.to_owned()).zip(values).collect()
+    };
+    Ok(all.into_iter().map(named).collect())
+}
+
+fn case(
+    chapter: &str,
+    name: &str,
+    body: impl Iterator<Item = (usize, String)>,
+) -> Result<Case, Fault> {
+    let mut case = Case {
+        name: format!("{chapter}/{name}"),
+        rule: String::new(),
+        cost: String::new(),
+        severity: Severity::Deviates,
+        steps: Vec::new(),
+        text: format!("case {name}\n"),
+    };
+    for (number, line) in body {
+        case.text += &line;
+        case.text.push('\n');
+        let line = line.trim();
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let prose = |text: &mut String| {
+            text.push_str(if text.is_empty() { "" } else { " " });
+            text.push_str(rest.trim());
+        };
+        match verb {
+            "rule" => prose(&mut case.rule),
+            "cost" => prose(&mut case.cost),
+            "optional" => case.severity = Severity::Optional,
+            "harmful" => case.severity = Severity::Harmful,
+            _ => {
+                let mut words = Words(rest.split_whitespace().collect());
+                let step = step(verb, &mut words).and_then(|step| {
+                    words.0.first().map_or(Ok(step), |word| {
+                        Err(format!("{verb} has nothing that is called {word}"))
+                    })
+                });
+                case.steps.push((number, step.map_err(|text| (Some(number), text))?));
+            }
+        }
+    }
+    for (text, word) in [(&case.rule, "rule"), (&case.cost, "cost")] {
+        if text.is_empty() {
+            return Err((None, format!("the case has no line that starts with {word}")));
+        }
+    }
+    if !matches!(case.steps.first(), Some((_, Step::Connect(_)))) {
+        return Err((None, "the first step of a case is: connect rc, uc or ud".into()));
+    }
+    if !case.steps.iter().any(|(_, step)| step.needs_life()) {
+        return Err((
+            None,
+            "a device that is switched off would conform: let it answer something, by expect or \
+             completes"
+                .into(),
+        ));
+    }
+    Ok(case)
+}
+
+/// The words of a statement that are not yet read.
+struct Words<'a>(Vec<&'a str>);
+
+impl<'a> Words<'a> {
+    /// The next word.
+    fn next(&mut self, what: &str) -> Result<&'a str, String> {
+        if self.0.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.0.remove(0)) }
+    }
+
+    fn number<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
+        number(self.next(what)?, what)
+    }
+
+    /// True if the next word is this one, which is then read.
+    fn eat(&mut self, word: &str) -> bool {
+        let found = self.0.first() == Some(&word);
+        if found {
+            self.0.remove(0);
+        }
+        found
+    }
+
+    /// Value of this name, wherever it stands.
+    fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
+        let Some(at) = self.0.iter().position(|&word| word == name) else { return Ok(None) };
+        if at + 1 == self.0.len() {
+            return Err(format!("{name} has no value"));
+        }
+        self.0.remove(at);
+        Ok(Some(self.0.remove(at)))
+    }
+
+    /// The same as a number, or a default.
+    fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
+        self.named(name)?.map_or(Ok(default), |word| number(word, name))
+    }
+
+    fn needed<T: TryFrom<u64>>(&mut self, name: &str) -> Result<T, String> {
+        let word = self.named(name)?.ok_or_else(|| format!("{name} is missing"))?;
+        number(word, name)
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let found = self.0.iter().position(|&word| word == name);
+        found.map(|at| self.0.remove(at)).is_some()
+    }
+}
+
+fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, String> {
+    let parsed = match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => word.parse(),
+    };
+    parsed
+        .ok()
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| format!("{what} is a number, such as 16 or 0x10, and not {word}"))
+}
+
+fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("{what} is a number, such as 3 or -1, and not {word}"))
+}
+
+/// `5ms`, or the time of a code: `rnr-timer-12`, `ack-timeout-14`.
+fn duration(word: &str) -> Result<Duration, String> {
+    let wrong = || format!("a time is written 20us, 5ms, 2s or rnr-timer-12, and not {word}");
+    let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
+    if let Some(digits) = word.strip_prefix("rnr-timer-") {
+        return Ok(rnr_timer(code(digits).ok_or_else(wrong)?));
+    }
+    if let Some(digits) = word.strip_prefix("ack-timeout-") {
+        return code(digits).and_then(ack_timeout).ok_or_else(wrong);
+    }
+    for (unit, micros) in [("us", 1), ("ms", 1_000), ("s", 1_000_000)] {
+        if let Some(count) = word.strip_suffix(unit).and_then(|digits| digits.parse::<u32>().ok()) {
+            return Ok(Duration::from_micros(u64::from(count) * micros));
+        }
+    }
+    Err(wrong())
+}
+
+fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
+    Ok(match verb {
+        "connect" => Step::Connect(connection(words)?),
+        "region" => Step::Region {
+            name: words.next("a name")?.to_owned(),
+            bytes: words.needed("bytes")?,
+            rights: rights(words.named("rights")?.ok_or("rights is missing")?)?,
+        },
+        "receive" => Step::Receive { id: words.number("an id")?, bytes: words.needed("bytes")? },
+        "post" => Step::Post(request(words)?),
+        "send" => Step::Send(packet(words, true)?),
+        "again" => Step::Again,
+        "expect" if words.eat("nothing") => {
+            let time = duration(words.named("for")?.ok_or("write: expect nothing for TIME")?)?;
+            let but = words.eat("but").then(|| packet(words, false)).transpose()?;
+            Step::Silence { time, but }
+        }
+        "expect" => {
+            let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
+            let after = time(words.named("after")?, Duration::ZERO)?;
+            let within = time(words.named("within")?, after + PATIENCE)?;
+            Step::Expect { packet: packet(words, false)?, after, within }
+        }
+        "completes" => completes(words)?,
+        "fill" => Step::Fill(pattern(words)?),
+        "memory" => Step::Memory(pattern(words)?),
+        "set" => Step::SetWord(place(words)?, words.needed("to")?),
+        "word" => Step::Word(place(words)?, words.needed("is")?),
+        "state" => Step::State(words.next("a state")?.to_owned()),
+        "wait" => Step::Wait(duration(words.next("a time")?)?),
+        _ => {
+            return Err(format!(
+                "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
+                 region, receive, post, send, again, expect, completes, fill, memory, set, word, \
+                 state, wait"
+            ));
+        }
+    })
+}
+
+fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
+    let qp_type = match words.next("a service")? {
+        "rc" => QpType::Rc,
+        "uc" => QpType::Uc,
+        "ud" => QpType::Ud,
+        other => return Err(format!("a service is rc, uc or ud, and not {other}")),
+    };
+    Ok(Connection {
+        qp_type,
+        mtu: words.or("mtu", 1024)?,
+        rq_psn: words.or("expects", 0x200)?,
+        sq_psn: words.or("sends", 0x100)?,
+        rights: rights(words.named("rights")?.unwrap_or(match qp_type {
+            QpType::Rc => "write,read,atomic",
+            QpType::Uc => "write",
+            _ => "none",
+        }))?,
+        max_dest_rd_atomic: words.or("responder-depth", 4)?,
+        max_rd_atomic: words.or("initiator-depth", 4)?,
+        timeout: words.or("timeout", 18)?,
+        retry_cnt: words.or("retries", 7)?,
+        rnr_retry: words.or("rnr-retries", 7)?,
+        min_rnr_timer: words.or("rnr-timer", 12)?,
+        qkey: words.or("qkey", 0x1111_1111)?,
+    })
+}
+
+fn rights(word: &str) -> Result<Access, String> {
+    let one = |name| match name {
+        "none" => Ok(Access::empty()),
+        "local" => Ok(Access::LOCAL_WRITE),
+        "write" => Ok(Access::REMOTE_WRITE | Access::LOCAL_WRITE),
+        "read" => Ok(Access::REMOTE_READ),
+        "atomic" => Ok(Access::REMOTE_ATOMIC | Access::LOCAL_WRITE),
+        _ => Err(format!("rights are none, local, write, read, atomic with commas, not {name}")),
+    };
+    word.split(',').map(one).collect()
+}
+
+fn request(words: &mut Words<'_>) -> Result<Request, String> {
+    let kind = words.next("an operation")?;
+    let id = words.number("an id")?;
+    let (kind, bytes) = match kind {
+        "send" => (RequestKind::Send, 0),
+        "write" => (RequestKind::Write, 0),
+        "read" => (RequestKind::Read, 0),
+        "compare-swap" => {
+            let (compare, swap) = (words.needed("compare")?, words.needed("swap")?);
+            (RequestKind::CompareSwap { compare, swap }, 8)
+        }
+        "fetch-add" => (RequestKind::FetchAdd { add: words.needed("add")? }, 8),
+        other => {
+            return Err(format!(
+                "what is posted is send, write, read, compare-swap or fetch-add, not {other}"
+            ));
+        }
+    };
+    Ok(Request {
+        id,
+        kind,
+        bytes: words.or("bytes", bytes)?,
+        immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
+        solicited: words.flag("solicited"),
+        fence: words.flag("fence"),
+    })
+}
+
+fn completes(words: &mut Words<'_>) -> Result<Step, String> {
+    let queue = match words.next("a queue")? {
+        "send" => Queue::Send,
+        "receive" => Queue::Receive,
+        other => return Err(format!("what completes is send or receive, and not {other}")),
+    };
+    if words.eat("nothing") {
+        let time = words.named("for")?.ok_or("write: completes receive nothing for TIME")?;
+        return Ok(Step::NothingCompletes(queue, duration(time)?));
+    }
+    let id = words.number("an id")?;
+    let statuses = words.next("a status")?;
+    Ok(Step::Completes(Completes {
+        queue,
+        id,
+        statuses: statuses
+            .split(',')
+            .map(|status| status.to_ascii_uppercase().replace('-', "_"))
+            .collect(),
+        bytes: words.named("bytes")?.map(|word| number(word, "bytes")).transpose()?,
+        immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
+        within: words.named("within")?.map_or(Ok(PATIENCE), duration)?,
+    }))
+}
+
+fn place(words: &mut Words<'_>) -> Result<Place, String> {
+    let word = words.next("a place, such as target+64,")?;
+    let (region, offset) = word.split_once('+').unwrap_or((word, "0"));
+    Ok(Place { region: region.to_owned(), offset: number(offset, "an offset")? })
+}
+
+fn pattern(words: &mut Words<'_>) -> Result<Pattern, String> {
+    Ok(Pattern { place: place(words)?, bytes: words.needed("bytes")?, seed: words.or("seed", 1)? })
+}
+
+/// Name of an operation in cases.
+pub(crate) fn operation_name(operation: Operation) -> String {
+    match operation {
+        Operation::CmpSwap => "compare-swap".into(),
+        Operation::FetchAdd => "fetch-add".into(),
+        _ => {
+            let name = operation.name().to_ascii_lowercase();
+            name.replace("rdma ", "").replace("with ", "").replace(' ', "-")
+        }
+    }
+}
+
+/// Short names of acknowledgements, and their syndromes.
+const NAKS: [(&str, u8); 4] =
+    [("nak-sequence", 0x60), ("nak-invalid", 0x61), ("nak-access", 0x62), ("nak-operation", 0x63)];
+
+fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
+    let name = words.next("a packet")?;
+    let mut fields = Vec::new();
+    let acknowledge = PacketKind::Operation(Operation::Acknowledge);
+    let operation = match name {
+        "cnp" => PacketKind::Cnp,
+        "ack" => {
+            fields.push(Field::Positive);
+            acknowledge
+        }
+        "rnr" => {
+            fields.push(Field::NotReady);
+            acknowledge
+        }
+        _ => match NAKS.iter().find(|(nak, _)| *nak == name) {
+            Some(&(_, syndrome)) => {
+                fields.push(Field::Syndrome(syndrome));
+                acknowledge
+            }
+            None => {
+                let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
+                PacketKind::Operation(*found.ok_or_else(|| {
+                    format!(
+                        "no packet is called {name}; there are cnp, ack, nak-sequence, rnr, \
+                             send-only, write-first, read-request, …"
+                    )
+                })?)
+            }
+        },
+    };
+    while !words.0.is_empty() {
+        let field = field(words)?;
+        if !sent && is_for_sending(&field) {
+            return Err("only a packet that is sent can be so damaged".into());
+        }
+        fields.push(field);
+    }
+    Ok(Packet { operation, fields })
+}
+
+const fn is_for_sending(field: &Field) -> bool {
+    matches!(
+        field,
+        Field::Version(_)
+            | Field::Pad(_)
+            | Field::Reserved
+            | Field::Key(_)
+            | Field::WrongIcrc
+            | Field::SwappedIcrc
+            | Field::Cut(_)
+            | Field::Extra(_)
+            | Field::DirtyPadding
+    )
+}
+
+fn field(words: &mut Words<'_>) -> Result<Field, String> {
+    let name = words.next("a field")?;
+    Ok(match name {
+        "psn" => Field::Psn(signed(words.next("psn")?, "psn")?),
+        "ack-req" => Field::AckReq(true),
+        "no-ack-req" => Field::AckReq(false),
+        "solicited" => Field::Solicited(true),
+        "unsolicited" => Field::Solicited(false),
+        "migrated" => Field::MigReq(words.number::<u8>(name)? != 0),
+        "opcode" => Field::Opcode(words.number(name)?),
+        "version" => Field::Version(words.number(name)?),
+        "pad" => Field::Pad(words.number(name)?),
+        "pkey" => Field::PKey(words.number(name)?),
+        "fecn" => Field::Fecn(true),
+        "becn" => Field::Becn(true),
+        "qp" => Field::Qp(words.number(name)?),
+        "reserved" => Field::Reserved,
+        "data" => Field::Data { bytes: words.number(name)?, seed: words.or("seed", 1)? },
+        "to" => {
+            let word = words.next("a place, such as target+64,")?;
+            let split = word.find(['+', '-']).unwrap_or(word.len());
+            let (region, offset) = word.split_at(split);
+            let offset = if offset.is_empty() { 0 } else { signed(offset, "an offset")? };
+            Field::Target { region: region.to_owned(), offset }
+        }
+        "length" => Field::Length(words.number(name)?),
+        "key" => Field::Key(match words.next(name)? {
+            "wrong" => Key::Wrong,
+            "old" => Key::Old,
+            word => Key::Exact(number(word, name)?),
+        }),
+        "syndrome" => Field::Syndrome(words.number(name)?),
+        "timer" => Field::Syndrome(0x20 | words.number::<u8>(name)? & 0x1F),
+        "credits" => Field::Syndrome(words.number::<u8>(name)? & 0x1F),
+        "msn" => Field::Msn(words.number(name)?),
+        "immediate" => Field::Immediate(words.number(name)?),
+        "swap" | "add" => Field::Swap(words.number(name)?),
+        "compare" => Field::Compare(words.number(name)?),
+        "found" => Field::Found(words.number(name)?),
+        "qkey" => Field::QKey(words.number(name)?),
+        "wrong-icrc" => Field::WrongIcrc,
+        "swapped-icrc" => Field::SwappedIcrc,
+        "cut" => Field::Cut(words.number(name)?),
+        "extra" => Field::Extra(words.number(name)?),
+        "dirty-padding" => Field::DirtyPadding,
+        "tclass" => Field::TrafficClass(words.number(name)?),
+        _ => return Err(format!("no field of a packet is called {name}")),
+    })
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

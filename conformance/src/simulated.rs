@@ -1,0 +1,337 @@
+//! The device under test as an adapter of this project in virtual time.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
+    addr::{AddressVector, Mtu, QKey, Qpn},
+    ids::PdId,
+    mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region},
+    psn::Psn,
+    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
+    time::Instant,
+    wire::{Datagram, NetHeader},
+    work::{CompletionQueue, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination, Wc},
+};
+
+use crate::{
+    case::{Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, pattern},
+    run::{INBOX, SOURCE},
+    subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
+};
+
+const OWN: [u8; 4] = [10, 0, 0, 1];
+const DEVICE: [u8; 4] = [10, 0, 0, 2];
+
+/// An adapter, its program, and a network without delay. Time passes only while the runner waits.
+#[derive(Debug)]
+pub struct Simulated {
+    now: Instant,
+    adapter: Adapter,
+    transmit: TransmitBuffer,
+    pd: PdId,
+    objects: Objects,
+    sent: VecDeque<Arrival>,
+}
+
+/// What cases make.
+#[derive(Debug, Default)]
+struct Objects {
+    regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
+    queue_pair: Option<Qpn>,
+    queues: Option<[Arc<CompletionQueue>; 2]>,
+}
+
+impl Default for Simulated {
+    fn default() -> Self {
+        let mut config = AdapterConfig::new([1; 32]);
+        // cases count packets, and not how a window grows
+        let window = &mut config.congestion.window;
+        (window.initial, window.destination_initial) = (window.most, window.destination_most);
+        let mut adapter = Adapter::new(config);
+        adapter.set_gids(vec![IpAddr::from(DEVICE).into()]);
+        let pd = adapter.alloc_pd().unwrap_or_else(|_| unreachable!("it has none yet"));
+        Self {
+            now: Instant::from_nanos(1_000_000),
+            adapter,
+            transmit: TransmitBuffer::new(1 << 17, TransmitLimits::SINGLE),
+            pd,
+            objects: Objects::default(),
+            sent: VecDeque::new(),
+        }
+    }
+}
+
+fn refused(error: &dyn ToString) -> Trouble {
+    Trouble::Unsupported(error.to_string())
+}
+
+fn mistake(what: &str) -> Trouble {
+    Trouble::Broken(format!("the case has no {what}"))
+}
+
+impl Simulated {
+    /// What the adapter has to send now.
+    fn transmit(&mut self) {
+        loop {
+            self.transmit.clear();
+            self.adapter.poll_transmit(self.now, &mut self.transmit);
+            if self.transmit.is_empty() {
+                return;
+            }
+            self.sent.extend(self.transmit.datagrams().map(|(net, bytes)| Arrival {
+                at: self.now,
+                net,
+                bytes: bytes.to_vec(),
+            }));
+        }
+    }
+
+    fn queue_pair(&self) -> Result<Qpn, Trouble> {
+        self.objects.queue_pair.ok_or_else(|| mistake("queue pair"))
+    }
+
+    fn find(&self, name: &str) -> Result<&(Arc<Region>, Arc<HeapMemory>), Trouble> {
+        self.objects.regions.get(name).ok_or_else(|| mistake(name))
+    }
+
+    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Sge, Trouble> {
+        let (region, _) = self.find(name)?;
+        Ok(Sge { lkey: region.lkey(), address: region.address() + u64::from(offset), length })
+    }
+
+    fn write(&self, region: &str, offset: u32, bytes: &[u8]) -> Result<(), Trouble> {
+        let (_, memory) = self.find(region)?;
+        memory.write_at(offset.into(), bytes).map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    fn read(&self, region: &str, offset: u32, bytes: &mut [u8]) -> Result<(), Trouble> {
+        let (_, memory) = self.find(region)?;
+        memory.read_at(offset.into(), bytes).map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    fn destroy(&mut self) -> Result<(), ObjectError> {
+        let Objects { regions, queue_pair, queues } = std::mem::take(&mut self.objects);
+        if let Some(qpn) = queue_pair {
+            self.adapter.destroy_qp(qpn)?;
+        }
+        for cq in queues.into_iter().flatten() {
+            self.adapter.destroy_cq(cq.id())?;
+        }
+        for (region, _) in regions.values() {
+            // it is registered, and no window is bound to it
+            let _ = self.adapter.deregister(region);
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Simulated {
+    fn clear(&mut self) -> Result<(), Trouble> {
+        self.transmit();
+        self.sent.clear();
+        self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+        let memory = Arc::new(HeapMemory::new(bytes as usize));
+        let address = 0x10_0000 * (self.objects.regions.len() as u64 + 1);
+        let attr = MrAttr { memory: memory.clone(), address, access: rights };
+        let region = self.adapter.register(self.pd, attr).map_err(|error| refused(&error))?;
+        let remote = RemoteRegion { address, rkey: region.rkey().0 };
+        self.objects.regions.insert(name.to_owned(), (region, memory));
+        Ok(remote)
+    }
+
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+        let mut cq = || self.adapter.create_cq(256).map_err(|error| refused(&error));
+        let queues = [cq()?, cq()?];
+        let [send_cq, recv_cq] = queues.clone();
+        let Connection { qp_type, sq_psn, .. } = *connection;
+        let init = QpInit {
+            qp_type,
+            send_cq,
+            recv_cq,
+            srq: None,
+            caps: QpCaps::default(),
+            sq_sig_all: true,
+            pd: self.pd,
+            quirks: Quirks::default(),
+        };
+        let qpn = self.adapter.create_qp(init).map_err(|error| refused(&error))?;
+        self.objects.queue_pair = Some(qpn);
+        self.objects.queues = Some(queues);
+        let qkey = QKey(connection.qkey);
+        let init = Init { access: connection.rights, qkey, ..Init::default() };
+        self.adapter.to_init(qpn, &init).map_err(|error| refused(&error))?;
+        let peer = PeerAttr {
+            dest_qpn: peer,
+            path_mtu: Mtu::from_bytes(connection.mtu).ok_or_else(|| mistake("path MTU"))?,
+            rq_psn: Psn::new(connection.rq_psn),
+            av: AddressVector::new(IpAddr::from(OWN).into(), 0),
+        };
+        let responder = ResponderAttr {
+            max_dest_rd_atomic: connection.max_dest_rd_atomic,
+            min_rnr_timer: connection.min_rnr_timer,
+        };
+        let rtr = if qp_type == QpType::Ud { Rtr::Ud } else { Rtr::new(qp_type, peer, responder) };
+        self.adapter.to_rtr(qpn, &rtr).map_err(|error| refused(&error))?;
+        let requester = RequesterAttr {
+            timeout: connection.timeout,
+            retry_cnt: connection.retry_cnt,
+            rnr_retry: connection.rnr_retry,
+            max_rd_atomic: connection.max_rd_atomic,
+        };
+        let rts = Rts::new(qp_type, Psn::new(sq_psn), requester);
+        self.adapter.to_rts(self.now, qpn, &rts).map_err(|error| refused(&error))?;
+        Ok(qpn)
+    }
+
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+        let (qpn, sge) = (self.queue_pair()?, self.sge(INBOX, offset, bytes)?);
+        self.adapter
+            .post_recv(self.now, qpn, &RecvWr::new(id, [sge]))
+            .map_err(|error| refused(&error))
+    }
+
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+        let (qpn, sge) = (self.queue_pair()?, self.sge(SOURCE, 0, request.bytes)?);
+        let remote = Remote { address: PEER_ADDRESS, rkey: RKey(PEER_KEY) };
+        let info = self.adapter.query_qp(qpn).ok_or_else(|| mistake("queue pair"))?;
+        let id = request.id;
+        let mut wr = match request.kind {
+            RequestKind::Send if info.qp_type == QpType::Ud => {
+                let av = AddressVector::new(IpAddr::from(OWN).into(), 0);
+                SendWr::send_to(id, UdDestination::new(av, peer, info.qkey), sge)
+            }
+            RequestKind::Send => SendWr::send(id, sge),
+            RequestKind::Write => SendWr::write(id, remote, sge),
+            RequestKind::Read => SendWr::read(id, remote, sge),
+            RequestKind::CompareSwap { compare, swap } => {
+                SendWr::compare_swap(id, remote, compare, swap, sge)
+            }
+            RequestKind::FetchAdd { add } => SendWr::fetch_add(id, remote, add, sge),
+        };
+        if let Some(immediate) = request.immediate {
+            wr = wr.with_immediate(immediate.to_be_bytes());
+        }
+        wr.flags.set(SendFlags::SOLICITED, request.solicited);
+        wr.flags.set(SendFlags::FENCE, request.fence);
+        self.adapter.post_send(self.now, qpn, &wr).map_err(|error| refused(&error))
+    }
+
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+        self.write(region, offset, &pattern(seed, bytes))
+    }
+
+    fn differs(
+        &mut self,
+        region: &str,
+        offset: u32,
+        bytes: u32,
+        seed: u32,
+    ) -> Result<Option<u32>, Trouble> {
+        let mut found = vec![0; bytes as usize];
+        self.read(region, offset, &mut found)?;
+        let mut pairs = found.iter().zip(pattern(seed, bytes));
+        Ok(pairs.position(|(&is, should)| is != should).map(|at| offset + at as u32))
+    }
+
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+        self.write(region, offset, &value.to_ne_bytes())
+    }
+
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+        let mut bytes = [0; 8];
+        self.read(region, offset, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+        let queues = self.objects.queues.as_ref().ok_or_else(|| mistake("queue pair"))?;
+        let cq = &queues[queue as usize];
+        Ok(std::iter::from_fn(|| cq.pop()).map(|wc| completion(&wc)).collect())
+    }
+
+    fn state(&mut self) -> Result<String, Trouble> {
+        let info = self.adapter.query_qp(self.queue_pair()?);
+        Ok(info.ok_or_else(|| mistake("queue pair"))?.state.to_string())
+    }
+
+    fn route(&self) -> Route {
+        Route { own: OWN.into(), device: DEVICE.into(), src_port: 0xC001, id: 0 }
+    }
+
+    fn mtu(&self) -> Mtu {
+        Mtu::B4096
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn tolerance(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        self.transmit();
+        self.adapter.handle_datagram(self.now, &Datagram::new(net, bytes));
+        self.transmit();
+        Ok(())
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        loop {
+            self.transmit();
+            while self.adapter.poll_event().is_some() {}
+            if let Some(arrival) = self.sent.pop_front() {
+                return Ok(Some(arrival));
+            }
+            match self.adapter.poll_timeout().filter(|&next| next <= until) {
+                Some(next) => {
+                    self.now = self.now.max(next);
+                    self.adapter.handle_timeout(self.now);
+                }
+                None => {
+                    self.now = self.now.max(until);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+fn completion(wc: &Wc) -> Completion {
+    match wc.result {
+        Ok(ok) => Completion {
+            id: wc.wr_id,
+            status: "SUCCESS".into(),
+            bytes: ok.byte_len,
+            immediate: ok.immediate.map(|immediate| u32::from_be_bytes(immediate.0)),
+        },
+        Err(error) => Completion {
+            id: wc.wr_id,
+            status: upper(&format!("{:?}", error.status)),
+            bytes: 0,
+            immediate: None,
+        },
+    }
+}
+
+/// Name in C of an enumeration's value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+fn upper(name: &str) -> String {
+    let mut upper = String::new();
+    for (at, letter) in name.chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            upper.push('_');
+        }
+        upper.push(letter.to_ascii_uppercase());
+    }
+    upper
+}

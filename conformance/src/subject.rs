@@ -1,0 +1,174 @@
+//! The device under test, as the runner sees it.
+
+use std::{net::IpAddr, time::Duration};
+
+use roce_transport::{
+    addr::{Mtu, Qpn},
+    mem::Access,
+    time::Instant,
+    wire::NetHeader,
+};
+use thiserror::Error;
+
+use crate::case::{Connection, Queue, Request};
+
+/// A device under test: what its program can be told to do, and the network between it and the
+/// instrument.
+///
+/// The objects are few, so they have no names but for the regions: at most one queue pair with a
+/// completion queue for each direction, and receive requests whose bytes go to the region `inbox`,
+/// one behind the other.
+pub trait Subject {
+    /// Destroys everything that was made.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn clear(&mut self) -> Result<(), Trouble>;
+
+    /// Registers so many bytes of zeros.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble>;
+
+    /// Makes a queue pair, and brings it to RTS, connected to the instrument's queue pair.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
+
+    /// Posts a receive request for so many bytes.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble>;
+
+    /// Posts a send request.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble>;
+
+    /// Writes a [pattern](crate::case::pattern).
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble>;
+
+    /// First offset at which memory is not as [`fill`](Self::fill) writes it.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn differs(
+        &mut self,
+        region: &str,
+        offset: u32,
+        bytes: u32,
+        seed: u32,
+    ) -> Result<Option<u32>, Trouble>;
+
+    /// Sets an 8-byte word, in the host's byte order.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble>;
+
+    /// An 8-byte word, in the host's byte order.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble>;
+
+    /// Takes what has completed.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble>;
+
+    /// State of the queue pair, as verbs name it without `IBV_QPS_`.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn state(&mut self) -> Result<String, Trouble>;
+
+    /// The way from the instrument to the device.
+    fn route(&self) -> Route;
+
+    /// The greatest path MTU.
+    fn mtu(&self) -> Mtu;
+
+    /// The present time.
+    fn now(&self) -> Instant;
+
+    /// How much later than it was sent a packet may be seen, and a wait be over.
+    fn tolerance(&self) -> Duration;
+
+    /// Sends a UDP payload to the device.
+    ///
+    /// # Errors
+    /// [`Trouble::Broken`]
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
+
+    /// The next UDP payload from the device, or `None` when it is `until`.
+    ///
+    /// # Errors
+    /// [`Trouble::Broken`]
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
+}
+
+/// Addresses of both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The instrument's.
+    pub own: IpAddr,
+    /// The device's.
+    pub device: IpAddr,
+    /// UDP port that the instrument sends from.
+    pub src_port: u16,
+    /// IPv4 identification of what the instrument sends.
+    pub id: u16,
+}
+
+/// Memory that the device has registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteRegion {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Key.
+    pub rkey: u32,
+}
+
+/// A completion at the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Id of the request.
+    pub id: u64,
+    /// Status, as verbs name it without `IBV_WC_`.
+    pub status: String,
+    /// Length, which counts for a success only.
+    pub bytes: u32,
+    /// Immediate data.
+    pub immediate: Option<u32>,
+}
+
+/// A packet from the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// Its network headers.
+    pub net: NetHeader,
+    /// UDP payload.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a case could not be played to its end.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Trouble {
+    /// The device has no such thing.
+    #[error("the device refuses: {0}")]
+    Unsupported(String),
+    /// The instrument, or the way to the device or its agent, does not work.
+    #[error("{0}")]
+    Broken(String),
+}

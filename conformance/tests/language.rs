@@ -1,0 +1,130 @@
+//! The language of cases: what is read, and what is said of what is not.
+
+use roce_conformance::{
+    Chapter, Runner, Simulated, Verdict,
+    case::{Field, Severity, Step},
+};
+
+const HEAD: &str = "chapter Own\n\ncase one\n  rule A rule.\n  cost A cost.\n";
+
+fn chapter(steps: &str) -> Result<Chapter, String> {
+    let lines: Vec<_> = steps.lines().map(|line| format!("  {line}")).collect();
+    Chapter::parse("own", &format!("{HEAD}{}\n", lines.join("\n")))
+        .map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn refused(steps: &str, part: &str) {
+    let error = chapter(steps).unwrap_err();
+    assert!(error.contains(part), "{steps:?}: {error}");
+}
+
+#[test]
+fn a_case_is_read() {
+    let text = "harmful\nconnect rc mtu 256\nsend write-only psn -1 to target+8 data 4\nexpect ack";
+    let chapter = chapter(text).unwrap();
+    assert_eq!((chapter.name.as_str(), chapter.title.as_str()), ("own", "Own"));
+    let [case] = &chapter.cases[..] else { panic!("{chapter:?}") };
+    assert_eq!((case.name.as_str(), case.severity), ("own/one", Severity::Harmful));
+    assert_eq!((case.rule.as_str(), case.cost.as_str()), ("A rule.", "A cost."));
+    let [(7, Step::Connect(connection)), (8, Step::Send(packet)), (9, Step::Expect { .. })] =
+        &case.steps[..]
+    else {
+        panic!("{case:?}")
+    };
+    assert_eq!((connection.mtu, connection.rq_psn), (256, 0x200));
+    assert_eq!(packet.fields[0], Field::Psn(-1));
+    assert_eq!(packet.fields[1], Field::Target { region: "target".into(), offset: 8 });
+}
+
+#[test]
+fn a_case_for_each_value() {
+    let text = "chapter Own\ncase a-{n}\n  for n to in 1:x 2:y\n  rule R\n  cost C {to}\n  connect rc\n  \
+                expect ack psn {n}\ncase b-{n}\n  for n in 3..5\n  rule R\n  cost C\n  connect uc\n  \
+                completes send {n} success\n";
+    let chapter = Chapter::parse("own", text).unwrap();
+    let names: Vec<_> = chapter.cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names, ["own/a-1", "own/a-2", "own/b-3", "own/b-4", "own/b-5"]);
+    assert_eq!(chapter.cases[1].cost, "C y");
+}
+
+#[test]
+fn mistakes_name_the_line_and_what_is_right() {
+    refused("connect rc\nexpect ack psn x", "own.case:7: psn is a number, such as 3 or -1");
+    refused("connect rd\nexpect ack", "own.case:6: a service is rc, uc or ud, and not rd");
+    refused("connect rc\njump", "no statement is called jump");
+    refused("connect rc\nsend write-twice", "no packet is called write-twice");
+    refused("connect rc\nsend ack colour 3", "no field of a packet is called colour");
+    refused("connect rc\nexpect ack wrong-icrc", "only a packet that is sent");
+    refused("connect rc\nexpect nothing for 5", "a time is written");
+    refused("connect rc\nwait rnr-timer-32", "a time is written");
+    refused("connect rc colour 3\nexpect ack", "connect has nothing that is called colour");
+    refused("connect rc rights all\nexpect ack", "rights are none");
+    refused("send ack\nexpect ack", "the first step of a case is: connect");
+    refused("connect rc\nsend ack\nexpect nothing for 5ms", "switched off would conform");
+    for (text, part) in [
+        ("case one", "own.case:1: a file starts with: chapter TITLE"),
+        ("chapter A\nconnect rc", "own.case:2: here stands: case NAME"),
+        ("chapter A\ncase one\n  cost C\n  connect rc\n  expect ack", "that starts with rule"),
+        ("chapter A\ncase one\n  for n in 1 2\n  rule R\n", "the name has no variable"),
+        ("chapter A\ncase {n}\n  for n m in 1 2\n  rule R\n", "own.case:3: write: for NAME in"),
+    ] {
+        let error = Chapter::parse("own", text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text:?}: {error}");
+    }
+}
+
+fn verdict(steps: &str) -> (Verdict, Option<(usize, String)>) {
+    let mut subject = Simulated::default();
+    let outcome = Runner::new(&mut subject).run(&chapter(steps).unwrap().cases[0]);
+    (outcome.verdict, outcome.finding)
+}
+
+/// What is expected and does not come, line by line.
+#[test]
+fn what_a_device_does_otherwise() {
+    let write = "connect rc\nsend write-only psn 0 ack-req to target data 16\n";
+    for (steps, part) in [
+        ("expect ack psn 1", "its PSN is 0 where 1 is right"),
+        ("expect ack msn 2", "the MSN is 0x1 where 0x2 is right"),
+        ("expect nak-access psn 0", "it says ACK where NAK remote access error is right"),
+        ("expect rnr", "it says ACK"),
+        ("expect read-response-only psn 0", "it is RC Acknowledge"),
+        ("expect nothing for 1ms\nexpect ack", "the device sends RC Acknowledge of PSN 0x200, ACK"),
+        ("expect ack\nexpect ack within 3ms", "nothing comes in 3ms"),
+        ("expect ack\nmemory target bytes 17", "byte 16 of target is not the one of the pattern"),
+        ("expect ack\nword target is 1", "where 0x1 is right"),
+        ("expect ack\nstate ERR", "the queue pair is in RTS where ERR is right"),
+        ("expect ack after 1ms", "it comes after 0ns, before 1ms are over"),
+        (
+            "expect ack\ncompletes receive 1 success within 2ms",
+            "request 1 does not complete in 2ms",
+        ),
+    ] {
+        let (verdict, finding) = verdict(&format!("{write}{steps}"));
+        let (_, text) = finding.unwrap();
+        assert_eq!(verdict, Verdict::Deviates, "{steps}");
+        assert!(text.contains(part), "{steps}: {text}");
+    }
+    let (harmful, _) = verdict(&format!("harmful\n{write}expect ack psn 1"));
+    assert_eq!(harmful, Verdict::Harmful);
+    let (optional, _) = verdict(&format!("optional\n{write}expect ack psn 1"));
+    assert_eq!(optional, Verdict::NotSupported);
+}
+
+/// A mistake of the case says nothing of the device.
+#[test]
+fn a_case_that_cannot_be_played_is_inconclusive() {
+    for (steps, part) in [
+        ("connect rc\nsend write-only psn 0 to nowhere\nexpect ack", "there is no region nowhere"),
+        ("connect uc\nsend read-request psn 0\nexpect ack", "has no such packet"),
+        ("connect rc\nagain\nexpect ack", "nothing was sent before"),
+        ("connect rc\nreceive 1 bytes 99999\nexpect ack", "room for 32768"),
+    ] {
+        let (verdict, finding) = verdict(steps);
+        assert_eq!(verdict, Verdict::Inconclusive, "{steps}");
+        assert!(finding.unwrap().1.contains(part), "{steps}");
+    }
+    let (verdict, _) = verdict("connect rc mtu 8192\nexpect ack");
+    assert_eq!(verdict, Verdict::NotSupported);
+}

@@ -1,0 +1,253 @@
+//! A device that breaks one rule: our adapter behind something that changes what it gets, answers
+//! and completes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use roce_conformance::{
+    Simulated, Subject,
+    case::{Connection, Queue, Request},
+    subject::{Arrival, Completion, RemoteRegion, Route, Trouble},
+};
+use roce_transport::{
+    addr::{Mtu, Qpn},
+    mem::Access,
+    time::Instant,
+    wire::{NetHeader, icrc},
+};
+
+/// What a mutant knows of its queue pair.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) qpn: u32,
+    pub(crate) rq_psn: u32,
+    pub(crate) sq_psn: u32,
+    pub(crate) regions: BTreeMap<String, RemoteRegion>,
+    /// PSNs of requests that have come, and of packets that have left.
+    pub(crate) come: BTreeSet<u32>,
+    pub(crate) left: BTreeSet<u32>,
+    /// NAKs that have left, the latest last.
+    pub(crate) naks: Vec<Arrival>,
+    /// The PSN behind the latest request that has come.
+    pub(crate) next: u32,
+}
+
+impl Notes {
+    /// True for a request that has come before.
+    pub(crate) fn again(&self, packet: &[u8]) -> bool {
+        self.come.contains(&psn(packet))
+    }
+}
+
+/// Changes a packet, and says whether it goes on. Its ICRC is made right.
+pub(crate) type Change = fn(&mut Notes, &NetHeader, &mut Vec<u8>) -> bool;
+
+/// What is wrong with a device.
+pub(crate) enum Fault {
+    /// Whatever it gets has a right ICRC.
+    Trusting,
+    /// What it gets.
+    In(Change),
+    /// What it sends.
+    Out(Change),
+    /// What it sends, with an ICRC that stays as it is.
+    Raw(Change),
+    /// What it does besides, to its memory.
+    Memory(fn(&Notes, &[u8], &mut Simulated)),
+    /// What it sends besides.
+    Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
+    /// How it connects.
+    Connect(fn(&mut Connection)),
+    /// Which rights it grants.
+    Register(fn(Access) -> Access),
+    /// What it completes; `false` for nothing.
+    Complete(fn(&mut Completion) -> bool),
+    /// The state that it shows.
+    State(&'static str),
+}
+
+pub(crate) struct Mutant<'a> {
+    inner: Simulated,
+    fault: &'a Fault,
+    notes: Notes,
+    besides: VecDeque<Arrival>,
+}
+
+impl<'a> Mutant<'a> {
+    pub(crate) fn new(fault: &'a Fault) -> Self {
+        Self {
+            inner: Simulated::default(),
+            fault,
+            notes: Notes::default(),
+            besides: VecDeque::new(),
+        }
+    }
+}
+
+pub(crate) fn psn(packet: &[u8]) -> u32 {
+    u32::from_be_bytes([0, packet[9], packet[10], packet[11]])
+}
+
+pub(crate) fn set_psn(packet: &mut [u8], psn: u32) {
+    packet[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
+}
+
+/// Syndrome of an acknowledgement.
+pub(crate) fn syndrome(packet: &[u8]) -> Option<u8> {
+    (packet[0] == 0x11).then(|| packet[12])
+}
+
+/// True for a request of a reliable connection.
+pub(crate) fn is_request(packet: &[u8]) -> bool {
+    !(0x0D..=0x12).contains(&packet[0]) && packet[0] != 0x81
+}
+
+fn seal(net: &NetHeader, packet: &mut [u8]) {
+    let body = packet.len() - 4;
+    let check = icrc(net, &packet[..body]).to_le_bytes();
+    packet[body..].copy_from_slice(&check);
+}
+
+impl Subject for Mutant<'_> {
+    fn clear(&mut self) -> Result<(), Trouble> {
+        self.notes = Notes::default();
+        self.besides.clear();
+        self.inner.clear()
+    }
+
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+        let rights = if let Fault::Register(change) = self.fault { change(rights) } else { rights };
+        let region = self.inner.region(name, bytes, rights)?;
+        self.notes.regions.insert(name.to_owned(), region);
+        Ok(region)
+    }
+
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+        let mut connection = connection.clone();
+        if let Fault::Connect(change) = self.fault {
+            change(&mut connection);
+        }
+        let qpn = self.inner.connect(&connection, peer)?;
+        let Connection { rq_psn, sq_psn, .. } = connection;
+        (self.notes.qpn, self.notes.rq_psn, self.notes.sq_psn) = (qpn.get(), rq_psn, sq_psn);
+        self.notes.next = rq_psn;
+        Ok(qpn)
+    }
+
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+        self.inner.post_receive(id, offset, bytes)
+    }
+
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+        self.inner.post_send(request, peer)
+    }
+
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+        self.inner.fill(region, offset, bytes, seed)
+    }
+
+    fn differs(
+        &mut self,
+        region: &str,
+        offset: u32,
+        bytes: u32,
+        seed: u32,
+    ) -> Result<Option<u32>, Trouble> {
+        self.inner.differs(region, offset, bytes, seed)
+    }
+
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+        self.inner.set_word(region, offset, value)
+    }
+
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+        self.inner.word(region, offset)
+    }
+
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+        let mut all = self.inner.completions(queue)?;
+        if let Fault::Complete(change) = self.fault {
+            all.retain_mut(change);
+        }
+        Ok(all)
+    }
+
+    fn state(&mut self) -> Result<String, Trouble> {
+        match self.fault {
+            Fault::State(state) => Ok((*state).to_owned()),
+            _ => self.inner.state(),
+        }
+    }
+
+    fn route(&self) -> Route {
+        self.inner.route()
+    }
+
+    fn mtu(&self) -> Mtu {
+        self.inner.mtu()
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn tolerance(&self) -> Duration {
+        self.inner.tolerance()
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut packet = bytes.to_vec();
+        if packet.len() < 16 {
+            return self.inner.send(net, &packet);
+        }
+        match self.fault {
+            Fault::In(change) => {
+                let goes_on = change(&mut self.notes, net, &mut packet);
+                if packet != bytes {
+                    seal(net, &mut packet);
+                }
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+            Fault::Trusting => seal(net, &mut packet),
+            Fault::Memory(change) => change(&self.notes, &packet, &mut self.inner),
+            Fault::Besides(make) => self.besides.extend(make(&self.notes, &packet)),
+            _ => {}
+        }
+        if is_request(bytes) {
+            self.notes.come.insert(psn(bytes));
+            self.notes.next = psn(bytes).wrapping_add(1) & 0x00FF_FFFF;
+        }
+        self.inner.send(net, &packet)
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        if let Some(mut arrival) = self.besides.pop_front() {
+            arrival.at = self.inner.now();
+            return Ok(Some(arrival));
+        }
+        loop {
+            let Some(mut arrival) = self.inner.receive(until)? else { return Ok(None) };
+            let original = arrival.clone();
+            let goes_on = match self.fault {
+                Fault::Out(change) => {
+                    let goes_on = change(&mut self.notes, &arrival.net, &mut arrival.bytes);
+                    seal(&arrival.net, &mut arrival.bytes);
+                    goes_on
+                }
+                Fault::Raw(change) => change(&mut self.notes, &arrival.net, &mut arrival.bytes),
+                _ => true,
+            };
+            if syndrome(&original.bytes).is_some_and(|syndrome| syndrome > 0x1F) {
+                self.notes.naks.push(original.clone());
+            }
+            self.notes.left.insert(psn(&original.bytes));
+            if goes_on {
+                return Ok(Some(arrival));
+            }
+        }
+    }
+}
