@@ -84,10 +84,10 @@ pub use roce_provider::{
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps,
     DeviceMemory, DeviceMemoryError, Endpoint, EnvironmentError, ExplainFormat, FileMemory,
     ForeignMemory, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory,
-    NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr, Profile, ProfileError, Progress,
-    ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
-    ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, control, devices,
-    environment, faults, link, published_counters, runtime_directory,
+    NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr, PortCounter, Profile, ProfileError,
+    Progress, ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper,
+    RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, control,
+    devices, environment, faults, link, port_counters, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

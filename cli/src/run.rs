@@ -23,7 +23,7 @@ use roce::{
     Checks, Device, EnvironmentError, OpenOptions, Profile, Reaper,
     environment::{
         self, AS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
-        RECEIVE_BUFFER,
+        RECEIVE_BUFFER, SYSFS,
     },
     faults::FaultRules,
 };
@@ -177,6 +177,7 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let directory = library::directory(&library, &also).map_err(Refusal::new)?;
     if args.sysfs {
         mounts::enter(&devices, profile.as_ref()).map_err(Refusal::new)?;
+        configured.env(SYSFS, sysfs::CLASS);
     }
     configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
     let mut preloaded = env::var_os("LD_PRELOAD");

@@ -515,6 +515,29 @@ fn has_namespaces(user: &[&str]) -> bool {
     possible
 }
 
+/// The files of /sys count what all programs in there have sent and received.
+#[test]
+fn counters_of_devices_go_on() {
+    if !has_namespaces(&["--nnp"]) {
+        eprintln!("no mount namespace can be made here: it is left to CI");
+        return;
+    }
+    let scratch = Scratch::new("counters");
+    let device = "udp:127.79.31.1";
+    let perf =
+        format!("{} perf write --local -n 100 -s 4096 -d {device}", env!("CARGO_BIN_EXE_roce"));
+    let port = format!("/sys/class/infiniband/{device}/ports/1");
+    let show = "cat counters/port_xmit_data counters/port_xmit_packets hw_counters/rx_write_requests \
+                hw_counters/rdma_sends";
+    let script = format!("cd {port}; {show}; {perf} > /dev/null; {perf} > /dev/null; {show}");
+    let text = said(&mut scratch.run(&["--sysfs", "-d", device, "--", "sh", "-euc", &script]));
+    let numbers: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    let [data, packets, writes, sends] = numbers[4..] else { panic!("{text}") };
+    assert_eq!(numbers[..4], [0; 4]);
+    assert_eq!((writes, sends), (200, 0), "of both runs");
+    assert!(data >= 200 * 4096 / 4 && packets >= 200, "{text}");
+}
+
 /// As UCX, NCCL and the tests of pyverbs look at the devices; as this user and, if that is root, as
 /// one without privilege.
 #[test]

@@ -22,6 +22,7 @@
 //! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
 //! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
 //! | `ROCE_REAPER` | the process that tells the peers of connections when this one ends, see [`Reaper`](crate::Reaper); `roce run --reaper` sets it |
+//! | `ROCE_SYSFS` | the directory that stands for `/sys/class`, with files of counters of devices, which are kept up to date; `roce run --sysfs` sets it |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
@@ -41,7 +42,7 @@ use crate::cancel::Uncancelled;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
-    parse_seed, value,
+    SYSFS, parse_seed, value,
 };
 use crate::{
     checks::{CheckSyntaxError, Checks},

@@ -36,6 +36,7 @@ mod notify;
 #[path = "../../tests/own_test/mod.rs"]
 mod own_test;
 mod port;
+mod port_counters;
 mod profile;
 mod publish;
 mod readiness;
@@ -47,6 +48,7 @@ pub mod rsocket;
 pub mod signals;
 #[doc(hidden)] // for the C interface
 pub mod sync;
+mod sysfs;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod variables;
@@ -64,9 +66,12 @@ pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;
 #[doc(hidden)] // for the C interface
+pub use engine::publish_counters;
+#[doc(hidden)] // for the C interface
 pub use engine::survive_forks;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
+pub use port_counters::{PortCounter, port_counters};
 pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;

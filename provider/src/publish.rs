@@ -237,8 +237,8 @@ impl Publisher {
 }
 
 impl CounterSink for Publisher {
-    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: Vec<String>) {
-        self.published.gids = gids;
+    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]) {
+        self.published.gids = gids.to_vec();
         let _ = self.write(counters, link);
     }
 }

@@ -41,6 +41,9 @@ pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
 /// The variable with the name of the reaper's socket.
 pub const REAPER: &str = "ROCE_REAPER";
 
+/// The variable with the directory that stands for `/sys/class`.
+pub const SYSFS: &str = "ROCE_SYSFS";
+
 /// The variable that has failures explained on stderr.
 pub const EXPLAIN: &str = "ROCE_EXPLAIN";
 /// The variable that has programs of the C libraries checked for what works by luck.

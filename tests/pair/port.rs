@@ -175,6 +175,55 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
+/// What operators look for first: how much there is, of what kind, and what fails. Both sides agree.
+#[test]
+fn requests_are_counted_by_kind_and_by_fate() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (from, to) = (pair.a.buffer(600), pair.b.buffer(600));
+    pair.post_recv(&b, &RecvWr::new(0, [to.all()]));
+    for wr in [
+        SendWr::send(1, from.all()),
+        SendWr::write(2, to.remote(0), from.all()),
+        SendWr::read(3, to.remote(0), from.all()),
+        SendWr::fetch_add(4, to.remote(8), 1, from.sge(0, 8)),
+        SendWr::write(5, to.remote(0), Data::empty()),
+    ] {
+        pair.post_send(&a, &wr);
+    }
+    pair.run();
+    let (ours, theirs) = (pair.a.adapter.counters().clone(), pair.b.adapter.counters().clone());
+    assert_eq!((ours.completed_sends, theirs.completed_receives), (1, 1));
+    let received = ["received_writes", "received_reads", "received_atomics"];
+    assert_eq!(values(&theirs, &received), [2, 1, 1], "in packets or not");
+    assert_eq!(values(&ours, &received), [0; 3]);
+    let octets = |side| pair.trace.from(side).map(|record| record.bytes.len() as u64).sum::<u64>();
+    assert_eq!((ours.sent_bytes, theirs.received_bytes), (octets(Side::A), octets(Side::A)));
+    assert_eq!((theirs.sent_bytes, ours.received_bytes), (octets(Side::B), octets(Side::B)));
+    assert_eq!((ours.failed_sends, theirs.failed_receives), (0, 0));
+
+    // a wrong key fails one request, and flushes what is behind it on both sides
+    pair.post_recv(&b, &RecvWr::new(6, []));
+    let wrong = Remote { rkey: RKey(to.region.rkey().0 ^ 0x100), ..to.remote(0) };
+    pair.post_send(&a, &SendWr::write(7, wrong, from.all()));
+    pair.post_send(&a, &SendWr::send(8, Data::empty()));
+    pair.allow_all(&[DropReason::QpState]);
+    pair.run();
+    let (ours, theirs) = (pair.a.adapter.counters(), pair.b.adapter.counters());
+    assert_eq!((ours.failed_sends, ours.remote_access_errors, ours.flushed_sends), (1, 1, 1));
+    assert_eq!((theirs.refused_accesses, theirs.flushed_receives), (1, 1));
+    assert_eq!((ours.remote_invalid_requests, ours.retries_exceeded), (0, 0));
+
+    // a buffer too small fails on both sides
+    let (c, d) = pair.connect(Options::default());
+    pair.post_recv(&d, &RecvWr::new(9, [to.sge(0, 4)]));
+    pair.post_send(&c, &SendWr::send(10, from.all()));
+    pair.run();
+    let (ours, theirs) = (pair.a.adapter.counters(), pair.b.adapter.counters());
+    assert_eq!((ours.failed_sends, ours.remote_invalid_requests), (2, 1));
+    assert_eq!((theirs.failed_receives, theirs.local_length_errors), (1, 1));
+}
+
 /// Of a multicast packet each member counts its copy, and what became of it.
 #[test]
 fn a_member_of_a_group_counts_its_copies() {

@@ -5,7 +5,8 @@ use core::fmt;
 
 use crate::{
     ids::{CqId, Qpn, SrqId},
-    wire::{ParseError, Syndrome},
+    wire::{NakCode, Operation, ParseError, Syndrome},
+    work::WcStatus,
 };
 
 pub use crate::work::Refusal;
@@ -287,6 +288,12 @@ totals! {
     sent_packets;
     /// Datagrams taken from the link, refused ones included.
     received_packets;
+    /// Of the packets handed to the link, those to multicast groups.
+    sent_multicast_packets;
+    /// Octets of the packets handed to the link, from the BTH to the ICRC.
+    sent_bytes;
+    /// Octets of the datagrams taken from the link, refused ones included.
+    received_bytes;
     /// Request packets sent again.
     retransmitted_packets;
     /// Acknowledge timeouts that fired.
@@ -325,6 +332,36 @@ totals! {
     cnp_sent;
     /// Congestion notification packets received.
     cnp_received;
+    /// WRITE requests of peers, each counted with its first packet that is carried out.
+    received_writes;
+    /// READ requests of peers that are carried out.
+    received_reads;
+    /// Atomic requests of peers that are carried out.
+    received_atomics;
+    /// SEND requests completed with success, signaled or not.
+    completed_sends;
+    /// Receive requests completed with success.
+    completed_receives;
+    /// Send requests completed in error, flushed ones not included.
+    failed_sends;
+    /// Receive requests completed in error, flushed ones not included.
+    failed_receives;
+    /// Send requests flushed from a queue pair in error.
+    flushed_sends;
+    /// Receive requests flushed from a queue pair in error.
+    flushed_receives;
+    /// Send requests that failed because the peer refused their access to its memory.
+    remote_access_errors;
+    /// Send requests that failed because the peer called them invalid.
+    remote_invalid_requests;
+    /// Send requests that failed after their last retry.
+    retries_exceeded;
+    /// Send requests that failed after their last retry for want of a receive request.
+    rnr_retries_exceeded;
+    /// Receive requests that failed because the message was longer than they were.
+    local_length_errors;
+    /// Requests of peers refused for the access to memory that they wanted.
+    refused_accesses;
 }
 
 /// A counter as people read it.
@@ -347,6 +384,56 @@ impl Counters {
 
     pub(crate) const fn count_drop(&mut self, reason: DropReason) {
         self.dropped[reason as usize] += 1;
+    }
+
+    /// A send request that completes in error.
+    pub(crate) fn count_failed_send(&mut self, status: WcStatus) {
+        match status {
+            WcStatus::WrFlushErr => {
+                self.flushed_sends += 1;
+                return;
+            }
+            WcStatus::RemAccessErr => self.remote_access_errors += 1,
+            WcStatus::RemInvReqErr => self.remote_invalid_requests += 1,
+            WcStatus::RetryExcErr => self.retries_exceeded += 1,
+            WcStatus::RnrRetryExcErr => self.rnr_retries_exceeded += 1,
+            _ => {}
+        }
+        self.failed_sends += 1;
+    }
+
+    /// A receive request that completes in error.
+    pub(crate) fn count_failed_receive(&mut self, status: WcStatus) {
+        match status {
+            WcStatus::WrFlushErr => {
+                self.flushed_receives += 1;
+                return;
+            }
+            WcStatus::LocLenErr => self.local_length_errors += 1,
+            _ => {}
+        }
+        self.failed_receives += 1;
+    }
+
+    /// A packet that a queue pair has dealt with.
+    pub(crate) fn count_request(&mut self, operation: Operation, disposition: Disposition) {
+        use Operation as Op;
+        match disposition {
+            Disposition::Executed => {}
+            Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), _) => {
+                self.refused_accesses += 1;
+                return;
+            }
+            _ => return,
+        }
+        match operation {
+            Op::WriteFirst | Op::WriteOnly | Op::WriteOnlyImm | Op::AtomicWrite => {
+                self.received_writes += 1;
+            }
+            Op::ReadRequest => self.received_reads += 1,
+            Op::CmpSwap | Op::FetchAdd => self.received_atomics += 1,
+            _ => {}
+        }
     }
 
     /// Every counter, drops last, in a fixed order.

@@ -76,7 +76,7 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     )?;
     let (classes, dev) = (stage.join("class"), stage.join("dev"));
     sysfs::classes(&classes, devices, profile)?;
-    cover(Path::new("/sys/class"), &classes, &sysfs::CLASSES)?;
+    cover(Path::new(sysfs::CLASS), &classes, &sysfs::CLASSES)?;
 
     let nodes = dev.join("infiniband");
     fs::create_dir_all(&nodes)?;

@@ -1,6 +1,7 @@
 //! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look
-//! there instead of asking the library. Names and contents are the kernel's; what would have to
-//! change while the program runs is as it was at the start.
+//! there instead of asking the library. Names and contents are the kernel's. The library of the
+//! programs keeps the counters up to date; what else would have to change while they run is as it was
+//! at the start.
 
 use std::{
     fs, io,
@@ -9,12 +10,19 @@ use std::{
 };
 
 use roce::{
-    Device, Gid, PKey, Profile,
+    Counters, Device, Gid, LinkCounters, PKey, PortCounter, Profile,
     link::{Link as _, Locality, SocketOptions, UdpLink},
+    port_counters,
 };
+
+/// Where the classes are shown.
+pub(super) const CLASS: &str = "/sys/class";
 
 /// The classes below /sys/class that `classes` makes.
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
+
+/// Milliseconds for which counters are as they were: the library publishes them once a second.
+const LIFESPAN: &str = "1000";
 
 /// Writes the classes of these devices into a directory that stands for /sys/class.
 pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
@@ -107,6 +115,15 @@ fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<(
     }
     tree.file("cap_mask", &format!("{:#010x}", port.cap_flags.unwrap_or(0x0401_0000)))?;
     tree.below("pkeys").table(port.pkey_table_len, &format!("{:#06x}", PKey::DEFAULT.0))?;
+
+    let (none, no_link) = (Counters::default(), LinkCounters::default());
+    for PortCounter { directory, name, value, .. } in port_counters(profile, &none, &no_link) {
+        let directory = tree.below(directory);
+        directory.file(name, &value.to_string())?;
+        if directory.0.ends_with("hw_counters") {
+            directory.file("lifespan", LIFESPAN)?;
+        }
+    }
 
     // A GID may get an address later, but its kind and its interface are known now.
     let (gids, attrs) = (tree.below("gids"), tree.below("gid_attrs"));

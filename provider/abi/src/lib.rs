@@ -42,6 +42,7 @@ mod fault;
 mod faulted;
 mod import;
 mod kernel;
+mod last_counters;
 mod latest_time;
 mod layout;
 mod list;

@@ -36,6 +36,7 @@ use crate::{
     port::{Follows, GidLayout, InterfaceState, PortAttr, Watch},
     profile::Profile,
     publish::Publisher,
+    sysfs::CounterFiles,
     variables,
     verbs::{Context, DeviceAttr, Guid},
 };
@@ -348,8 +349,11 @@ impl Device {
         let gids = layout.table(link.addresses());
         let shown = gids.iter().map(Gid::to_string).collect();
         let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
+        let files = CounterFiles::of(&self.name, options.profile.as_ref());
+        let publishers = publisher.into_iter().chain(files.map(|files| Box::new(files) as _));
+        let publishers = publishers.collect();
         let sys_image_guid = self.sys_image_guid;
-        let surroundings = Surroundings { watch, publisher, sys_image_guid, gids: Some(gids) };
+        let surroundings = Surroundings { watch, publishers, sys_image_guid, gids: Some(gids) };
         open_link(self.name.clone(), self.port(), link, surroundings, options)
     }
 

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Surroundings {
     pub(super) watch: Option<Watch>,
-    pub(super) publisher: Option<Box<dyn CounterSink>>,
+    pub(super) publishers: Vec<Box<dyn CounterSink>>,
     pub(super) sys_image_guid: Guid,
     /// The GID table; without it, the link's addresses.
     pub(super) gids: Option<Vec<Gid>>,
@@ -68,7 +68,7 @@ pub(super) fn open_link(
     let limits = profile.as_ref().map_or(limits, |profile| profile.limits(limits));
     let port = profile.as_ref().map_or(port, |profile| profile.port(port));
     let layout = profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
-    let Surroundings { watch, publisher, sys_image_guid, gids } = surroundings;
+    let Surroundings { watch, publishers, sys_image_guid, gids } = surroundings;
     let mut link = if faults == FaultPlan::default() && !live::is_on() {
         link
     } else {
@@ -140,7 +140,7 @@ pub(super) fn open_link(
             observer,
             sinks,
             watch,
-            publisher,
+            publishers,
             diagnosis,
         },
         progress,

@@ -30,7 +30,7 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 /// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if it
 /// was passed to a function that drops it, the guards' borrow would last as long as that function.
 struct Held {
-    publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
+    publishers: MutexGuard<'static, Vec<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
     // behind its guards: fields are dropped in this order
     engine: Arc<Engine>,
@@ -42,16 +42,16 @@ impl Held {
         // they are gone: a value with a `Drop` cannot be taken apart.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // in the same order as a thread that publishes
-        let publisher = borrowed.publisher.lock();
+        let publishers = borrowed.publishers.lock();
         let shard = borrowed.lock_shard();
-        Self { publisher, shard, engine }
+        Self { publishers, shard, engine }
     }
 
     /// The copy in the child is one of its own, which touches nothing of the parent's.
     fn lose_parent(&mut self) {
         self.shard.lose_link(Box::new(NullLink));
         self.engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
-        *self.publisher = None; // closes the child's descriptor of the parent's file
+        self.publishers.clear(); // closes the child's descriptor of the parent's file
         if let Some(mut background) = self.engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
@@ -102,6 +102,14 @@ pub(super) fn engines() -> Vec<Arc<Engine>> {
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
+/// Has every device of this process publish its counters as they are now, if it publishes any: the
+/// process is about to end.
+pub fn publish_counters() {
+    for engine in engines() {
+        engine.publish();
+    }
+}
+
 fn hold() -> AllHeld {
     let others = NoOther::begin();
     let list = ENGINES.lock();
@@ -147,7 +155,7 @@ mod tests {
             observer: None,
             sinks: Sinks::default(),
             watch: None,
-            publisher: None,
+            publishers: Vec::new(),
             diagnosis: None,
         };
         let engine = Engine::start(parts, Progress::Manual).unwrap();

@@ -25,7 +25,7 @@ mod start;
 pub use describe::describe_engines;
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
-pub use fork::survive_forks;
+pub use fork::{publish_counters, survive_forks};
 pub(crate) use serve::Engine;
 pub use serve::Progress;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};

@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{adapter::Adapter, time::Instant};
+use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{shard::Shard, sink::CounterSink};
-use crate::{clock, diagnosis::Diagnosis, port::Watch, region::Section, sync::Mutex};
+use crate::{LinkCounters, clock, diagnosis::Diagnosis, port::Watch, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
@@ -69,13 +69,33 @@ pub(crate) struct Engine {
     /// Held by a thread that joins or leaves a multicast group, which may wait, so that each finds
     /// what the one before has done.
     pub(super) grouping: Mutex<()>,
-    /// Receiver of the counters.
-    pub(super) publisher: Mutex<Option<Box<dyn CounterSink>>>,
+    /// Receivers of the counters.
+    pub(super) publishers: Mutex<Vec<Box<dyn CounterSink>>>,
     /// Explanations of failures, if there are to be any.
     pub(crate) diagnosis: Option<Diagnosis>,
     pub(super) progress: Progress,
     /// Process that the engine works in; the copy in a child does nothing.
     pub(super) process: u32,
+}
+
+/// What is published.
+struct Report {
+    counters: Counters,
+    link: LinkCounters,
+    gids: Vec<String>,
+}
+
+impl Report {
+    fn of(shard: &mut Shard) -> Self {
+        let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
+        Self { counters: shard.adapter().counters().clone(), link: shard.link_counters(), gids }
+    }
+
+    fn tell(&self, publishers: &mut [Box<dyn CounterSink>]) {
+        for publisher in publishers {
+            publisher.publish(&self.counters, &self.link, &self.gids);
+        }
+    }
 }
 
 /// The shard, locked.
@@ -113,9 +133,11 @@ impl Engine {
     /// Does what has time: follows the interface, publishes the counters.
     pub(super) fn attend(&self) {
         self.follow_news();
-        let mut publisher = self.publisher.lock();
-        let Some(publisher) = &mut *publisher else { return };
-        let (counters, link_counters, gids) = {
+        let mut publishers = self.publishers.lock();
+        if publishers.is_empty() {
+            return;
+        }
+        let report = {
             // a thread that is busy with the adapter is not to wait for this
             let Some(mut shard) = self.shard.try_lock() else { return };
             let now = clock::now();
@@ -124,10 +146,19 @@ impl Engine {
             }
             (shard.counted, shard.told, shard.publication) =
                 (false, false, Some(now.plus(PUBLISH)));
-            let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
-            (shard.adapter().counters().clone(), shard.link_counters(), gids)
+            Report::of(&mut shard)
         };
-        publisher.publish(&counters, &link_counters, gids);
+        report.tell(&mut publishers);
+    }
+
+    /// Publishes the counters as they are now: the device is about to be closed, or the process to
+    /// end.
+    pub(super) fn publish(&self) {
+        let mut publishers = self.publishers.lock();
+        if !publishers.is_empty() {
+            let report = Report::of(&mut self.lock_shard());
+            report.tell(&mut publishers);
+        }
     }
 
     /// The lock.

@@ -32,11 +32,11 @@ pub(crate) trait EventSink: Any + Send {
     }
 }
 
-/// Receiver of a device's counters, at most once a second.
+/// Receiver of a device's counters, at most once a second, and at its end.
 pub(crate) trait CounterSink: Send {
     /// Takes the counters and the GID table as they are now. What fails is tried again with the next
     /// change.
-    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: Vec<String>);
+    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]);
 }
 
 /// The sinks of a device, one of each type.

@@ -46,7 +46,7 @@ pub(crate) struct EngineParts {
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) sinks: Sinks,
     pub(crate) watch: Option<Watch>,
-    pub(crate) publisher: Option<Box<dyn CounterSink>>,
+    pub(crate) publishers: Vec<Box<dyn CounterSink>>,
     pub(crate) diagnosis: Option<Diagnosis>,
 }
 
@@ -62,7 +62,7 @@ impl Engine {
             observer,
             sinks,
             watch,
-            publisher,
+            publishers,
             diagnosis,
         } = parts;
         let sockets = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
@@ -75,13 +75,13 @@ impl Engine {
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
-        shard.publication = publisher.as_ref().map(|_| clock::now().plus(PUBLISH));
+        shard.publication = (!publishers.is_empty()).then(|| clock::now().plus(PUBLISH));
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
             watch,
             following: Mutex::new(()),
             grouping: Mutex::new(()),
-            publisher: Mutex::new(publisher),
+            publishers: Mutex::new(publishers),
             diagnosis,
             progress,
             sockets,
@@ -124,7 +124,8 @@ impl Engine {
             let _ = background.join(); // a panic there has been printed already
         }
         self.explain();
-        *self.publisher.lock() = None;
+        self.publish();
+        self.publishers.lock().clear();
     }
 
     /// Sends what is still due. Waits for a link that is full, but not long.

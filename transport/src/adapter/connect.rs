@@ -23,7 +23,9 @@ use crate::{
     qp::{Built, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts},
     time::Instant,
     trace::{Call, CallError},
-    wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
+    wire::{
+        Bth, Deth, Ext, Headers, ICRC_LEN, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service,
+    },
 };
 
 /// Reason for which a request is not accepted. It still waits, unless it is gone.
@@ -389,6 +391,7 @@ impl Adapter {
             let Some((built, reason)) = self.build_mad(slot) else { break };
             buffer.commit(&built);
             self.counters.sent_packets += 1;
+            self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
             self.record_mad(now, buffer, reason);
         }
         true

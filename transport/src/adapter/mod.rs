@@ -75,6 +75,7 @@ use crate::{
     },
     time::Instant,
     trace::{Call, Trace},
+    wire::ICRC_LEN,
     work::{CompletionQueue, Half, RecvWr, SendWr, SrqTable},
 };
 use budget::{Budget, Share};
@@ -487,6 +488,8 @@ impl Adapter {
                 let Some(built) = qp.build(slot, &mut env) else { break (false, false) };
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
+                self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
+                self.counters.sent_multicast_packets += u64::from(built.path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
             };

@@ -103,6 +103,7 @@ impl Adapter {
             if let Some(own) = self.counted.get_mut(&index) {
                 // its copy; the adapter counts the packet once
                 own.received_packets += 1;
+                own.received_bytes += datagram.bytes.len() as u64;
                 own.multicast_packets += 1;
             }
         }

@@ -33,6 +33,7 @@ impl Adapter {
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.counters.received_packets += 1;
+        self.counters.received_bytes += datagram.bytes.len() as u64;
         self.counters.ecn_marked += u64::from(datagram.net.is_congested());
         self.counters.receive_buffer_congestion += u64::from(datagram.meta.congested);
         let receipt = match packet {
@@ -173,11 +174,13 @@ impl Adapter {
             self.with_qp(index, now, |qp, env| qp.handle_congestion(env));
             return Disposition::Congestion;
         }
-        self.with_qp(index, now, |qp, env| {
+        let disposition = self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
             env.congested = datagram.meta.congested;
             qp.note_way(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
-        })
+        });
+        self.counters.count_request(packet.headers.bth().opcode.operation(), disposition);
+        disposition
     }
 }

@@ -251,6 +251,13 @@ impl Common {
         });
         self.completion_counters
             .count(CountedOps::of_send(&wqe.op), result.is_ok().then_some(wqe.length));
+        match result {
+            Ok(_) => {
+                let is_send = CountedOps::of_send(&wqe.op) == CountedOps::SEND;
+                env.counters.completed_sends += u64::from(is_send);
+            }
+            Err(error) => env.counters.count_failed_send(error.status),
+        }
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
@@ -308,6 +315,10 @@ impl Common {
         });
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
         self.completion_counters.count(CountedOps::RECV, bytes);
+        match result {
+            Ok(_) => env.counters.completed_receives += 1,
+            Err(error) => env.counters.count_failed_receive(error.status),
+        }
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(self.flow(Half::Responder), cq, wc, &self.validity, solicited);
     }

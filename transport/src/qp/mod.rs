@@ -389,6 +389,9 @@ impl Qp {
                         self.responder.answers.fail(&response, error, msn, &self.common)
                     {
                         self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
+                        if matches!(event, Event::QpAccessError(..)) {
+                            env.counters.refused_accesses += 1;
+                        }
                         env.events.push_back(event);
                         self.enter_error(response.failure(error), env);
                     } else {

@@ -224,6 +224,34 @@ fn datagrams() {
     }
 }
 
+/// What a program has counted stays in the files that stand for those of /sys, though it ends
+/// without closing its device, and sooner than counters are published otherwise.
+#[test]
+fn counters_outlive_the_program() {
+    let Some(program) = program("left_open") else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
+    let classes = Directory::new();
+    let port = classes.file("infiniband/roce_lo/ports/1");
+    let names = ["hw_counters/rx_write_requests", "counters/port_xmit_data"];
+    for name in names {
+        let file = port.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "7\n").unwrap();
+    }
+    for runs in 1..=2 {
+        program.run(&[("ROCE_SYSFS", classes.file("").to_str().unwrap())], 0);
+        let [writes, data] = names.map(|name| {
+            let text = fs::read_to_string(port.join(name)).unwrap();
+            text.trim_end().parse::<u64>().unwrap()
+        });
+        assert_eq!(writes, 7 + 30 * runs);
+        let payload = 30 * runs * 1024 / 4;
+        assert!((payload..payload * 2).contains(&data), "{data} for {payload}");
+    }
+}
+
 /// The declarations say the same as the record.
 #[test]
 fn declarations_have_the_recorded_layout() {

@@ -1,0 +1,148 @@
+//! Counters by the names that drivers of the kernel give them: files of a port below
+//! `/sys/class/infiniband`, where scripts and agents of monitoring systems look.
+//!
+//! The names are those of the kernel's documentation of `/sys/class/infiniband` (InfiniBand volume 1,
+//! 16.1.3.5, `PortCounters`), of NVIDIA's description of the counters of `mlx5`, and of `rxe`'s list
+//! of counters. What cannot happen here, such as an error of a cable, is 0 for ever.
+
+use roce_transport::event::{Counters, DropReason};
+
+use crate::{LinkCounters, Profile};
+
+/// A counter of a port, as the kernel shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PortCounter {
+    /// Directory of its file, below that of the port: `counters` or `hw_counters`.
+    pub directory: &'static str,
+    /// Name of its file.
+    pub name: &'static str,
+    /// Value.
+    pub value: u64,
+}
+
+/// The two directories.
+const STANDARD: &str = "counters";
+const HARDWARE: &str = "hw_counters";
+
+/// How a counter is computed.
+type Value = fn(&Counters, &LinkCounters) -> u64;
+
+const NOTHING: Value = |_, _| 0;
+
+/// Counters of every port: packets, and data in units of 4 octets.
+const PORT: [(&str, Value); 21] = [
+    ("port_xmit_data", |all, _| all.sent_bytes / 4),
+    ("port_xmit_packets", |all, _| all.sent_packets),
+    ("port_rcv_data", |all, _| all.received_bytes / 4),
+    ("port_rcv_packets", |all, _| all.received_packets),
+    ("unicast_xmit_packets", |all, _| all.sent_packets - all.sent_multicast_packets),
+    ("unicast_rcv_packets", |all, _| all.received_packets - all.multicast_packets),
+    ("multicast_xmit_packets", |all, _| all.sent_multicast_packets),
+    ("multicast_rcv_packets", |all, _| all.multicast_packets),
+    ("port_rcv_errors", |all, link| malformed(all) + link.receive_errors),
+    ("port_rcv_constraint_errors", |all, _| all.dropped(DropReason::PKey)),
+    ("port_xmit_discards", |_, link| link.send_errors),
+    ("port_xmit_wait", |_, link| link.full),
+    ("excessive_buffer_overrun_errors", |_, link| link.socket_drops),
+    ("VL15_dropped", NOTHING),
+    ("link_downed", NOTHING),
+    ("link_error_recovery", NOTHING),
+    ("local_link_integrity_errors", NOTHING),
+    ("port_rcv_remote_physical_errors", NOTHING),
+    ("port_rcv_switch_relay_errors", NOTHING),
+    ("port_xmit_constraint_errors", NOTHING),
+    ("symbol_error", NOTHING),
+];
+
+/// Those of `mlx5`.
+const MLX5: [(&str, Value); 30] = [
+    ("duplicate_request", |all, _| all.duplicate_requests),
+    ("implied_nak_seq_err", |all, _| all.implied_naks),
+    ("local_ack_timeout_err", |all, _| all.timeouts),
+    ("np_cnp_sent", |all, _| all.cnp_sent),
+    ("np_ecn_marked_roce_packets", |all, _| all.ecn_marked),
+    ("out_of_buffer", |all, _| all.rnr_naks_sent + all.dropped(DropReason::NoReceiveRequest)),
+    ("out_of_sequence", |all, _| all.sequence_naks_sent + all.dropped(DropReason::OutOfSequence)),
+    ("packet_seq_err", |all, _| all.sequence_naks_received),
+    ("req_cqe_error", |all, _| all.failed_sends + all.flushed_sends),
+    ("req_cqe_flush_error", |all, _| all.flushed_sends),
+    ("req_remote_access_errors", |all, _| all.remote_access_errors),
+    ("req_remote_invalid_request", |all, _| all.remote_invalid_requests),
+    ("req_transport_retries_exceeded", |all, _| all.retries_exceeded),
+    ("resp_cqe_error", |all, _| all.failed_receives + all.flushed_receives),
+    ("resp_cqe_flush_error", |all, _| all.flushed_receives),
+    ("resp_local_length_error", |all, _| all.local_length_errors),
+    ("resp_remote_access_errors", |all, _| all.refused_accesses),
+    ("rnr_nak_retry_err", |all, _| all.rnr_naks_received),
+    ("roce_adp_retrans", NOTHING),
+    ("roce_adp_retrans_to", NOTHING),
+    ("roce_slow_restart", NOTHING),
+    ("roce_slow_restart_cnps", NOTHING),
+    ("roce_slow_restart_trans", NOTHING),
+    ("rp_cnp_handled", |all, _| all.cnp_received),
+    ("rp_cnp_ignored", NOTHING),
+    ("rx_atomic_requests", |all, _| all.received_atomics),
+    ("rx_dct_connect", NOTHING),
+    ("rx_icrc_encapsulated", |all, _| all.dropped(DropReason::Icrc)),
+    ("rx_read_requests", |all, _| all.received_reads),
+    ("rx_write_requests", |all, _| all.received_writes),
+];
+
+/// Those of `rxe`.
+const RXE: [(&str, Value); 15] = [
+    ("ack_deferred", NOTHING),
+    ("completer_retry_err", |all, _| all.sequence_naks_received + all.implied_naks + all.timeouts),
+    ("duplicate_request", |all, _| all.duplicate_requests),
+    ("link_downed", NOTHING),
+    ("out_of_seq_request", |all, _| {
+        all.sequence_naks_sent + all.dropped(DropReason::OutOfSequence)
+    }),
+    ("rcvd_pkts", |all, _| all.received_packets),
+    ("rcvd_rnr_err", |all, _| all.rnr_naks_received),
+    ("rcvd_seq_err", |all, _| all.sequence_naks_received),
+    ("rdma_recvs", |all, _| all.completed_receives),
+    ("rdma_sends", |all, _| all.completed_sends),
+    ("retry_exceeded_err", |all, _| all.retries_exceeded),
+    ("retry_rnr_exceeded_err", |all, _| all.rnr_retries_exceeded),
+    ("send_err", |_, link| link.send_errors),
+    ("send_rnr_err", |all, _| all.rnr_naks_sent),
+    ("sent_pkts", |all, _| all.sent_packets),
+];
+
+/// Packets that are none, or not whole.
+fn malformed(all: &Counters) -> u64 {
+    use DropReason as Reason;
+    [Reason::TooShort, Reason::Padding, Reason::UnknownOpcode, Reason::TransportVersion]
+        .into_iter()
+        .chain([Reason::Icrc])
+        .map(|reason| all.dropped(reason))
+        .sum()
+}
+
+/// A device's counters as the driver of an adapter shows them: those of `mlx5` or `rxe`, or none,
+/// as the profile says. A device that is itself has all.
+#[must_use]
+pub fn port_counters(
+    profile: Option<&Profile>,
+    counters: &Counters,
+    link: &LinkCounters,
+) -> Vec<PortCounter> {
+    let driver = profile.map(|profile| profile.text("device.counters").unwrap_or_default());
+    let (port, mlx5, rxe): (&[_], &[_], &[_]) = match driver {
+        None => (&PORT, &MLX5, &RXE),
+        Some("mlx5") => (&PORT, &MLX5, &[]),
+        Some("rxe") => (&[], &[], &RXE),
+        Some(_) => (&[], &[], &[]),
+    };
+    let both = rxe.iter().filter(|(name, _)| mlx5.iter().all(|(other, _)| other != name));
+    let in_directory = |directory, name, value: Value| PortCounter {
+        directory,
+        name,
+        value: value(counters, link),
+    };
+    let standard = port.iter().map(|&(name, value)| in_directory(STANDARD, name, value));
+    let hardware =
+        mlx5.iter().chain(both).map(|&(name, value)| in_directory(HARDWARE, name, value));
+    standard.chain(hardware).collect()
+}
