@@ -11,11 +11,12 @@ from lab.dropin import suite as dropin
 from lab.host import LabError
 from lab.interop import suite as interop
 from lab.load import suite as load
+from lab.programs import suite as programs
 from lab.report import keep_logs, say
 from lab.requirements import MissingError, require
 from lab.soak import suite as soak
 
-SUITES = {"interop": interop, "dropin": dropin, "load": load, "soak": soak}
+SUITES = {"interop": interop, "dropin": dropin, "load": load, "programs": programs, "soak": soak}
 
 
 def main():

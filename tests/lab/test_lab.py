@@ -45,7 +45,7 @@ class ListsTest(unittest.TestCase):
     def test_names_are_different(self):
         for suite in command_line.SUITES:
             names = self.names(suite)
-            self.assertGreater(len(names), 20 if suite in ("load", "soak") else 100)
+            self.assertGreater(len(names), 20 if suite in ("load", "programs", "soak") else 100)
             self.assertEqual(len(names), len(set(names)))
 
     def test_a_whole_name_stands_for_one_case(self):

@@ -34,7 +34,9 @@ class Case:
     place: str
     client: Program
     server: Program | None = None
-    ready: str = "tcp:18515"  # sign of a ready server: tcp:PORT, udp:PORT, "cm", or "group:ADDRESS"
+    # Sign of a ready server: tcp:PORT, udp:PORT, "cm", "group:ADDRESS", or "line" (it has printed
+    # all of its lines).
+    ready: str = "tcp:18515"
     seconds: float = 30
     sysfs: bool = False  # our side reads /sys and /dev, too
     run: tuple = ()  # further options of `roce run`; {ours} is where our files are

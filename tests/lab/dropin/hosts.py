@@ -12,7 +12,7 @@ from pathlib import Path
 from lab import binaries, proc_net
 from lab.host import ROCE_PORT, LabError, output_of
 from lab.namespaces import HOST_IPV4, MTU, PREFIX, Bridge, Namespace
-from lab.programs import GuestProgram, HostProgram
+from lab.running import GuestProgram, HostProgram
 
 # Names by which programs and dlopen ask for our one file.
 NAMES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"]

@@ -148,14 +148,21 @@ def mpi():
         ("rc_v", "shared", 4),
         ("ud_v", "shared", 4),
     ]:
-        options = ["-n", ranks, "--oversubscribe", "--allow-run-as-root"]
-        for name, value in MPI_PARAMETERS.items():
-            options += ["--mca", name, value]
-        options += ["-x", f"UCX_TLS={transport}", "-x", "UCX_NET_DEVICES={device}:1"]
+        launch = open_mpi(ranks, [f"UCX_TLS={transport}", "UCX_NET_DEVICES={device}:1"])
         yield Case(
             f"openmpi/{transport}/{place}/allreduce",
             place,
-            Program(("mpirun", *options, "{allreduce}"), (rf"{ranks} ranks, \d+ sums, all right",)),
+            Program((*launch, "{allreduce}"), (rf"{ranks} ranks, \d+ sums, all right",)),
             seconds=60,
             sysfs=True,
         )
+
+
+def open_mpi(ranks, variables):
+    """Command line that starts the ranks of a program, with variables of their environment."""
+    argv = ["mpirun.openmpi", "-n", ranks, "--oversubscribe", "--allow-run-as-root"]
+    for name, value in MPI_PARAMETERS.items():
+        argv += ["--mca", name, value]
+    for variable in variables:
+        argv += ["-x", variable]
+    return argv

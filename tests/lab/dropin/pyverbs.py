@@ -16,9 +16,9 @@ from pathlib import Path
 from lab.dropin.pyverbs_page import write_page
 from lab.host import LabError
 from lab.image import PYTHON
-from lab.programs import HostProgram, wait
 from lab.report import Result
 from lab.requirements import PyverbsTests
+from lab.running import HostProgram, wait
 
 SOURCES = Path(__file__).resolve().parent
 EXPECTED = SOURCES / "pyverbs-expected.txt"

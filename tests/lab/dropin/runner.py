@@ -3,8 +3,8 @@
 import re
 import time
 
-from lab.programs import wait, wait_ready
 from lab.report import Result
+from lab.running import wait, wait_ready
 
 READY_SECONDS = 15
 # Time for a program to react to a command of root.
@@ -59,7 +59,13 @@ class StartedCase:
         server = self.start(self.case.server, self.server_host, "server")
         self.programs.append(server)
         ready = self.case.ready
-        if not wait_ready(server, lambda: self.server_host.ready(ready), READY_SECONDS):
+
+        def is_ready():
+            if ready == "line":
+                return not missing(server, server.program.lines)
+            return self.server_host.ready(ready)
+
+        if not wait_ready(server, is_ready, READY_SECONDS):
             self.result.problems.append(f"the server is not ready ({ready})")
 
     def run_client(self):

@@ -31,9 +31,9 @@ from lab.dropin.sharing import sharing_cases
 from lab.dropin.wheel import build_wheel, wheel_cases
 from lab.guest import Guest
 from lab.image import GUEST_PACKAGES, prepare, with_files
-from lab.programs import describe_guest
 from lab.report import CaseTable, say
 from lab.requirements import Kernel, Packages, PyverbsTests
+from lab.running import describe_guest
 
 KERNEL = "6.1"
 

@@ -11,7 +11,7 @@ from lab.load.case import Bar, Case, Sample
 from lab.load.network import switch, wire
 from lab.load.perftest import PORT, Losses
 from lab.load.turns import by_turns
-from lab.programs import wait
+from lab.running import wait
 
 SENDERS = 8
 # Each goes on for so long, so that all are under way at once; the processes start one by one.

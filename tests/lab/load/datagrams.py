@@ -5,7 +5,7 @@ of the packets that never leave the sender, and of those that the receiver's soc
 from lab.load.case import Bar, Case, Outcome
 from lab.load.network import count, counted, slow, wire
 from lab.load.perftest import Losses, Plan
-from lab.programs import wait, wait_until
+from lab.running import wait, wait_until
 
 RATE = "100mbit"
 PATH_MTU = 4096

@@ -9,7 +9,7 @@ from statistics import median
 from lab.load.case import Bar, Case, Outcome, Sample
 from lab.load.network import queue, slow, wire
 from lab.load.perftest import MIB, USUAL_BUFFER, Losses, Plan, options
-from lab.programs import wait, wait_until
+from lab.running import wait, wait_until
 
 # Rates, in bits a second.
 RATES = {"100mbit": 100e6, "1gbit": 1e9}

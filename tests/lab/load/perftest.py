@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.dropin.case import Case, Program
 from lab.load.case import Sample
 from lab.load.sockets import UdpTotals, udp_totals
-from lab.programs import wait, wait_ready
+from lab.running import wait, wait_ready
 
 READY_SECONDS = 60
 # Most runs of a test whose clock is doubtful: perftest compares it with the processor's, which does

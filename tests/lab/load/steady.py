@@ -9,7 +9,7 @@ from lab.load.case import Bar, Case, Outcome, Sample
 from lab.load.network import wire
 from lab.load.perftest import MIB, Losses, Plan
 from lab.load.sockets import udp_totals
-from lab.programs import wait, wait_until
+from lab.running import wait, wait_until
 
 # Far longer than what is looked at.
 SECONDS = 8

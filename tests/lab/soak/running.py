@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from lab.dropin.runner import missing, refused
-from lab.programs import EXIT_SECONDS
+from lab.running import EXIT_SECONDS
 
 # Time that an undisturbed exchange has: far more than it needs on a busy machine.
 SECONDS = 120

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.programs import HostProgram
+from lab.running import HostProgram
 from lab.soak.exchange import SURVIVORS
 
 # What a server may have more at the end than when it was warm: the memory that the allocator keeps

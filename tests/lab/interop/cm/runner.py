@@ -10,8 +10,8 @@ from lab import proc_net
 from lab.host import ROCE_PORT
 from lab.interop.cm.case import GROUP, CmCase
 from lab.namespaces import HOST_IPV4, HOST_IPV6
-from lab.programs import GuestProgram, HostProgram, describe_guest, wait, wait_until
 from lab.report import Result
+from lab.running import GuestProgram, HostProgram, describe_guest, wait, wait_until
 
 # Ten times what a hundred programs in a row need in the guest.
 CASE_SECONDS = 180

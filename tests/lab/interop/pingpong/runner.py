@@ -13,8 +13,8 @@ from lab.interop.pingpong.tools import (
     stock_command,
 )
 from lab.proc_net import listens
-from lab.programs import GuestProgram, HostProgram, describe_guest, wait, wait_ready
 from lab.report import Result
+from lab.running import GuestProgram, HostProgram, describe_guest, wait, wait_ready
 
 # Ten times the time of the slowest; short enough that a run in which nothing works ends within the
 # hour.

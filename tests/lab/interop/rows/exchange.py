@@ -13,7 +13,7 @@ from lab.interop.rows.row import (
     poll,
     statuses,
 )
-from lab.programs import wait_until
+from lab.running import wait_until
 
 # Most packets that are shown of a row that fails.
 SHOWN_PACKETS = 200

@@ -1,6 +1,9 @@
 """Running programs: on the host with our adapter, or in the guest with rxe."""
 
+import os
+import signal
 import time
+from contextlib import suppress
 
 from lab import hang
 
@@ -48,11 +51,12 @@ class HostProgram(RunningProgram):
         return self.status
 
     def end(self):
-        if self.poll() is None:
-            if self.overdue:
-                self.hung = hang.describe_host(self.process.pid)
-            self.process.kill()
-            self.process.wait()
+        if self.poll() is None and self.overdue:
+            self.hung = hang.describe_host(self.process.pid)
+        # What it has started is in its session, and may be there still when it has ended.
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def stdout(self):
         return self.out.read_text(errors="replace")

@@ -1,0 +1,1 @@
+"""Suite of other people's programs: outcomes, and figures beside their TCP modes."""

@@ -1,0 +1,79 @@
+"""Runs trials, measures them beside their TCP modes, and compares them with the record."""
+
+from lab import binaries
+from lab.dropin.hosts import place_ours
+from lab.dropin.runner import CaseRunner
+from lab.programs import record
+from lab.programs.build import build
+from lab.requirements import package_versions
+
+# Measurements whose middle one is recorded, or all of which must be low before a trial fails.
+ROUNDS = 3
+
+
+class TrialRunner:
+    """Runs trials, and compares them with what is recorded, or keeps what is to be recorded."""
+
+    def __init__(self, chosen, logs, pin):
+        self.roce = place_ours(binaries.roce(), binaries.library(), logs)
+        self.runner = CaseRunner(logs, build(logs / "built"))
+        self.versions = package_versions({trial.package for trial in chosen})
+        self.recorded = record.read()
+        self.pin = pin
+        self.entries = {}  # of the trials that have passed
+
+    def run(self, trial, pair):
+        result = self.runner.run(trial.case, *pair.sides(trial.case.place))
+        version = self.versions[trial.package]
+        notes, ratio = [f"{trial.package} {version}"], None
+        if trial.figure and not result.problems:
+            ratio, shown = self.measure(trial, pair, result)
+            notes += [shown] * bool(shown)
+        recorded = ratio if trial.figure and trial.figure.recorded else None
+        entry = record.Entry(trial.package, version, recorded)
+        if not result.problems:
+            self.entries[trial.name] = entry
+        if not self.pin:
+            problem, note = record.difference(self.recorded.get(trial.name), entry)
+            result.problems += [problem] * bool(problem)
+            notes += [note] * bool(note)
+        result.note = ", ".join(notes)
+        return result
+
+    def measure(self, trial, pair, result):
+        """Runs the program's TCP mode beside it; returns the ratio of the two, and what to say.
+        With --pin it is the middle one of several, else the first that is not far from the record.
+        """
+        seen = []
+        while len(seen) < ROUNDS and not result.problems:
+            if seen:
+                again = self.runner.run(trial.case, *pair.sides(trial.case.place))
+                result.problems, result.report = again.problems, again.report
+            ours, other = figure_of(trial, result), self.tcp_figure(trial, pair, result)
+            if ours and other:
+                shown = [f"{value:g} {unit}" for value, unit in (ours, other)]
+                ratio = trial.figure.ratio(ours, other)
+                word = f"{shown[0]} (TCP {shown[1]}), {record.ratio_word(ratio)} times as fast"
+                seen.append((ratio, word))
+                if not self.pin and not self.is_far(trial, ratio):
+                    return seen[-1]
+            elif not result.problems:
+                result.problems.append("the client printed no figure")
+        return sorted(seen)[len(seen) // 2] if seen else (None, "")
+
+    def tcp_figure(self, trial, pair, result):
+        other = self.runner.run(trial.tcp, *pair.sides(trial.tcp.place))
+        result.problems += [f"in its TCP mode {problem}" for problem in other.problems]
+        if other.problems:
+            result.report += other.report
+        return figure_of(trial, other)
+
+    def is_far(self, trial, ratio):
+        entry = record.Entry("", "", ratio)
+        return bool(record.difference(self.recorded.get(trial.name, entry), entry)[0])
+
+
+def figure_of(trial, result):
+    """The figure that is in the report of a result: it is in the output of a client."""
+    found = [trial.figure.of(text) for _, text in result.report]
+    return next((figure for figure in found if figure), None)

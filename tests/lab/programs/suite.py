@@ -1,0 +1,60 @@
+"""The suite "programs": other people's programs, each beside its TCP mode."""
+
+import time
+from functools import partial
+
+from lab.dropin.hosts import HostPair
+from lab.programs import record
+from lab.programs.fio import fio_trials
+from lab.programs.middleware import middleware_trials
+from lab.programs.qemu import qemu_trials
+from lab.programs.qperf import qperf_trials
+from lab.programs.runner import TrialRunner
+from lab.report import CaseTable, say
+from lab.requirements import Packages
+
+# Beside those of the programs themselves.
+PACKAGES = [*("iproute2", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev")]
+
+
+def cases():
+    return [*fio_trials(), *qperf_trials(), *middleware_trials(), *qemu_trials()]
+
+
+def add_arguments(parser):
+    parser.add_argument("--all", action="store_true", help="the large ones, too")
+    parser.add_argument(
+        "--pin", action="store_true", help="write down the versions, and how fast the programs are"
+    )
+
+
+def requirements(chosen):
+    return [Packages([*PACKAGES, *(trial.package for trial in chosen)])]
+
+
+def refusal(options, chosen):
+    """Reason why nothing can be run, if there is one."""
+    if not of_size(options, chosen):
+        return "these are large, and run with --all"
+    return ""
+
+
+def of_size(options, chosen):
+    """The trials that run with these options."""
+    return [trial for trial in chosen if options.all or not trial.large]
+
+
+def run(options, chosen, logs):
+    """Runs the trials, one at a time because they measure; returns the number of failed ones."""
+    chosen = of_size(options, chosen)
+    runner = TrialRunner(chosen, logs, options.pin)
+    started = time.monotonic()
+    table = CaseTable(chosen)
+    with HostPair(0, runner.roce) as pair:
+        for trial in chosen:
+            table.run(trial, partial(runner.run, trial, pair))
+    if options.pin:
+        record.write(runner.entries)
+    say(f"{len(chosen)} trials in {time.monotonic() - started:.0f} s")
+    table.print_summary()
+    return table.failed
