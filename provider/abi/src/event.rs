@@ -111,3 +111,101 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
 }
 
 export!(ibv_get_async_event, ibv_ack_async_event);
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        ptr::{null_mut, with_exposed_provenance_mut},
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    use roce_provider::QueuePair;
+
+    use super::*;
+    use crate::{
+        cq::{ibv_create_cq, ibv_destroy_cq},
+        testing::{Opened, flush, flushing},
+    };
+
+    const THREADS: usize = 4;
+    const EVENTS: usize = 200;
+    /// Time in which a thread that is woken has run, on any machine.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Has a queue of one completion overflow, which is an event.
+    fn overflow(cq: *mut ibv_cq) -> QueuePair {
+        let qp = flushing(cq);
+        // SAFETY: A queue of the test's.
+        let room = unsafe { (*cq).cqe } as u64;
+        (0..=room).for_each(|id| flush(&qp, id));
+        qp
+    }
+
+    #[test]
+    fn threads_that_wait_share_the_events() {
+        let context = Opened::new();
+        let exposed = context.0.expose_provenance();
+        let cqs: Vec<_> = (0..EVENTS + THREADS)
+            // SAFETY: An open context.
+            .map(|_| unsafe { ibv_create_cq(context.0, 1, null_mut(), null_mut(), 0) })
+            .collect();
+        let places: Vec<_> = cqs.iter().map(|cq| cq.addr()).collect();
+        let (sender, taken) = mpsc::channel();
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (sender, places) = (sender.clone(), places.clone());
+                thread::spawn(move || {
+                    let mut event =
+                        ibv_async_event { element: Element { port_num: 0 }, event_type: 99 };
+                    loop {
+                        let context = with_exposed_provenance_mut(exposed);
+                        // SAFETY: The context is open, and the queues are there, until all threads
+                        // are joined.
+                        let cq = unsafe {
+                            assert_eq!(ibv_get_async_event(context, &raw mut event), 0);
+                            ibv_ack_async_event(&raw mut event);
+                            event.element.cq
+                        };
+                        let number = places.iter().position(|place| *place == cq.addr()).unwrap();
+                        sender.send((thread, number)).unwrap();
+                        if number >= EVENTS {
+                            break;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let next = || taken.recv_timeout(LONG).expect("an event, for a thread that waits");
+
+        // each to one of them, and to each in order
+        let mut qps: Vec<_> = cqs[..EVENTS].iter().map(|cq| overflow(*cq)).collect();
+        let seen: Vec<_> = (0..EVENTS).map(|_| next()).collect();
+        let mut numbers: Vec<_> = seen.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..EVENTS).collect::<Vec<_>>());
+        for thread in 0..THREADS {
+            let own = seen.iter().filter(|(by, _)| *by == thread).map(|(_, number)| number);
+            assert!(own.is_sorted(), "{seen:?}");
+        }
+
+        // all of them still wait, though others have taken what woke them
+        let mut woken: Vec<_> = cqs[EVENTS..]
+            .iter()
+            .map(|cq| {
+                qps.push(overflow(*cq));
+                next().0
+            })
+            .collect();
+        woken.sort_unstable();
+        assert_eq!(woken, (0..THREADS).collect::<Vec<_>>());
+
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(qps);
+        for cq in cqs {
+            // SAFETY: Nothing uses the queue any more.
+            assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
+        }
+    }
+}
