@@ -249,15 +249,12 @@ impl Common {
             None => Ok(length),
             Some(error) => Err(error),
         });
-        self.completion_counters
-            .count(CountedOps::of_send(&wqe.op), result.is_ok().then_some(wqe.length));
+        let counted = CountedOps::of_send(&wqe.op);
         match result {
-            Ok(_) => {
-                let is_send = CountedOps::of_send(&wqe.op) == CountedOps::SEND;
-                env.counters.completed_sends += u64::from(is_send);
-            }
+            Ok(_) => env.counters.completed_sends += u64::from(counted == CountedOps::SEND),
             Err(error) => env.counters.count_failed_send(error.status),
         }
+        self.completion_counters.count(counted, result.is_ok().then_some(wqe.length));
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
