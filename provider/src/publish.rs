@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::{counters::LinkCounters, engine::CounterSink, variables};
 
 /// Version of a file's contents.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const SUFFIX: &str = "counters";
 /// A file that will take the place of the one before when it is whole.
 const UNFINISHED: &str = "new";
@@ -44,6 +44,9 @@ pub struct Published {
     pub pid: u32,
     /// The program that it runs.
     pub program: String,
+    /// The network namespace that it is in, by its number (`/proc/PID/ns/net`); 0: unknown. The
+    /// same address in another one is another.
+    pub network: u64,
     /// The device's GIDs, `::` for unused entries.
     pub gids: Vec<String>,
     /// Time of opening, since the Unix epoch.
@@ -88,6 +91,19 @@ pub fn published_counters() -> io::Result<Vec<Published>> {
     };
     found.sort_by(|a, b| (a.opened, a.pid, &a.device).cmp(&(b.opened, b.pid, &b.device)));
     Ok(found)
+}
+
+impl Published {
+    /// True if it is in the network namespace of this process, as far as both are known.
+    #[must_use]
+    pub fn shares_network(&self) -> bool {
+        self.network == network()
+    }
+}
+
+/// This process's network namespace.
+fn network() -> u64 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
 }
 
 fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
@@ -140,6 +156,7 @@ struct Record {
     device: String,
     pid: u32,
     program: String,
+    network: u64,
     gids: Vec<String>,
     /// Milliseconds since the Unix epoch.
     opened: u64,
@@ -150,16 +167,17 @@ struct Record {
 
 impl Record {
     fn of(published: &Published) -> Self {
-        let Published { device, pid, program, gids, opened, updated, counters } = published.clone();
+        let Published { device, pid, program, network, gids, opened, updated, counters } =
+            published.clone();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let counters = counters.into_iter().map(|counter| (counter.name, counter.value)).collect();
         let (opened, updated) = (millis(opened), millis(updated));
-        Self { version: VERSION, device, pid, program, gids, opened, updated, counters }
+        Self { version: VERSION, device, pid, program, network, gids, opened, updated, counters }
     }
 
     /// The device that the record describes, if the record is of this version.
     fn read(self) -> Option<Published> {
-        let Self { version, device, pid, program, gids, opened, updated, counters } = self;
+        let Self { version, device, pid, program, network, gids, opened, updated, counters } = self;
         let known: Vec<Counter> =
             Counters::default().iter().chain(LinkCounters::default().named()).collect();
         let counter = |(name, value): (String, u64)| {
@@ -169,7 +187,8 @@ impl Record {
         };
         let counters = counters.into_iter().map(counter).collect();
         let (opened, updated) = (Duration::from_millis(opened), Duration::from_millis(updated));
-        let published = Published { device, pid, program, gids, opened, updated, counters };
+        let published =
+            Published { device, pid, program, network, gids, opened, updated, counters };
         (version == VERSION).then_some(published)
     }
 }
@@ -203,8 +222,16 @@ impl Publisher {
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let device = device.to_owned();
-        let published =
-            Published { device, pid, program, gids, opened: started, ..Published::default() };
+        let network = network();
+        let published = Published {
+            device,
+            pid,
+            program,
+            network,
+            gids,
+            opened: started,
+            ..Published::default()
+        };
         let mut publisher = Self { path, held: None, published };
         publisher.write(&Counters::default(), &LinkCounters::default()).ok()?;
         Some(publisher)

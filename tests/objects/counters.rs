@@ -70,7 +70,10 @@ fn counters_are_published_within_seconds_and_go_with_the_device() {
     // the program makes no call meanwhile
     eventually("the sender's counters are published", || sent(&a) == a.counters().sent_packets);
     eventually("the receiver's counters are published", || sent(&b) == b.counters().sent_packets);
-    let opened = own(&a).unwrap().opened;
+    let published = own(&a).unwrap();
+    assert!(published.shares_network());
+    assert!(!Published { network: published.network + 1, ..published.clone() }.shares_network());
+    let opened = published.opened;
     drop((cq_a, cq_b, qp_a, qp_b));
     let gid = a.gids()[0].to_string();
     drop(a);

@@ -80,6 +80,8 @@ const PROVIDER: Crate = Crate {
         &["engine"],
         &["publish", "verbs"],
         &["profile"],
+        &["port_counters"],
+        &["sysfs"],
         &["device"],
         &["cm", "control", "environment", "reaper"],
         &["rsocket"],

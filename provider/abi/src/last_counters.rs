@@ -13,10 +13,10 @@ const LIMIT: Duration = Duration::from_millis(200);
 /// Runs after the handlers and destructors of the program, and of the libraries that use this one.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
+static AT_EXIT: extern "C" fn() = publish_rest;
 
 /// Has all counters published where they outlive the process.
-extern "C" fn at_exit() {
+extern "C" fn publish_rest() {
     if environment::value(environment::SYSFS).is_some() {
         at_end::do_within(LIMIT, publish_counters);
     }

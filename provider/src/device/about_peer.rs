@@ -23,8 +23,9 @@ pub(super) fn about_peer(address: IpAddr) -> Vec<String> {
         .collect();
     let open = published_counters().unwrap_or_default();
     let own = std::process::id();
-    let others =
-        open.iter().filter(|device| device.pid != own && device.gids.contains(&gid.to_string()));
+    let others = open.iter().filter(|device| {
+        device.pid != own && device.shares_network() && device.gids.contains(&gid.to_string())
+    });
     said.extend(others.map(|device| {
         let named = device.counters.iter().map(|counter| (counter.name.as_str(), counter.value));
         let dropped = DropReason::ALL.iter().filter_map(|&reason| {

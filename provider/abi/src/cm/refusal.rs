@@ -21,7 +21,8 @@ pub(super) fn explain(event: &CmEvent) {
         ONCE.call_once(|| {
             let gid = Gid::from(peer.ip()).to_string();
             let open = published_counters().unwrap_or_default();
-            let holders = open.iter().filter(|device| device.gids.contains(&gid));
+            let holders =
+                open.iter().filter(|device| device.shares_network() && device.gids.contains(&gid));
             let holders: Vec<_> = holders
                 .map(|device| format!("{} (process {})", device.program, device.pid))
                 .collect();
