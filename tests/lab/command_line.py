@@ -23,7 +23,7 @@ def main():
     """Runs a suite; returns the exit status: 0 if all cases pass, 1 if not, 2 if none can run."""
     options = parse_arguments()
     suite = SUITES[options.suite]
-    chosen = choose(suite.cases(), options.only)
+    chosen = choose(suite.cases(), options.only)[:: options.every]
     if options.list:
         print("\n".join(case.name for case in chosen))
         return 0
@@ -60,10 +60,24 @@ def parse_arguments():
             help="run only the case of this name, or all whose names contain it",
         )
         own.add_argument(
+            "--every",
+            metavar="N",
+            type=positive,
+            default=1,
+            help="of those, run only the first of each N, as a sample",
+        )
+        own.add_argument(
             "--install", action="store_true", help="install and download what is missing"
         )
         suite.add_arguments(own)
     return parser.parse_args()
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return value
 
 
 def choose(cases, text):

@@ -30,6 +30,8 @@ class Guest:
         self.pending = b""
         self.tap = f"tap{number}"
         bridge.add_tap(self.tap)
+        # Addresses (the host's, its own) of TCP connections, where the bridge has none for them.
+        self.second_network = bridge.add_second_tap(f"beside{number}", number)
         self.qemu = bridge.start(
             self.qemu_command(kernel, initramfs, processors),
             stdin=subprocess.PIPE,
@@ -47,6 +49,10 @@ class Guest:
         mac = f"52:54:00:77:00:{self.number:02x}"
         # Only software emulation: a KVM that starts and then cannot run the kernel would be worse
         # than none.
+        second = [
+            *("-netdev", f"tap,id=n1,ifname=beside{self.number},script=no,downscript=no"),
+            *("-device", "virtio-net-pci,netdev=n1,romfile="),
+        ]
         return [
             *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
             *("-smp", str(processors), "-m", "1024"),
@@ -55,6 +61,7 @@ class Guest:
             *("-append", "console=ttyS0 quiet panic=-1 tsc=reliable"),
             *("-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no"),
             *("-device", f"virtio-net-pci,netdev=n0,mac={mac},host_mtu={MTU},romfile="),
+            *(second if self.second_network else []),
             *("-serial", f"file:{self.console}", "-device", "virtio-serial-pci"),
             *("-chardev", "stdio,id=c0", "-device", "virtserialport,nr=1,chardev=c0"),
             *("-chardev", f"socket,id=c1,path={self.agent_socket},server=on,wait=off"),
@@ -67,7 +74,12 @@ class Guest:
         self.qemu.wait()
 
     def set_up(self):
+        second = []
+        if self.second_network:
+            address = f"{self.second_network[1]}/24"
+            second = ["ip link set eth1 up", f"ip addr add {address} dev eth1"]
         for command in [
+            *second,
             "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad",
             "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_ra",
             "ip link set lo up",

@@ -3,7 +3,6 @@
 Nothing outside the namespaces is touched, and they go away at the end of the run.
 """
 
-import itertools
 import os
 import re
 import signal
@@ -65,6 +64,10 @@ class Namespace:
     def output(self, argv):
         return output_of(self.command(argv))
 
+    def set(self, name, value):
+        """Sets a value of /proc/sys/net."""
+        self.output(["sh", "-c", f"echo {value} >/proc/sys/net/{name}"])
+
     def start(self, argv, **options):
         # A session of its own: Ctrl-C is for this process, which then ends the others in order.
         return subprocess.Popen(self.command(argv), start_new_session=True, **options)
@@ -79,33 +82,40 @@ class Bridge(Namespace):
 
     def __init__(self):
         super().__init__(f"{PREFIX}lab-{os.getpid()}")
-        self.numbers = itertools.count(101)
 
     def set_up(self):
         super().set_up()
         # Snooping would hold back IPv6 neighbour discovery: there is no multicast querier.
         self.ip("link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
         self.ip("link", "set", "br0", "mtu", str(MTU), "up")
+        self.add_host()
+
+    def add_host(self):
+        """Adds the host's end: the bridge's own addresses."""
         self.ip("addr", "add", f"{HOST_IPV4}/24", "dev", "br0")
         self.ip("addr", "add", f"{HOST_IPV6}/64", "dev", "br0", "nodad")
         # Without a route to them, no group is found.
         self.ip("route", "replace", "224.0.0.0/4", "dev", "br0")
 
-    def add_address(self):
-        """Adds one more IPv4 address of the host, for a device beside others. It is on an interface
-        of its own: a process that opens the bridge's device takes all of the bridge's addresses.
-        """
-        number = next(self.numbers)
-        address, name = f"10.77.0.{number}", f"own{number}"
+    def add_veth(self, name, master=None):
+        """Adds an interface whose other end is a port of a bridge, or nowhere."""
         self.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-end")
-        for end in [name, f"{name}-end"]:
-            self.ip("link", "set", end, "mtu", str(MTU), "up")
-        self.ip("addr", "add", f"{address}/32", "dev", name)
-        return address
+        self.set_up_port(name)
+        self.set_up_port(f"{name}-end", master)
 
-    def add_tap(self, name):
+    def add_tap(self, name, master="br0"):
         self.ip("tuntap", "add", "dev", name, "mode", "tap")
-        self.ip("link", "set", name, "mtu", str(MTU), "master", "br0", "up")
+        self.set_up_port(name, master)
+
+    def set_up_port(self, name, master=None):
+        to_bridge = ["master", master] if master else []
+        self.ip("link", "set", name, "mtu", str(MTU), *to_bridge, "up")
+
+    def add_second_tap(self, name, number):
+        """Adds a tap to a network beside the bridge, if it needs one; returns (host's, guest's)
+        addresses there.
+        """
+        return None
 
 
 def remove(name):

@@ -52,6 +52,13 @@ class ListsTest(unittest.TestCase):
         _, output, _ = run("interop", "--list", "--only", "ud/server/ipv4/mtu256/size1")
         self.assertEqual(output.splitlines(), ["ud/server/ipv4/mtu256/size1"])
 
+    def test_a_sample(self):
+        names = self.names("interop")
+        _, output, _ = run("interop", "--list", "--every", "37")
+        self.assertEqual(output.splitlines(), names[::37])
+        with self.assertRaises(SystemExit):
+            run("interop", "--list", "--every", "0")
+
 
 class RefusalTest(unittest.TestCase):
     """Runs that cannot begin."""

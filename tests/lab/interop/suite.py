@@ -10,12 +10,12 @@ from lab.image import GUEST_PACKAGES, prepare
 from lab.interop.cm.case import CmCase
 from lab.interop.cm.cases import cm_cases
 from lab.interop.cm.runner import CmRunner
+from lab.interop.links import NETWORKS
 from lab.interop.pingpong.cases import PingpongCase, pingpong_cases
 from lab.interop.pingpong.runner import PingpongRunner
 from lab.interop.rows.compliance import compliance_problems
 from lab.interop.rows.error_table import print_table
 from lab.interop.rows.runner import RowCase, RowRunner, row_cases
-from lab.namespaces import Bridge
 from lab.report import CaseTable, say
 from lab.requirements import KERNELS, Kernel, Packages
 
@@ -28,6 +28,13 @@ def cases():
 
 
 def add_arguments(parser):
+    parser.add_argument(
+        "--link",
+        choices=NETWORKS,
+        default="udp",
+        help="link of our side: sockets, or packet sockets with the addresses of an interface or "
+        "with addresses of its own; by default %(default)s",
+    )
     parser.add_argument(
         "--keep", action="store_true", help="afterwards, leave the lab up and read commands for it"
     )
@@ -48,7 +55,7 @@ def run(options, chosen, logs):
     prepared = {kernel: prepare(kernel) for kernel in kernels(chosen)}
     started = time.monotonic()
     # The first guest works while the second one still boots.
-    with Bridge() as bridge, ThreadPoolExecutor() as pool:
+    with NETWORKS[options.link]() as bridge, ThreadPoolExecutor() as pool:
         guests = {
             kernel: pool.submit(lab.boot, bridge, kernel, prepared[kernel], number)
             for number, kernel in enumerate(prepared, 2)
@@ -131,10 +138,16 @@ class RunningGuest:
             table.run(case, partial(runner.run, case))
         if RowCase in self.runners:
             print_table(self.kernel, self.runners[RowCase].observed)
+        # The next guest's cases have the same addresses of ours.
+        self.close_runners()
 
-    def close(self):
+    def close_runners(self):
         for runner in self.runners.values():
             runner.close()
+        self.runners = {}
+
+    def close(self):
+        self.close_runners()
         self.guest.close()
 
 

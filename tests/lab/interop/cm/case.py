@@ -14,8 +14,8 @@ RPING = "guest-rping"
 class CmCase:
     """A run of our tool with the stock one.
 
-    In the command lines {host} and {guest} stand for the addresses, {roce}, {steps} and {examples}
-    for paths of our programs.
+    In the command lines {host} and {guest} stand for the addresses, {device} for our device, and
+    {roce}, {steps} and {examples} for paths of our programs.
     """
 
     kernel: str
@@ -34,6 +34,7 @@ class CmCase:
     alone: bool = False  # there is no server
     endless: bool = False  # the server does not end by itself
     slow: bool = False  # most of its time is waiting: others run meanwhile
+    opens: int = 1  # number of times that our device is opened
     own_address: bool = False  # others at the address, of the other guest's cases, would take part
 
     @property

@@ -142,7 +142,7 @@ def in_a_row(kernel):
         (f"server {line}",) * 100,
         endless=True,
     )
-    client = "{roce} rping -c -C 1 -V -v -a {guest} --device udp:{host}"
+    client = "{roce} rping -c -C 1 -V -v -a {guest} --device {device}"
     ours = ("sh", "-c", f"for number in $(seq 200); do {client} || exit; done")
     yield CmCase(
         kernel,
@@ -154,4 +154,5 @@ def in_a_row(kernel):
         ("rping", "-s", "-P"),
         (line,) * 200,
         endless=True,
+        opens=200,
     )

@@ -112,7 +112,7 @@ def killed(kernel):
 
     # Ours is killed, and a new process with its address connects. The kernel is not told, and still
     # waits for the old one.
-    ping = "{roce} rping -c -a {guest} --device udp:{host}"
+    ping = "{roce} rping -c -a {guest} --device {device}"
     again = ("sh", "-c", f"timeout -s KILL 1 {ping} -C 1000000; {ping} -C 3 -V -v")
     yield CmCase(
         kernel,

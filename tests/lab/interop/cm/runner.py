@@ -1,5 +1,6 @@
 """Runs cases of connection management, of which slow ones run beside the others."""
 
+import os
 import re
 import shlex
 import time
@@ -7,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lab import proc_net
-from lab.host import ROCE_PORT
 from lab.interop.cm.case import GROUP, CmCase
 from lab.namespaces import HOST_IPV4, HOST_IPV6
 from lab.report import Result
@@ -89,7 +89,7 @@ class CmRunner:
             if case.slow and not result.problems:
                 wait_until(lambda: all_ended(ending), SLOW_SECONDS, pause=0.05)
             elif not result.problems:
-                wait(ending, CASE_SECONDS)
+                wait(ending, CASE_SECONDS + case.opens * self.bridge.open_seconds)
         finally:
             for program in programs:
                 program.end()
@@ -107,9 +107,10 @@ class CmRunner:
         if case.ours[0] not in ["sh", "{steps}"]:
             rules = self.filled(started, case.faults)
             faults = [word for rule in rules for word in ("--fault", rule)]
-            argv = [str(self.binary), *argv, "--device", f"udp:{started.host}", *faults]
+            argv = [str(self.binary), *argv, "--device", self.bridge.device(started.host), *faults]
         path = self.directory / f"cm{self.guest.number}-{self.count}-ours"
-        return HostProgram(self.bridge, argv, path)
+        env = {**os.environ, **self.bridge.variables(started.host)}
+        return HostProgram(self.bridge, argv, path, env=env)
 
     def start_stock(self, started):
         # Both outputs are in one file, and the program writes to each in its own time: errors come
@@ -122,6 +123,7 @@ class CmRunner:
         directory = self.binary.parent
         values = {
             "host": started.host,
+            "device": self.bridge.device(started.host),
             "guest": self.guest.address(started.case.family),
             "roce": self.binary,
             "examples": directory / "examples",
@@ -141,8 +143,7 @@ class CmRunner:
         if started.case.tool == "rdma_client":
             # it opens every device before it listens, and others have the address meanwhile
             return f"listening on {started.host}:" in program.stdout()
-        socket = proc_net.udp_socket(ROCE_PORT, started.host)
-        if socket not in self.bridge.table("udp", "udp6"):
+        if not self.bridge.is_open(self.guest, started.host):
             return False
         time.sleep(LISTEN_DELAY)
         return True

@@ -95,7 +95,7 @@ def stale_connection(kernel):
     """Ours exits without a DREQ, and the next process has the same GUID and queue pair number: the
     kernel refuses, ends the old connection, and then accepts.
     """
-    ours = "{steps} udp:{host} --seed 1 to:{guest}"
+    ours = "{steps} {device} --seed 1 to:{guest}"
     # Random numbers are drawn, or else it would be the same request, not another one.
     runs = (
         f"{ours} connect event die; {ours} draw connect event pause; "
@@ -139,7 +139,7 @@ def stepwise(kernel, role, variant, ours, stock, ours_lines, stock_lines):
         role,
         "ipv4",
         variant,
-        ("{steps}", "udp:{host}", *ours),
+        ("{steps}", "{device}", *ours),
         (*GUEST_STEPS, *stock),
         ours_lines,
         stock_lines,

@@ -85,11 +85,11 @@ class PingpongRunner:
 
     def start_ours(self, case):
         self.started += 1
-        argv = our_command(self.binary, case, self.guest, self.capture_path())
+        argv = our_command(self.binary, case, self.bridge, self.guest, self.capture_path())
         return HostProgram(self.bridge, argv, self.directory / f"{self.started}-ours")
 
     def start_stock(self, case):
-        return GuestProgram(self.guest, stock_command(case, self.guest))
+        return GuestProgram(self.guest, stock_command(case, self.bridge, self.guest))
 
     def capture_path(self):
         return self.directory / f"{self.started}.pcapng"

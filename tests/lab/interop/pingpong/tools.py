@@ -7,13 +7,12 @@ from lab.namespaces import HOST_IPV4, HOST_IPV6
 PORT = 18515  # both tools' default
 
 
-def our_command(binary, case, guest, pcap):
+def our_command(binary, case, network, guest, pcap):
     argv = [binary, "pingpong", case.kind]
     if case.role == "client":
-        # Always by IPv4: the stock server listens on the first address that the C library offers,
-        # 0.0.0.0. The exchange over TCP is independent of the GIDs in it.
-        argv.append(guest.ipv4)
-    argv += ["-d", f"udp:{our_address(case)}", "-m", case.mtu, "-s", case.size]
+        # The exchange over TCP is independent of the GIDs in it.
+        argv.append(network.tcp_addresses(guest, our_address(case))[1])
+    argv += ["-d", network.device(our_address(case)), "-m", case.mtu, "-s", case.size]
     argv += ["-n", case.iterations, "-c"]
     if case.events:
         argv.append("-e")
@@ -24,14 +23,14 @@ def our_command(binary, case, guest, pcap):
     return [str(a) for a in argv]
 
 
-def stock_command(case, guest):
+def stock_command(case, network, guest):
     index = guest.gids()[guest_address(case, guest)]
     argv = [f"ibv_{case.kind}_pingpong", "-d", "rxe0", "-g", index]
     if case.kind != "ud":
         argv += ["-m", case.mtu]
     argv += ["-s", case.size, "-n", case.iterations, "-c"]
     if case.role == "server":
-        argv.append(our_address(case))
+        argv.append(network.tcp_addresses(guest, our_address(case))[0])
     return [str(a) for a in argv]
 
 

@@ -72,13 +72,13 @@ class Peer(Backend):
 
     ours = True
 
-    def __init__(self, bridge, binary, address, faults, directory):
+    def __init__(self, network, binary, address, faults, directory):
         self.label = f"our peer at {address}"
         self.errors = directory / f"peer-{address}.log"
         self.faults = faults
         with open(self.errors, "ab") as errors:
-            self.process = bridge.start(
-                [binary, f"udp:{address}", "--faults", faults],
+            self.process = network.start(
+                [binary, network.device(address), "--faults", faults],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -1,0 +1,119 @@
+"""Links that our side may use, each with the host's end of the network that it needs."""
+
+import itertools
+
+from lab import proc_net
+from lab.host import ROCE_PORT
+from lab.namespaces import HOST_IPV4, HOST_IPV6, Bridge
+
+
+class UdpNetwork(Bridge):
+    """Ours uses sockets on the addresses of the bridge."""
+
+    # Time that a device takes to open.
+    open_seconds = 0
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = itertools.count(101)
+
+    def device(self, address):
+        """Our device with this address."""
+        return f"udp:{address}"
+
+    def variables(self, address):
+        """Environment of programs that are not told which device to use."""
+        return {}
+
+    def is_open(self, guest, address):
+        """True if a device with this address is open."""
+        return proc_net.udp_socket(ROCE_PORT, address) in self.table("udp", "udp6")
+
+    def tcp_addresses(self, guest, address):
+        """(host's, guest's) addresses of TCP connections about our device with this address. The
+        guest's is of IPv4: the stock servers listen on the first address that the C library offers,
+        0.0.0.0.
+        """
+        return address, guest.ipv4
+
+    def add_address(self):
+        """Adds one more IPv4 address of the host, for a device beside others. It is on an interface
+        of its own: a process that opens the bridge's device takes all of the bridge's addresses.
+        """
+        number = next(self.numbers)
+        address, name = f"10.77.0.{number}", f"own{number}"
+        self.add_veth(name)
+        self.ip("addr", "add", f"{address}/32", "dev", name)
+        return address
+
+
+class RawNetwork(UdpNetwork):
+    """Ours uses packet sockets on ports of the bridge, which has no address itself."""
+
+    def add_host(self):
+        # Not even of its link.
+        self.set("ipv6/conf/default/addr_gen_mode", 1)
+        self.ip("-6", "addr", "flush", "dev", "br0")
+
+    def variables(self, address):
+        return {"ROCE_DEVICES": self.device(address)}
+
+
+class BorrowedNetwork(RawNetwork):
+    """Our devices have the addresses of their interfaces, one each."""
+
+    def add_host(self):
+        super().add_host()
+        # An interface answers for its own address only.
+        self.set("ipv4/conf/all/arp_ignore", 1)
+        self.interfaces = {}
+        self.lend("lent4", f"{HOST_IPV4}/24")
+        self.lend("lent6", f"{HOST_IPV6}/64", "nodad")
+
+    def lend(self, name, prefix, *options):
+        self.interfaces[prefix.split("/")[0]] = name
+        self.add_veth(name, "br0")
+        self.ip("addr", "add", prefix, "dev", name, *options)
+
+    def device(self, address):
+        return f"raw:{self.interfaces[address]}"
+
+    def add_address(self):
+        number = next(self.numbers)
+        self.lend(f"lent{number}", f"10.77.0.{number}/24", "noprefixroute")
+        return f"10.77.0.{number}"
+
+
+class OwnNetwork(RawNetwork):
+    """Our devices have addresses of their own. The host's stack has none; TCP has a network beside
+    it.
+    """
+
+    INTERFACE = "own0"
+    # A device asks whether somebody has its address.
+    open_seconds = 1
+
+    def add_host(self):
+        super().add_host()
+        self.add_veth(self.INTERFACE, "br0")
+
+    def device(self, address):
+        length = 64 if ":" in address else 24
+        return f"raw:{self.INTERFACE},ip={address}/{length}"
+
+    def is_open(self, guest, address):
+        return guest.run(f"ping -c 1 -W 1 {address}")[0] == 0
+
+    def tcp_addresses(self, guest, address):
+        return guest.second_network
+
+    def add_second_tap(self, name, number):
+        self.add_tap(name, master=None)
+        self.ip("addr", "add", f"192.168.{number}.1/24", "dev", name)
+        return f"192.168.{number}.1", f"192.168.{number}.2"
+
+    def add_address(self):
+        return f"10.77.0.{next(self.numbers)}"
+
+
+NETWORKS = {"udp": UdpNetwork, "raw-borrowed": BorrowedNetwork, "raw-own": OwnNetwork}
