@@ -42,7 +42,7 @@ impl Member {
         Self { cq, channel, qp, memory: pd.allocate(1 << 16, ALL).unwrap() }
     }
 
-    fn of(context: &Context, group: IpAddr) -> Self {
+    pub(super) fn of(context: &Context, group: IpAddr) -> Self {
         let member = Self::on(context);
         member.qp.attach_mcast(group.into()).unwrap();
         let slot = |id: u64| member.memory.sge(id as usize * 4096..(id as usize + 1) * 4096);
@@ -52,7 +52,7 @@ impl Member {
     }
 
     /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
-    fn send(&self, group: IpAddr, count: u64, data: &[u8]) {
+    pub(super) fn send(&self, group: IpAddr, count: u64, data: &[u8]) {
         let to =
             UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
         self.memory.write_at(60_000, data).unwrap();

@@ -15,7 +15,10 @@ use roce::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
-    PATIENCE, Side, assert_nothing_dropped, connect, multicast::Member, noise, own_link::exchange,
+    PATIENCE, Side, assert_nothing_dropped, connect,
+    multicast::{Member, all_members_receive, own_group},
+    noise,
+    own_link::exchange,
     own_test,
 };
 
@@ -251,5 +254,67 @@ fn the_port_follows_its_interface() {
         ip("link delete veth0");
         next(AsyncEvent::PortError);
         assert_eq!(contexts[0].link_counters().receive_errors, 0);
+    });
+}
+
+#[test]
+fn members_of_a_group_receive_what_is_sent_to_it() {
+    in_namespace("members_of_a_group_receive_what_is_sent_to_it", || {
+        // sockets, a borrowed address and own ones on both ends
+        let lists: [&[&str]; 4] = [
+            &[OWN, "udp:10.78.0.2", "raw:veth1,ip=10.78.0.3/24", "raw:veth0,ip=10.78.0.4/24"],
+            &[OWN_V6, "udp:fd78::2", "raw:veth1,ip=fd78::3/64", "raw:veth0,ip=fd78::4/64"],
+            &[OWN, "raw:veth1"],
+            &[OWN_V6, "raw:veth1"],
+        ];
+        for list in lists {
+            let contexts: Vec<_> = list.iter().map(|spec| open(spec)).collect();
+            all_members_receive(&contexts, own_group(list[0] == OWN_V6));
+        }
+        let contexts = ["raw:veth1", OWN].map(open);
+        assert!(contexts[0].gids()[0].to_ip().is_ipv4());
+        all_members_receive(&contexts, own_group(false));
+    });
+}
+
+/// A bridge that snoops and asks, as switches do, knows who is a member, and until when.
+#[test]
+fn a_switch_is_told_of_members() {
+    in_namespace("a_switch_is_told_of_members", || {
+        ip("link add br0 type bridge mcast_querier 1 mcast_query_response_interval 100");
+        ip("link set br0 up");
+        for port in ["left", "right"] {
+            ip(&format!("link add {port} type veth peer name {port}-end"));
+            ip(&format!("link set {port}-end master br0 up"));
+            ip(&format!("link set {port} up"));
+        }
+        let until = |told: bool, group: IpAddr| {
+            let start = Instant::now();
+            loop {
+                let list = Command::new("bridge").args(["mdb", "show", "dev", "br0"]).output();
+                let list = String::from_utf8(list.unwrap().stdout).unwrap();
+                let wanted = format!("port left-end grp {group} ");
+                if list.contains(&wanted) == told {
+                    return;
+                }
+                assert!(start.elapsed() < PATIENCE, "{wanted}: not {told} in\n{list}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        for (member, sender) in [
+            ("raw:left,ip=10.79.0.1/24", "raw:right,ip=10.79.0.2/24"),
+            ("raw:left,ip=fe80::a:1/64,ip=fd79::1/64", "raw:right,ip=fd79::2/64"),
+        ] {
+            let contexts = [member, sender].map(open);
+            let [a, b] = &contexts;
+            let group = own_group(sender.contains("fd79"));
+            let (to, from) = (Member::of(a, group), Member::on(b));
+            until(true, group);
+            from.send(group, 3, &noise(1000, 9));
+            assert_eq!(to.receive(3).len(), 3);
+            drop(to);
+            until(false, group);
+            assert_nothing_dropped(a);
+        }
     });
 }

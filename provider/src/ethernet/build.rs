@@ -95,6 +95,27 @@ impl Ethernet {
         padded(frame)
     }
 
+    /// A message of IGMP or MLD, whose checksum is filled in, behind the option that has routers look
+    /// at it (RFC 2113, RFC 2711).
+    pub(super) fn membership(&self, ip: Ip, mut message: Vec<u8>) -> Vec<u8> {
+        let length = message.len();
+        let v4 = ip.dst.is_ipv4();
+        let sum =
+            if v4 { checksum(&[&message]) } else { icmpv6_checksum(ip.src, ip.dst, &message) };
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let option: &[u8] = if v4 { &[0x94, 4, 0, 0] } else { &[58, 0, 5, 2, 0, 0, 1, 0] };
+        let protocol = if v4 { IpProtocol::Igmp } else { IpProtocol::HopByHop };
+        let (mut frame, start) = self.ip(ip, protocol, option.len() + length);
+        frame[start..start + option.len()].copy_from_slice(option);
+        frame[start + option.len()..].copy_from_slice(&message);
+        if v4 {
+            let mut header = Ipv4Packet::new_unchecked(&mut frame[start - 20..]);
+            header.set_header_len(24);
+            header.fill_checksum();
+        }
+        padded(frame)
+    }
+
     /// A RoCEv2 packet.
     pub(super) fn datagram(&self, ip: Ip, src_port: u16, payload: &[u8]) -> Vec<u8> {
         let mut frame = self.udp_headers(ip, src_port, payload.len());
@@ -175,6 +196,25 @@ fn v6(address: IpAddr) -> Ipv6Addr {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     }
+}
+
+/// The Internet checksum (RFC 1071) of bytes in parts of even length; 0 if it is in them already, and
+/// right.
+pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    let mut sum: u32 = words
+        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low)))
+        .sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The checksum of an ICMPv6 message, or 0, likewise (RFC 4443, section 2.3).
+pub(super) fn icmpv6_checksum(src: IpAddr, dst: IpAddr, message: &[u8]) -> u16 {
+    let length = (message.len() as u32).to_be_bytes();
+    checksum(&[&v6(src).octets(), &v6(dst).octets(), &length, &[0, 58], message])
 }
 
 fn padded(mut frame: Vec<u8>) -> Vec<u8> {

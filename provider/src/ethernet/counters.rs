@@ -27,7 +27,7 @@ frame_counters! {
     bad_ip, "frame_bad_ip", "IP headers that cannot be: version, lengths, IPv4 checksum, extension headers.";
     fragments, "frame_fragments", "IP fragments, which are never put together.";
     bad_udp, "frame_bad_udp", "UDP headers whose length cannot be.";
-    bad_arp, "frame_bad_arp", "ARP, ICMP and neighbour discovery messages that break a rule of theirs.";
+    bad_arp, "frame_bad_arp", "ARP, ICMP, IGMP, neighbour and listener discovery messages that break a rule of theirs.";
     resolved, "neighbor_resolved", "Neighbours that have told their MAC address.";
     unanswered, "neighbor_unanswered", "Neighbours that have not answered three questions.";
     moved, "neighbor_moved", "Neighbours that have another MAC address than before.";
@@ -35,6 +35,8 @@ frame_counters! {
     waiting_lost, "neighbor_waiting_lost", "Datagrams lost because the MAC address of the next hop was not found, or not in time.";
     no_route, "frame_no_route", "Datagrams for another network when there is no gateway.";
     answered, "frame_answered", "ARP, neighbour discovery and echo requests that were answered.";
+    group_queries, "group_queries", "Questions of routers and switches for multicast groups.";
+    group_reports, "group_reports", "Messages about multicast groups that were sent to routers and switches.";
     conflicts, "address_conflicts", "Frames by which another host claims an address of the device.";
     path_mtu, "frame_path_mtu", "Routers' reports that a packet of the device was too long for the path.";
     unread, "frame_unread", "Runs of datagrams that the kernel could not hand over.";

@@ -2,11 +2,12 @@
 //! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and time.
 //!
 //! What to read first: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section
-//! 5.4 (duplicate addresses), IEEE 802.1Q (VLANs).
+//! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups), IEEE 802.1Q (VLANs).
 
 mod build;
 mod counters;
 mod frame;
+mod groups;
 mod neighbors;
 mod station;
 #[cfg(test)]
@@ -16,4 +17,4 @@ pub use counters::FrameCounters;
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
 pub use station::{Assignment, Hop, News, Prefix, Received, Station, StationConfig};
-pub(crate) use station::{memberships, numbered};
+pub(crate) use station::{group_mac, memberships, numbered};

@@ -1,5 +1,6 @@
 //! A host of its own on an Ethernet network: one MAC address, some IP addresses.
 
+mod membership;
 mod receive;
 
 use std::{
@@ -20,6 +21,7 @@ use super::{
     build::{Ethernet, Ip},
     counters::FrameCounters,
     frame::{Frame, Packet, Vlan},
+    groups::Groups,
     neighbors::{Lookup, Neighbors, Question},
 };
 
@@ -41,6 +43,7 @@ const LEAST_MTU: [u32; 2] = [576, 1280];
 
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
+const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 
 /// An address, and the network that it is of.
@@ -150,6 +153,7 @@ pub struct Station {
     /// Probes that were sent, and the time of the next one or of the verdict.
     probes: (u8, Instant),
     neighbors: Neighbors,
+    groups: Groups,
     outbox: VecDeque<Vec<u8>>,
     counters: FrameCounters,
     news: VecDeque<News>,
@@ -165,6 +169,7 @@ impl Station {
     pub fn new(config: StationConfig, now: Instant) -> Self {
         let assignment = if config.answers { Assignment::Probing } else { Assignment::Assigned };
         let mut station = Self {
+            groups: Groups::new(config.mac, config.answers),
             config,
             assignment,
             probes: (0, now),
@@ -175,6 +180,9 @@ impl Station {
             defended: None,
             paths: BTreeMap::new(),
         };
+        if station.config.answers {
+            station.join_own_groups(now);
+        }
         station.handle_timeout(now);
         station
     }
@@ -310,7 +318,8 @@ impl Station {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
-        Instant::earliest([probing, self.neighbors.poll_timeout()])
+        let groups = self.groups.poll_timeout();
+        Instant::earliest([probing, self.neighbors.poll_timeout(), groups])
     }
 
     /// Time has passed.
@@ -327,6 +336,7 @@ impl Station {
         }
         self.neighbors.handle_timeout(now, &mut self.counters);
         self.ask();
+        self.tell_of_groups(now);
     }
 
     /// Greatest length of an IP packet to this address, if a router has reported one lately.
@@ -455,7 +465,7 @@ const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// The MAC address of a multicast group or of a broadcast (RFC 1112, RFC 2464).
-fn group_mac(address: IpAddr) -> Option<MacAddr> {
+pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
     match address {
         IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),
         IpAddr::V4(v4) if v4.is_multicast() => {
@@ -475,12 +485,11 @@ pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.answers {
         return Vec::new(); // the interface takes what is for it
     }
-    let groups = config.addresses.iter().filter_map(|own| match own.address {
-        IpAddr::V4(_) => None,
-        IpAddr::V6(v6) => Some([ALL_NODES, solicited_node(v6)]),
+    let groups = config.addresses.iter().flat_map(|own| match own.address {
+        IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],
+        IpAddr::V6(v6) => vec![ALL_NODES.into(), solicited_node(v6).into()],
     });
-    let groups = groups.flatten().filter_map(|group| group_mac(group.into()));
-    std::iter::once(config.mac).chain(groups).collect()
+    std::iter::once(config.mac).chain(groups.filter_map(group_mac)).collect()
 }
 
 fn is_link_local(address: IpAddr) -> bool {

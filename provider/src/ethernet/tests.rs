@@ -11,6 +11,8 @@ use roce_transport::{
 
 use super::{build::Ethernet, neighbors::Neighbors, *};
 
+mod groups;
+
 const MACS: [MacAddr; 3] =
     [MacAddr(2, 0, 0, 0, 0, 1), MacAddr(2, 0, 0, 0, 0, 2), MacAddr(2, 0, 0, 0, 0, 3)];
 const SECOND: Duration = Duration::from_secs(1);

@@ -15,9 +15,11 @@ use smoltcp::{
 use super::{
     super::{build::Ip, frame::IpPacket, neighbors::Claim},
     ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, News, PATHS, Received, Station,
+    membership::{MLD_QUERY, MLDV1_REPORT},
 };
 
 const ICMP: u8 = 1;
+const IGMP: u8 = 2;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
@@ -99,13 +101,17 @@ impl Station {
             self.handle_icmpv6(now, mac, &packet);
             return None;
         }
-        if !self.is_own(packet.dst) {
+        if packet.protocol == IGMP && packet.dst.is_ipv4() {
+            self.handle_igmp(now, &packet);
+            return None;
+        }
+        if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
             self.counters.not_for_us += 1;
             return None;
         }
         match packet.protocol {
             UDP => self.handle_udp(&packet),
-            ICMP if packet.dst.is_ipv4() => {
+            ICMP if packet.dst.is_ipv4() && !packet.dst.is_multicast() => {
                 self.handle_icmpv4(now, mac, &packet);
                 None
             }
@@ -204,6 +210,11 @@ impl Station {
         let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else { return };
         if !self.is_own(dst.into()) && !dst.is_multicast() {
             self.counters.not_for_us += 1;
+            return;
+        }
+        // before smoltcp, which knows the second version of MLD only
+        if matches!(packet.payload.first(), Some(&(MLD_QUERY | MLDV1_REPORT))) {
+            self.handle_mld(now, packet);
             return;
         }
         let message = Icmpv6Packet::new_checked(packet.payload);

@@ -4,9 +4,9 @@ mod filter;
 mod socket;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt, io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -19,10 +19,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
-use socket2::Socket;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::warn;
 
-use super::{Datagram, Link, SocketOptions, UdpLink};
+use super::{Datagram, Link, MulticastLink, Preparation, Prepared, SocketOptions, UdpLink};
 use crate::{
     bind::BindError,
     clock,
@@ -45,11 +45,14 @@ const OWN: usize = 4096;
 /// the interface it borrows them from the kernel, which goes on to use them.
 pub(crate) struct RawLink {
     interface: String,
+    index: u32,
     socket: PacketSocket,
     station: Station,
     /// What it has sent to itself: frames for the own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
     segments: usize,
+    /// Sockets that have the interface take the frames of groups, and hear nothing.
+    groups: BTreeMap<IpAddr, Socket>,
     /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
     /// nobody is there, and others from taking the port.
     _guards: Vec<Socket>,
@@ -76,6 +79,8 @@ impl RawLink {
         let socket = PacketSocket::open(index, &config, options).map_err(wrong)?;
         let mut link = Self {
             interface: interface.into(),
+            index,
+            groups: BTreeMap::new(),
             socket,
             station: Station::new(config, clock::now()),
             own: VecDeque::new(),
@@ -121,7 +126,7 @@ impl RawLink {
 
     /// Hands a run to the own receiver; `false`: too much waits there.
     fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
-        if self.own.len() + run.count() > OWN {
+        if !self.own_room(run) {
             return false;
         }
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
@@ -129,6 +134,21 @@ impl RawLink {
             payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload.to_vec()));
         self.own.extend(datagrams);
         true
+    }
+
+    /// Sends a run to a group that it is a member of itself: the wire has no copy for its sender.
+    fn send_to_own_group(
+        &mut self,
+        mac: MacAddr,
+        run: &Transmit,
+        bytes: &[u8],
+    ) -> io::Result<bool> {
+        let sent = self.own_room(run) && self.send_run(mac, run, bytes)?;
+        Ok(sent && self.send_own(run, bytes))
+    }
+
+    fn own_room(&self, run: &Transmit) -> bool {
+        self.own.len() + run.count() <= OWN
     }
 
     /// Sends what the station has to say. What finds no room is lost: it is asked again.
@@ -196,6 +216,9 @@ impl Link for RawLink {
         let mut taken = 0;
         for run in runs {
             let sent = match self.station.route(now, run.dst) {
+                Hop::Known(mac) if self.station.is_member(run.dst) => {
+                    self.send_to_own_group(mac, run, bytes)
+                }
                 Hop::Known(mac) => self.send_run(mac, run, bytes),
                 Hop::Asked(hop) => {
                     self.station.wait(hop, run, bytes);
@@ -276,4 +299,57 @@ impl Link for RawLink {
     fn park(&mut self) -> bool {
         true
     }
+
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
+        Some(self)
+    }
+}
+
+impl MulticastLink for RawLink {
+    fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error> {
+        let config = self.station.config();
+        let of_family = config.addresses.iter().any(|own| own.address.is_ipv4() == group.is_ipv4());
+        let (index, own) = (self.index, config.answers);
+        Box::new(move || {
+            if !of_family {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrNotAvailable,
+                    "the device has no address of the group's family",
+                ));
+            }
+            // with borrowed addresses it is the kernel that tells the network
+            let member =
+                if own { socket::member(group, index) } else { kernel_member(group, index) };
+            Ok(Box::new(member?))
+        })
+    }
+
+    fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
+        let Ok(socket) = prepared.downcast() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        self.groups.insert(group, *socket);
+        self.station.join(clock::now(), group);
+        self.flush();
+        Ok(())
+    }
+
+    fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
+        self.station.leave(clock::now(), group);
+        self.flush();
+        Some(Box::new(self.groups.remove(&group)?))
+    }
+}
+
+/// A socket by which the kernel is a member of a group. It has no port, so nothing arrives there.
+fn kernel_member(group: IpAddr, interface: u32) -> io::Result<Socket> {
+    let domain = Domain::for_address(SocketAddr::new(group, 0));
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    match group {
+        IpAddr::V4(v4) => {
+            socket.join_multicast_v4_n(&v4, &InterfaceIndexOrAddress::Index(interface))?;
+        }
+        IpAddr::V6(v6) => socket.join_multicast_v6(&v6, interface)?,
+    }
+    Ok(socket)
 }

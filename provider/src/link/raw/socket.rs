@@ -24,7 +24,7 @@ use rustix::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{super::SocketOptions, filter};
-use crate::ethernet::{FrameCounters, MacAddr, StationConfig, memberships};
+use crate::ethernet::{FrameCounters, MacAddr, StationConfig, group_mac, memberships};
 
 const GSO_HEADER: usize = 10;
 /// A frame with the longest IP packet, and the header before it.
@@ -183,6 +183,15 @@ impl PacketSocket {
         self.drops.set(self.drops.get() + new);
         self.drops.get()
     }
+}
+
+/// A socket that has the interface take the frames of a group for as long as it is open. It receives
+/// nothing itself.
+pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+    let mac = group_mac(group).ok_or(io::ErrorKind::InvalidInput)?;
+    join(&socket, interface, mac)?;
+    Ok(socket)
 }
 
 /// Has the interface take frames to this MAC address, too.

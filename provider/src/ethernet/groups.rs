@@ -1,0 +1,236 @@
+//! Multicast groups of a station: what it tells routers and switches about them.
+//!
+//! What to read first: RFC 3376 (IGMPv3) and RFC 2236 (IGMPv2); MLD is the same for IPv6 (RFC 3810,
+//! RFC 2710). Here both have one state, of which [`Message`]s come.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use pnet_datalink::MacAddr;
+use roce_transport::time::Instant;
+
+/// A change is told so often (`[Robustness Variable]`), and again within this time (`[Unsolicited
+/// Report Interval]`).
+const CHANGES: u8 = 2;
+const REPEAT: Duration = Duration::from_secs(1);
+/// Time for which a query of the older version counts: `[Robustness Variable]` times 125 s, and 10 s.
+const OLDER: Duration = Duration::from_secs(260);
+/// Bounds of the time within which a query is answered, which its sender chooses: a flood of them has
+/// ten answers a second.
+const LEAST_DELAY: Duration = Duration::from_millis(100);
+const MOST_DELAY: Duration = Duration::from_secs(60);
+/// Records of one report, so that it is shorter than any MTU; and groups that were left whose
+/// departure is told a second time.
+const RECORDS: usize = 60;
+const LEFT: usize = 256;
+
+/// What is said about a group in a report of the newer version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Record {
+    /// The station is a member (`MODE_IS_EXCLUDE`, of no sources).
+    Member = 2,
+    /// It has left (`CHANGE_TO_INCLUDE_MODE`, no sources).
+    Left = 3,
+    /// It has joined (`CHANGE_TO_EXCLUDE_MODE`, of no sources).
+    Joined = 4,
+}
+
+/// Something to be told to the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    /// A report of IGMPv2 or MLDv1.
+    OldReport(IpAddr),
+    /// A message of IGMPv2 or MLDv1 that a group was left.
+    OldLeave(IpAddr),
+    /// A report of IGMPv3 or MLDv2 on groups of one family.
+    Report(Vec<(Record, IpAddr)>),
+}
+
+/// A question of a router or switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Query {
+    /// True for IPv6.
+    pub(super) v6: bool,
+    /// True for IGMPv2 and MLDv1.
+    pub(super) older: bool,
+    /// The group that it is about; `None`: all.
+    pub(super) group: Option<IpAddr>,
+    /// Time within which it is to be answered.
+    pub(super) within: Duration,
+}
+
+#[derive(Debug)]
+struct Member {
+    /// False: it was left, which is told once more.
+    joined: bool,
+    /// How often the change is still to be told, and when next.
+    changes: u8,
+    change_due: Instant,
+    /// Time at which a query is to be answered.
+    answer_due: Option<Instant>,
+    /// True if no other host has reported it since this one has, which only the older version asks.
+    last: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Groups {
+    mac: MacAddr,
+    /// False: another tells the network, and answers it.
+    tells: bool,
+    members: BTreeMap<IpAddr, Member>,
+    /// Time until which the older version is spoken, of IPv4 and of IPv6.
+    older_until: [Option<Instant>; 2],
+}
+
+impl Groups {
+    pub(super) const fn new(mac: MacAddr, tells: bool) -> Self {
+        Self { mac, tells, members: BTreeMap::new(), older_until: [None; 2] }
+    }
+
+    pub(super) fn contains(&self, group: IpAddr) -> bool {
+        self.members.get(&group).is_some_and(|member| member.joined)
+    }
+
+    /// Becomes a member; what is to be told about it is due at once.
+    pub(super) fn join(&mut self, now: Instant, group: IpAddr) {
+        if !self.contains(group) {
+            let changes = if self.is_told(group) { CHANGES } else { 0 };
+            let member =
+                Member { joined: true, changes, change_due: now, answer_due: None, last: false };
+            self.members.insert(group, member);
+        }
+    }
+
+    pub(super) fn leave(&mut self, now: Instant, group: IpAddr) {
+        let left = self.members.values().filter(|member| !member.joined).count();
+        let is_told = self.is_told(group);
+        let Some(member) = self.members.get_mut(&group).filter(|member| member.joined) else {
+            return;
+        };
+        member.joined = false;
+        member.answer_due = None;
+        member.changes = match is_told {
+            true if left < LEFT => CHANGES,
+            true => 1,
+            false => 0,
+        };
+        member.change_due = now;
+        if member.changes == 0 {
+            self.members.remove(&group);
+        }
+    }
+
+    /// A query has arrived. It is answered later, at a time of this station's own: by chance, says the
+    /// specification, so that not all hosts answer at once; here by MAC address and group.
+    pub(super) fn handle_query(&mut self, now: Instant, query: Query) {
+        if query.older {
+            self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
+        }
+        let within = query.within.clamp(LEAST_DELAY, MOST_DELAY);
+        let Self { mac, tells, members, .. } = self;
+        for (&group, member) in members {
+            let asked = query.group.map_or(group.is_ipv6() == query.v6, |asked| asked == group);
+            if !asked || !member.joined || !*tells || !is_reported(group) {
+                continue;
+            }
+            let due = now.plus(LEAST_DELAY + share(*mac, group, within - LEAST_DELAY));
+            member.answer_due = Some(member.answer_due.map_or(due, |before| before.min(due)));
+        }
+    }
+
+    /// Another host has reported a group by the older version, which suffices for the network.
+    pub(super) fn handle_report(&mut self, group: IpAddr) {
+        let older = self.older_until[usize::from(group.is_ipv6())].is_some();
+        if let Some(member) = self.members.get_mut(&group).filter(|_| older) {
+            member.answer_due = None;
+            member.last = false;
+        }
+    }
+
+    fn is_told(&self, group: IpAddr) -> bool {
+        self.tells && is_reported(group)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let due = |member: &Member| {
+            let change = (member.changes > 0).then_some(member.change_due);
+            Instant::earliest([change, member.answer_due])
+        };
+        self.members.values().filter_map(due).min()
+    }
+
+    /// Messages that are due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<Message> {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        for until in &mut self.older_until {
+            *until = until.filter(|until| now < *until);
+        }
+        let (mut messages, mut records) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let Self { mac, members, older_until, .. } = self;
+        members.retain(|&group, member| {
+            let older = older_until[usize::from(group.is_ipv6())].is_some();
+            let answer = member.answer_due.take_if(|due| *due <= now).is_some();
+            let change = member.changes > 0 && member.change_due <= now;
+            if change {
+                member.changes -= 1;
+                member.change_due = now.plus(share(*mac, group, REPEAT));
+            }
+            let record = match (change, member.joined) {
+                (true, false) => Record::Left,
+                (true, true) => Record::Joined,
+                (false, _) if answer => Record::Member,
+                (false, _) => return true,
+            };
+            match (older, record) {
+                (false, record) => records[usize::from(group.is_ipv6())].push((record, group)),
+                (true, Record::Left) => {
+                    member.changes = 0;
+                    if member.last {
+                        messages.push(Message::OldLeave(group));
+                    }
+                }
+                (true, _) => {
+                    member.last = true;
+                    messages.push(Message::OldReport(group));
+                }
+            }
+            member.joined || member.changes > 0
+        });
+        let reports = records.iter().flat_map(|records| records.chunks(RECORDS));
+        messages.extend(reports.map(|records| Message::Report(records.to_vec())));
+        messages
+    }
+}
+
+/// True if a group is reported to the network: not of those of all hosts, nor of those that no frame
+/// leaves the host for (RFC 3376 section 5, RFC 3810 section 6).
+fn is_reported(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(v4) => v4.octets() != [224, 0, 0, 1],
+        IpAddr::V6(v6) => {
+            let scope = v6.segments()[0] & 0xF;
+            scope > 1 && v6.segments() != [0xFF02, 0, 0, 0, 0, 0, 0, 1]
+        }
+    }
+}
+
+/// A share of a time that hosts differ in, and groups of a host, too (FNV-1a).
+fn share(mac: MacAddr, group: IpAddr, time: Duration) -> Duration {
+    let (v4, v6);
+    let octets: &[u8] = match group {
+        IpAddr::V4(address) => {
+            v4 = address.octets();
+            &v4
+        }
+        IpAddr::V6(address) => {
+            v6 = address.octets();
+            &v6
+        }
+    };
+    let hash =
+        mac.octets().iter().chain(octets).fold(0x811C_9DC5_u32, |hash, &byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+    time * (hash >> 16) / 65_536
+}

@@ -1,0 +1,210 @@
+//! Multicast groups: the messages of IGMP and MLD, received and sent.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use roce_transport::time::Instant;
+
+use super::{
+    super::{
+        build::{Ip, checksum, icmpv6_checksum},
+        frame::IpPacket,
+        groups::{Message, Query, Record},
+    },
+    Station, group_mac, is_link_local, solicited_node,
+};
+
+const IGMP_QUERY: u8 = 0x11;
+const IGMPV2_REPORT: u8 = 0x16;
+const IGMPV2_LEAVE: u8 = 0x17;
+const IGMPV3_REPORT: u8 = 0x22;
+/// Where reports of the newer version and messages of a leave go.
+const IGMPV3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
+const ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+
+pub(super) const MLD_QUERY: u8 = 130;
+pub(super) const MLDV1_REPORT: u8 = 131;
+const MLDV1_DONE: u8 = 132;
+const MLDV2_REPORT: u8 = 143;
+const MLDV2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0x16);
+const ROUTERS_V6: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 2);
+
+impl Station {
+    /// Receives what is sent to a group from now on.
+    pub fn join(&mut self, now: Instant, group: IpAddr) {
+        self.groups.join(now, group);
+        self.handle_timeout(now);
+    }
+
+    /// Receives nothing more for a group.
+    pub fn leave(&mut self, now: Instant, group: IpAddr) {
+        self.groups.leave(now, group);
+        self.handle_timeout(now);
+    }
+
+    /// True if it receives what is sent to a group.
+    #[must_use]
+    pub fn is_member(&self, group: IpAddr) -> bool {
+        self.groups.contains(group)
+    }
+
+    /// Joins the groups by which others ask for its addresses: switches hold back what nobody has
+    /// joined (RFC 4862, section 5.4.2).
+    pub(super) fn join_own_groups(&mut self, now: Instant) {
+        for own in &self.config.addresses {
+            if let IpAddr::V6(v6) = own.address {
+                self.groups.join(now, solicited_node(v6).into());
+            }
+        }
+    }
+
+    pub(super) fn handle_igmp(&mut self, now: Instant, packet: &IpPacket<'_>) {
+        let message = packet.payload;
+        let Some((header, rest)) = message.split_first_chunk::<8>() else {
+            self.counters.bad_arp += 1;
+            return;
+        };
+        // RFC 3376, section 7.1: 8 bytes, or 12 and more
+        let is_query = header[0] == IGMP_QUERY;
+        if checksum(&[message]) != 0 || is_query && (1..4).contains(&rest.len()) {
+            self.counters.bad_arp += 1;
+            return;
+        }
+        let &[kind, code, _, _, a, b, c, d] = header;
+        let group = Ipv4Addr::new(a, b, c, d);
+        match kind {
+            IGMP_QUERY => {
+                let older = rest.is_empty();
+                // version 1 has no time, and means 10 s
+                let tenths = match (older, code) {
+                    (true, 0) => 100,
+                    (true, _) => u32::from(code),
+                    (false, _) => floating(code.into(), 4),
+                };
+                let within = Duration::from_millis(100) * tenths;
+                self.handle_query(now, older, group.into(), within);
+            }
+            IGMPV2_REPORT => self.groups.handle_report(group.into()),
+            _ => {} // of other hosts, for routers
+        }
+    }
+
+    /// Takes a query of MLD, or another host's report of its first version.
+    pub(super) fn handle_mld(&mut self, now: Instant, packet: &IpPacket<'_>) {
+        let Some((header, rest)) = packet.payload.split_first_chunk::<24>() else {
+            self.counters.bad_arp += 1;
+            return;
+        };
+        // RFC 3810, section 6.2: never from beyond a router
+        let is_near = matches!(packet.src, IpAddr::V6(src) if src.is_unicast_link_local());
+        // and section 8.1: 24 bytes, or 28 and more
+        let is_query = header[0] == MLD_QUERY;
+        let bad_query = is_query && (!is_near || (1..4).contains(&rest.len()));
+        let checksum = icmpv6_checksum(packet.src, packet.dst, packet.payload);
+        if checksum != 0 || packet.hop_limit != 1 || bad_query {
+            self.counters.bad_arp += 1;
+            return;
+        }
+        let [_, _, _, _, high, low, _, _, group @ ..] = *header;
+        let group = IpAddr::from(group);
+        if is_query {
+            let code = u16::from_be_bytes([high, low]);
+            let older = rest.is_empty();
+            let milliseconds = if older { code.into() } else { floating(code, 12) };
+            let within = Duration::from_millis(milliseconds.into());
+            self.handle_query(now, older, group, within);
+        } else {
+            self.groups.handle_report(group);
+        }
+    }
+
+    fn handle_query(&mut self, now: Instant, older: bool, group: IpAddr, within: Duration) {
+        self.counters.group_queries += 1;
+        let asked = (!group.is_unspecified()).then_some(group);
+        self.groups.handle_query(now, Query { v6: group.is_ipv6(), older, group: asked, within });
+    }
+
+    /// Sends what is due about groups.
+    pub(super) fn tell_of_groups(&mut self, now: Instant) {
+        for message in self.groups.handle_timeout(now) {
+            let frame = match message {
+                Message::OldReport(group) => self.older_message(group, group, false),
+                Message::OldLeave(group) if group.is_ipv4() => {
+                    self.older_message(group, ROUTERS.into(), true)
+                }
+                Message::OldLeave(group) => self.older_message(group, ROUTERS_V6.into(), true),
+                Message::Report(records) => self.report(&records),
+            };
+            self.counters.group_reports += 1;
+            self.put(frame);
+        }
+    }
+
+    /// A message of IGMPv2 or MLDv1.
+    fn older_message(&self, group: IpAddr, to: IpAddr, leave: bool) -> Vec<u8> {
+        let mut message = vec![0; 4];
+        message[0] = match (group, leave) {
+            (IpAddr::V4(_), false) => IGMPV2_REPORT,
+            (IpAddr::V4(_), true) => IGMPV2_LEAVE,
+            (IpAddr::V6(_), false) => MLDV1_REPORT,
+            (IpAddr::V6(_), true) => MLDV1_DONE,
+        };
+        match group {
+            IpAddr::V4(v4) => message.extend(v4.octets()),
+            IpAddr::V6(v6) => {
+                message.extend([0; 4]);
+                message.extend(v6.octets());
+            }
+        }
+        self.membership(to, message)
+    }
+
+    /// A report of IGMPv3 or MLDv2.
+    fn report(&self, records: &[(Record, IpAddr)]) -> Vec<u8> {
+        let v4 = records.iter().any(|(_, group)| group.is_ipv4());
+        let (kind, to) = match v4 {
+            true => (IGMPV3_REPORT, IpAddr::from(IGMPV3_ROUTERS)),
+            false => (MLDV2_REPORT, IpAddr::from(MLDV2_ROUTERS)),
+        };
+        let mut message = vec![kind, 0, 0, 0, 0, 0];
+        message.extend((records.len() as u16).to_be_bytes());
+        for (record, group) in records {
+            message.extend([*record as u8, 0, 0, 0]); // no sources
+            match group {
+                IpAddr::V4(v4) => message.extend(v4.octets()),
+                IpAddr::V6(v6) => message.extend(v6.octets()),
+            }
+        }
+        self.membership(to, message)
+    }
+
+    /// A frame with a message about groups, which has hop limit 1. Those of MLD come from the own
+    /// address of the link; without one, from none, which routers ignore and switches do not (RFC
+    /// 3810, section 5.2.13).
+    fn membership(&self, to: IpAddr, message: Vec<u8>) -> Vec<u8> {
+        let own = || self.config.addresses.iter().map(|own| own.address);
+        let src = match to {
+            IpAddr::V4(_) => own().find(IpAddr::is_ipv4).unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            IpAddr::V6(_) => own()
+                .find(|own| own.is_ipv6() && is_link_local(*own))
+                .unwrap_or(Ipv6Addr::UNSPECIFIED.into()),
+        };
+        // internetwork control, as Linux has it for IGMP
+        let traffic_class = if to.is_ipv4() { 0xC0 } else { 0 };
+        let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, id: 0 };
+        self.to(group_mac(to).unwrap_or(super::BROADCAST)).membership(ip, message)
+    }
+}
+
+/// A time in a query: a number, or for a large one a mantissa and three bits of exponent (RFC 3376
+/// section 4.1.1, RFC 3810 section 5.1.3).
+fn floating(code: u16, mantissa_bits: u32) -> u32 {
+    let code = u32::from(code);
+    if code >> (mantissa_bits + 3) == 0 {
+        return code;
+    }
+    let mantissa = code & ((1 << mantissa_bits) - 1) | 1 << mantissa_bits;
+    mantissa << ((code >> mantissa_bits & 7) + 3)
+}
