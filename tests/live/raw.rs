@@ -8,8 +8,8 @@ use std::{
 };
 
 use roce::{
-    AddressVector, AsyncEvent, BindError, Context, Device, Init, Mtu, OpenError, OpenOptions,
-    PeerAttr, QpType, RecvWr, Rtr, Rts, SendFlags, SendWr, UdDestination,
+    AddressVector, AsyncEvent, BindError, Context, Device, Endpoint, Gid, Init, Mtu, OpenError,
+    OpenOptions, PeerAttr, QpType, RecvWr, Rtr, Rts, SendFlags, SendWr, UdDestination, WcStatus,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -315,6 +315,52 @@ fn a_switch_is_told_of_members() {
             drop(to);
             until(false, group);
             assert_nothing_dropped(a);
+        }
+    });
+}
+
+/// Nobody has the peer's address: as with a peer that does not answer, and the neighbour is given up
+/// after three questions, a second apart.
+#[test]
+fn a_neighbour_that_is_not_there() {
+    in_namespace("a_neighbour_that_is_not_there", || {
+        for (own, nobody) in [(OWN, "10.78.0.77"), (OWN_V6, "fd78::77")] {
+            let side = Side::on(open(own));
+            let gid = Gid::from(nobody.parse::<IpAddr>().unwrap());
+            side.qp.connect_to(Endpoint { gid, ..side.qp.endpoint(0).unwrap() }).unwrap();
+            let start = Instant::now();
+            side.qp.post_send(&[SendWr::send(1, side.memory.sge(0..8))]).unwrap();
+            let error = side.next().result.unwrap_err();
+            assert_eq!(error.status, WcStatus::RetryExcErr, "{error:?}");
+            let frames = || side.context.link_counters().frames;
+            while frames().unanswered == 0 {
+                assert!(start.elapsed() < PATIENCE, "{:?}", frames());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let taken = start.elapsed();
+            assert!(taken >= Duration::from_secs(3), "{taken:?}");
+            assert!(frames().waiting_lost > 0 && frames().resolved == 0, "{:?}", frames());
+        }
+    });
+}
+
+/// A peer gets another MAC address, and says so: what is sent goes there.
+#[test]
+fn a_neighbour_that_moves_is_followed() {
+    in_namespace("a_neighbour_that_moves_is_followed", || {
+        for (own, peer) in [(OWN, "ip=10.78.0.3/24"), (OWN_V6, "ip=fd78::3/64")] {
+            let context = open(own);
+            for (moved, last) in (0..3).zip([0xA, 0xB, 0xC]) {
+                let sides = [
+                    context.clone(),
+                    open(&format!("raw:veth1,{peer},mac=02:00:00:00:00:0{last:x}")),
+                ]
+                .map(Side::on);
+                connect(&sides[0], &sides[1]);
+                exchange(&sides[0], &sides[1]);
+                let counters = context.link_counters().frames;
+                assert_eq!((counters.resolved, counters.moved), (1, moved), "{counters:?}");
+            }
         }
     });
 }
