@@ -138,8 +138,9 @@ impl Groups {
     }
 
     /// Another host has reported a group by the older version, which suffices for the network.
-    pub(super) fn handle_report(&mut self, group: IpAddr) {
-        let older = self.older_until[usize::from(group.is_ipv6())].is_some();
+    pub(super) fn handle_report(&mut self, now: Instant, group: IpAddr) {
+        let until = self.older_until[usize::from(group.is_ipv6())];
+        let older = until.is_some_and(|until| now < until);
         if let Some(member) = self.members.get_mut(&group).filter(|_| older) {
             member.answer_due = None;
             member.last = false;

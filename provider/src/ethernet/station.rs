@@ -180,9 +180,7 @@ impl Station {
             defended: None,
             paths: BTreeMap::new(),
         };
-        if station.config.answers {
-            station.join_own_groups(now);
-        }
+        station.join_own_groups(now);
         station.handle_timeout(now);
         station
     }

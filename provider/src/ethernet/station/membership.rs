@@ -38,10 +38,12 @@ impl Station {
         self.handle_timeout(now);
     }
 
-    /// Receives nothing more for a group.
+    /// Receives nothing more for a group, unless it is one by which others ask for its addresses.
     pub fn leave(&mut self, now: Instant, group: IpAddr) {
-        self.groups.leave(now, group);
-        self.handle_timeout(now);
+        if !self.own_groups().any(|own| own == group) {
+            self.groups.leave(now, group);
+            self.handle_timeout(now);
+        }
     }
 
     /// True if it receives what is sent to a group.
@@ -53,11 +55,17 @@ impl Station {
     /// Joins the groups by which others ask for its addresses: switches hold back what nobody has
     /// joined (RFC 4862, section 5.4.2).
     pub(super) fn join_own_groups(&mut self, now: Instant) {
-        for own in &self.config.addresses {
-            if let IpAddr::V6(v6) = own.address {
-                self.groups.join(now, solicited_node(v6).into());
-            }
-        }
+        let groups: Vec<_> = self.own_groups().collect();
+        groups.into_iter().for_each(|group| self.groups.join(now, group));
+    }
+
+    /// The groups by which others ask for its addresses, if it answers.
+    fn own_groups(&self) -> impl Iterator<Item = IpAddr> {
+        let addresses = self.config.addresses.iter().filter(|_| self.config.answers);
+        addresses.filter_map(|own| match own.address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(solicited_node(v6).into()),
+        })
     }
 
     pub(super) fn handle_igmp(&mut self, now: Instant, packet: &IpPacket<'_>) {
@@ -86,7 +94,7 @@ impl Station {
                 let within = Duration::from_millis(100) * tenths;
                 self.handle_query(now, older, group.into(), within);
             }
-            IGMPV2_REPORT => self.groups.handle_report(group.into()),
+            IGMPV2_REPORT => self.groups.handle_report(now, group.into()),
             _ => {} // of other hosts, for routers
         }
     }
@@ -116,7 +124,7 @@ impl Station {
             let within = Duration::from_millis(milliseconds.into());
             self.handle_query(now, older, group, within);
         } else {
-            self.groups.handle_report(group);
+            self.groups.handle_report(now, group);
         }
     }
 

@@ -101,7 +101,8 @@ impl Station {
             self.handle_icmpv6(now, mac, &packet);
             return None;
         }
-        if packet.protocol == IGMP && packet.dst.is_ipv4() {
+        let group = packet.dst.is_ipv4() && packet.dst.is_multicast();
+        if packet.protocol == IGMP && group {
             self.handle_igmp(now, &packet);
             return None;
         }
@@ -111,7 +112,7 @@ impl Station {
         }
         match packet.protocol {
             UDP => self.handle_udp(&packet),
-            ICMP if packet.dst.is_ipv4() && !packet.dst.is_multicast() => {
+            ICMP if packet.dst.is_ipv4() && !group => {
                 self.handle_icmpv4(now, mac, &packet);
                 None
             }

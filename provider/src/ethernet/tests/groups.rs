@@ -151,6 +151,12 @@ fn the_groups_of_own_addresses_are_told_before_these_are_asked_for() {
     let reports: Vec<_> =
         first.iter().filter(|frame| frame[5] == 0x16).map(|frame| told(frame)).collect();
     assert_eq!(reports, [(143, vec![(4, mine)])]);
+    // and stay, whatever a program joins and leaves
+    wire.advance(2 * SECOND);
+    wire.join(0, "ff02::1:ffab:cdef");
+    wire.leave(0, "ff02::1:ffab:cdef");
+    assert!(wire.stations[0].is_member(mine));
+    assert_eq!(wire.told_within(2 * SECOND), []);
 }
 
 #[test]
