@@ -21,10 +21,6 @@ class UdpNetwork(Bridge):
         """Our device with this address."""
         return f"udp:{address}"
 
-    def variables(self, address):
-        """Environment of programs that are not told which device to use."""
-        return {}
-
     def is_open(self, guest, address):
         """True if a device with this address is open."""
         return proc_net.udp_socket(ROCE_PORT, address) in self.table("udp", "udp6")
@@ -54,9 +50,6 @@ class RawNetwork(UdpNetwork):
         # Not even of its link.
         self.set("ipv6/conf/default/addr_gen_mode", 1)
         self.ip("-6", "addr", "flush", "dev", "br0")
-
-    def variables(self, address):
-        return {"ROCE_DEVICES": self.device(address)}
 
 
 class BorrowedNetwork(RawNetwork):

@@ -51,6 +51,8 @@ def refusal(options, chosen):
 
 def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
+    if options.link != "udp":
+        chosen = [case for case in chosen if not getattr(case, "host_devices", False)]
     lab = Lab(chosen, logs)
     prepared = {kernel: prepare(kernel) for kernel in kernels(chosen)}
     started = time.monotonic()

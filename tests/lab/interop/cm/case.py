@@ -35,6 +35,7 @@ class CmCase:
     endless: bool = False  # the server does not end by itself
     slow: bool = False  # most of its time is waiting: others run meanwhile
     opens: int = 1  # number of times that our device is opened
+    host_devices: bool = False  # ours takes the host's devices, which are sockets
     own_address: bool = False  # others at the address, of the other guest's cases, would take part
 
     @property

@@ -103,6 +103,7 @@ def samples(kernel):
             stock,
             lines,
             ("rdma_client: end 0" if role == "server" else "rdma_server: end 0",),
+            host_devices=True,
         )
 
 

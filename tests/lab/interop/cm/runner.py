@@ -1,6 +1,5 @@
 """Runs cases of connection management, of which slow ones run beside the others."""
 
-import os
 import re
 import shlex
 import time
@@ -109,8 +108,7 @@ class CmRunner:
             faults = [word for rule in rules for word in ("--fault", rule)]
             argv = [str(self.binary), *argv, "--device", self.bridge.device(started.host), *faults]
         path = self.directory / f"cm{self.guest.number}-{self.count}-ours"
-        env = {**os.environ, **self.bridge.variables(started.host)}
-        return HostProgram(self.bridge, argv, path, env=env)
+        return HostProgram(self.bridge, argv, path)
 
     def start_stock(self, started):
         # Both outputs are in one file, and the program writes to each in its own time: errors come
