@@ -158,6 +158,11 @@ impl Shard {
         self.outgoing.is_blocked()
     }
 
+    /// True if the link keeps something of which it does not know where to send it.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.link.has_waiting()
+    }
+
     /// Notes for how long the lock was held, from `start` on, if something was received or sent.
     pub(super) fn note_hold(&mut self, start: Instant) {
         if !mem::take(&mut self.moved) {

@@ -128,22 +128,94 @@ impl Engine {
         self.publishers.lock().clear();
     }
 
-    /// Sends what is still due. Waits for a link that is full, but not long.
+    /// Sends what is still due. Waits for a link that is full, or that does not know yet where to send
+    /// what it has, but not long.
     fn send_rest(&self) {
         let end = clock::now().plus(STOPPING);
         loop {
-            let (is_due, is_blocked) = {
+            let (is_due, waits) = {
                 let mut shard = self.lock();
                 self.serve(&mut shard);
-                (shard.is_due(), shard.is_blocked())
+                (shard.is_due(), shard.is_blocked() || shard.is_waiting())
             };
             let left = end.since(clock::now());
-            if left.is_zero() || !is_due && !is_blocked {
+            if left.is_zero() || !is_due && !waits {
                 return;
             }
-            if is_blocked {
+            if waits {
                 let _ = wait(&[self.sockets.as_fd()], Some(left.min(LOOK)));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, os::fd::BorrowedFd, sync::atomic::Ordering};
+
+    use roce_transport::{
+        adapter::{AdapterConfig, SourcePort, Transmit, TransmitLimits},
+        time::Instant,
+    };
+
+    use super::*;
+    use crate::link::Datagram;
+
+    /// A link that learns where to send what it has when it has been looked at so often.
+    struct Learning {
+        looks: Arc<AtomicU32>,
+        needed: u32,
+    }
+
+    impl Link for Learning {
+        fn addresses(&self) -> Vec<IpAddr> {
+            Vec::new()
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::PerFlow
+        }
+
+        fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+            Ok(runs.len())
+        }
+
+        fn has_waiting(&self) -> bool {
+            self.looks.load(Ordering::Relaxed) < self.needed
+        }
+
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Ok(0)
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_waits_leaves_before_the_end_unless_it_takes_too_long() {
+        for (needed, most) in [(1, 1), (5, 5), (u32::MAX, 110)] {
+            let looks = Arc::new(AtomicU32::new(0));
+            let parts = EngineParts {
+                name: "test".into(),
+                adapter: Adapter::new(AdapterConfig::new([0; 32])),
+                layout: GidLayout::default(),
+                link: Box::new(Learning { looks: looks.clone(), needed }),
+                observer: None,
+                sinks: Sinks::default(),
+                watch: None,
+                publishers: Vec::new(),
+                diagnosis: None,
+            };
+            Engine::start(parts, Progress::Manual).unwrap().stop();
+            let looks = looks.load(Ordering::Relaxed);
+            assert!(looks >= needed.min(5) && looks <= most, "{looks} looks");
         }
     }
 }

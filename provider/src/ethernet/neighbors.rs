@@ -227,6 +227,11 @@ impl Neighbors {
         });
     }
 
+    /// True if it keeps frames.
+    pub(super) const fn has_waiting(&self) -> bool {
+        self.waiting_bytes > 0
+    }
+
     /// Time of the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         self.next

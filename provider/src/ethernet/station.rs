@@ -312,6 +312,12 @@ impl Station {
         self.news.pop_front()
     }
 
+    /// True if datagrams wait for the MAC address of their next hop.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.neighbors.has_waiting()
+    }
+
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -123,6 +123,10 @@ impl Link for FaultyLink {
         self.inner.frame_counters()
     }
 
+    fn has_waiting(&self) -> bool {
+        self.inner.has_waiting()
+    }
+
     /// Takes one run a call, so that an error is that run's, or of what was delayed before it.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         self.forward(now);

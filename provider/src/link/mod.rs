@@ -84,6 +84,12 @@ pub trait Link: Send {
         None
     }
 
+    /// True if it keeps datagrams that it has taken, and does not know yet where to send them. A device
+    /// that is closed waits for that, but not long.
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
     /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
     /// or a run of them, and [`BATCH`] at least unless there are no more for now.
     ///

@@ -251,6 +251,10 @@ impl Link for RawLink {
         Some(self.socket.socket().as_fd()).filter(|_| self.own.is_empty())
     }
 
+    fn has_waiting(&self) -> bool {
+        self.station.has_waiting()
+    }
+
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.station.handle_timeout(now);
         let mut count = 0;
