@@ -69,9 +69,9 @@ class RecordTest(unittest.TestCase):
 
     def test_differences(self):
         recorded = record.Entry("one", "1", 2.0)
-        self.assertEqual(record.difference(recorded, record.Entry("one", "1", 0.6)), ("", ""))
-        problem, _ = record.difference(recorded, record.Entry("one", "1", 0.4))
-        self.assertEqual(problem, "0.4 times as fast as TCP, recorded 2")
+        self.assertEqual(record.difference(recorded, record.Entry("one", "1", 0.11)), ("", ""))
+        problem, _ = record.difference(recorded, record.Entry("one", "1", 0.09))
+        self.assertEqual(problem, "0.09 times as fast as TCP, recorded 2")
         _, note = record.difference(recorded, record.Entry("one", "1.1", 2.0))
         self.assertEqual(note, "recorded with 1")
         self.assertTrue(record.difference(None, recorded)[0])
@@ -103,10 +103,10 @@ class MeasurementTest(unittest.TestCase):
         self.assertEqual(entry.ratio, 2.0)
 
     def test_a_low_one_is_measured_again(self):
-        result, _ = self.measured(2.0, 10, 150)
+        result, _ = self.measured(2.0, 1, 150)
         self.assertEqual(result.problems, [])
         self.assertIn("1.5 times as fast", result.note)
 
     def test_three_low_ones_are_a_failure(self):
-        result, _ = self.measured(2.0, 10, 20, 30)
-        self.assertEqual(result.problems, ["0.2 times as fast as TCP, recorded 2"])
+        result, _ = self.measured(2.0, 1, 2, 3)
+        self.assertEqual(result.problems, ["0.02 times as fast as TCP, recorded 2"])

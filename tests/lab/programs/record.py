@@ -10,8 +10,9 @@ HEADING = """\
 # What each trial was when `tests/lab/run programs --all --pin` last ran: its package, the version,
 # and how many times as fast as in the program's TCP mode it was, unless that varies too much (-).
 """
-# A ratio so many times lower than the recorded one is a failure: machines differ, and are shared.
-TOLERANCE = 4.0
+# A ratio so many times lower than the recorded one is a failure. Machines differ and are shared,
+# and TCP varies more than we do; what waits for a timer with each message is 100 times slower.
+TOLERANCE = 20.0
 
 
 @dataclass(frozen=True)
