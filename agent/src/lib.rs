@@ -2,8 +2,7 @@
 //!
 //! A line is a list of commands, and the answer is a line with a list of as many answers. A command
 //! that fails is answered with `{"error": NAME_OF_ERRNO, "text": REASON}` and has changed nothing.
-//! The file `command.rs` lists them; `tests/lab/in_guest/agent.py` of the repository executes the
-//! same with pyverbs.
+//! The file `command.rs` lists them; [`PYTHON`] executes the same with pyverbs.
 
 #![cfg(target_os = "linux")]
 
@@ -17,6 +16,12 @@ mod translate;
 use roce::{Context, Quirks};
 
 use crate::{failure::Failure, objects::Objects};
+
+/// An agent for devices with a driver of rdma-core: a program in Python, whole in one file.
+pub const PYTHON: &str = include_str!("../agent.py");
+
+/// The same in C, for hosts without Python: it executes what `roce conform` asks for.
+pub const C: &str = include_str!("../agent.c");
 
 /// A device, and what commands have made on it.
 pub struct Agent {

@@ -26,7 +26,8 @@ use report::Results;
 ///
 /// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
 /// has in its memory with the rules of the specification. On the device's host an agent does what a
-/// program there would do: `roce conform agent`, for devices of this tool.
+/// program there would do: `roce conform agent DEVICE` for a device of this tool, and for any other
+/// the program that `roce conform agent --python` prints.
 ///
 /// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates, 4
 /// if some deviation loses or exposes data; 1 if nothing could be tried.
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// Only cases whose name contains this; may be given several times
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Not this case, such as one that stops the device; may be given several times
+    #[arg(long, value_name = "CASE")]
+    skip: Vec<String>,
     /// List the cases, and end
     #[arg(long)]
     list: bool,
@@ -163,7 +167,8 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
         }
     };
     let is_chosen = |case: &Case| {
-        args.only.is_empty() || args.only.iter().any(|part| case.name.contains(part.as_str()))
+        (args.only.is_empty() || args.only.iter().any(|part| case.name.contains(part.as_str())))
+            && !args.skip.contains(&case.name)
     };
     for chapter in &mut chapters {
         chapter.cases.retain(is_chosen);

@@ -5,8 +5,10 @@ mod watchdog;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
+    thread,
 };
 
 fn command(arguments: &[&str]) -> Command {
@@ -119,12 +121,128 @@ fn two_verdicts_of_one_case() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
+/// The agent for other adapters is a program of its own, which says in one line what is missing.
+/// Hands commands on to an agent, until a case is over.
+fn cut(listener: &TcpListener, agent: &str) {
+    let mut instrument = BufReader::new(listener.accept().unwrap().0);
+    let mut agent = BufReader::new(TcpStream::connect(agent).unwrap());
+    let mut cleared = 0;
+    loop {
+        let (mut command, mut answer) = (String::new(), String::new());
+        instrument.read_line(&mut command).unwrap();
+        cleared += usize::from(command.contains("clear"));
+        if cleared == 2 {
+            return;
+        }
+        agent.get_mut().write_all(command.as_bytes()).unwrap();
+        agent.read_line(&mut answer).unwrap();
+        instrument.get_mut().write_all(answer.as_bytes()).unwrap();
+    }
+}
+
+/// A device that a case stops is gone with that case, not with the next.
+#[test]
+fn a_case_that_stops_the_device_is_named() {
+    let _agent = Agent::start("127.79.20.2");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    let cutting = thread::spawn(move || cut(&listener, "127.79.20.2:4792"));
+    let scratch = tempfile::tempdir().unwrap();
+    let own = scratch.path().join("own.case").to_str().unwrap().to_owned();
+    let case = |name: &str| {
+        format!(
+            "case {name}\n  rule R\n  cost C\n  connect rc\n  \
+             send write-only psn 0 ack-req to target data 16\n  expect ack psn 1\n"
+        )
+    };
+    fs::write(&own, format!("chapter Own\n{}{}", case("one"), case("two"))).unwrap();
+    let output = conform(&["127.79.20.2", "--agent", &place, "--cases", &own, "--json"]);
+    cutting.join().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = |index: usize| {
+        let case = &document["cases"][index];
+        (case["verdict"].as_str().unwrap(), case["finding"].as_str().unwrap())
+    };
+    let gone = "the agent is gone: it has closed the connection";
+    let (verdict, finding) = found(0);
+    assert_eq!(verdict, "deviates");
+    assert!(
+        finding.ends_with(&format!(
+            "where 1 is right, in the RC Acknowledge of PSN 0x200, ACK; then {gone}"
+        )),
+        "{finding}"
+    );
+    let (verdict, finding) = found(1);
+    assert_eq!(verdict, "inconclusive");
+    assert!(finding.ends_with(gone), "{finding}");
+}
+
+#[test]
+fn the_agent_for_others_is_printed() {
+    let program = said(&["agent", "--python"]);
+    assert!(program.starts_with("#!/usr/bin/env python3\n"));
+    let Ok(python) = Command::new("python3").arg("--version").output() else { return };
+    assert!(python.status.success());
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("agent.py");
+    fs::write(&path, program).unwrap();
+    // without the site's packages there is no pyverbs
+    let output = Command::new("python3").args(["-S", "-E"]).arg(&path).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("install python3-pyverbs") && error.lines().count() == 1, "{error}");
+}
+
+/// The agent in C, on this library in the place of libibverbs: all but what `ibv_post_send` has not.
+#[test]
+fn the_agent_in_c_drives_a_device() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (source, program) = (file("agent.c"), file("agent"));
+    fs::write(&source, said(&["agent", "--c"])).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1"]);
+    compiler.args([&source, "-o", &program, "-libverbs"]);
+    let Ok(compiled) = compiler.output() else {
+        eprintln!("there is no C compiler: it is left to CI");
+        return;
+    };
+    let text = String::from_utf8_lossy(&compiled.stderr);
+    if text.contains("infiniband/verbs.h: No such file") {
+        eprintln!("no headers are installed: it is left to CI");
+        return;
+    }
+    assert!(compiled.status.success() && text.is_empty(), "{text}");
+
+    let address = "127.79.20.4";
+    let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
+    run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
+    let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let agent = Agent(child);
+    assert!(line.ends_with(&format!(" ({address}), agent {address}:4792\n")), "{line}");
+
+    let text = String::from_utf8(conform(&[address, "--json"]).stdout).unwrap();
+    let mut others = verdicts(&text);
+    others.retain(|(_, verdict)| verdict != "conforms");
+    let posted =
+        ["flush/posted", "flush/posted-behind-write", "flush/posted-again", "flush/posted-write"];
+    let posted = posted.map(|name| (name.to_owned(), "not supported".to_owned()));
+    assert_eq!(others, posted, "{text}");
+    drop(agent);
+}
+
 #[test]
 fn cases_are_listed_and_explained() {
     let list = said(&["--list"]);
     assert!(list.contains("\n  order/one-nak\n") && list.contains("PSNs, gaps, duplicates"));
     let some = said(&["--list", "--only", "order/wrap"]);
     assert!(some.contains("order/wrap-gap") && !some.contains("one-nak"), "{some}");
+    let rest = said(&["--list", "--only", "order/wrap", "--skip", "order/wrap-gap"]);
+    assert_eq!(rest.lines().count() + 1, some.lines().count(), "{rest}");
+    assert!(!rest.contains("wrap-gap"), "{rest}");
     let explained = said(&["--explain", "order/one-nak"]);
     assert!(
         explained.contains("A mistake costs:") && explained.contains("nak-sequence psn 0 msn 0")
@@ -142,6 +260,7 @@ fn mistakes_are_said_in_one_line() {
         (&["--virtual", "--cases", "/nonexistent"], "cannot read /nonexistent"),
         (&["diff", "/etc/passwd", "/etc/passwd"], "is no result: write one with"),
         (&["agent", "none"], "none"),
+        (&["127.79.20.9"], "the program that `roce conform agent --python` prints"),
     ] {
         let output = conform(arguments);
         let error = String::from_utf8(output.stderr).unwrap();

@@ -67,6 +67,18 @@ pub enum Step {
     },
     /// The device posts a send request.
     Post(Request),
+    /// The device binds a memory window, which it makes if it has none of this name.
+    Bind(Bind),
+    /// The device invalidates a memory window.
+    Invalidate {
+        /// Id of the request.
+        id: u64,
+        /// The window.
+        window: String,
+    },
+    /// A device that fails before has not what the case is about, which the specification leaves to
+    /// it.
+    Supported,
     /// The instrument sends a packet.
     Send(Packet),
     /// The instrument sends its last packet again, byte for byte.
@@ -150,6 +162,8 @@ pub struct Request {
     pub solicited: bool,
     /// Not before READs and atomics that were posted earlier are complete.
     pub fence: bool,
+    /// The key of its own memory is none.
+    pub wrong_key: bool,
 }
 
 /// Operation of a [`Request`].
@@ -173,8 +187,34 @@ pub enum RequestKind {
         /// Added.
         add: u64,
     },
+    /// Atomic WRITE.
+    AtomicWrite,
+    /// FLUSH to global visibility.
+    Flush,
 }
 
+/// A memory window of the device, bound by a work request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bind {
+    /// Id of the request.
+    pub id: u64,
+    /// Name of the window, which packets may then go to.
+    pub window: String,
+    /// True for a window of type 2, of this queue pair alone; false for one of type 1.
+    pub is_type_2: bool,
+    /// Where it begins.
+    pub place: Place,
+    /// Length; of type 1, no bytes unbind it.
+    pub bytes: u32,
+    /// Rights of peers.
+    pub rights: Access,
+}
+
+/// What stands behind the name of a window for what it was before its last bind.
+pub const BEFORE: &str = ".before";
+
+/// Bits in which a wrong key differs.
+pub const WRONG_KEY: u32 = 0x007F_0000;
 /// Address of the memory that the instrument seems to have.
 pub const PEER_ADDRESS: u64 = 0x1_0000_0000;
 /// Key of the memory that the instrument seems to have.
@@ -267,6 +307,10 @@ pub enum Field {
     Compare(u64),
     /// AtomicAckETH: what was found.
     Found(u64),
+    /// FETH: placement types.
+    Placement(u8),
+    /// FETH: selectivity level.
+    Selectivity(u8),
     /// DETH: queue key.
     QKey(u32),
     /// The ICRC is not right.

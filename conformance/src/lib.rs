@@ -9,6 +9,7 @@
 //! Nothing here opens a socket, reads a clock or waits: a [`Subject`] does.
 
 pub mod case;
+mod known;
 mod packet;
 mod parse;
 mod run;
@@ -16,6 +17,7 @@ mod simulated;
 pub mod subject;
 
 pub use case::{Case, Chapter};
+pub use known::{Known, known};
 pub use parse::CaseError;
 pub use run::{INBOX, Outcome, Runner, SOURCE, Seen, TARGET, Verdict};
 pub use simulated::Simulated;
@@ -29,7 +31,8 @@ macro_rules! embedded {
 
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
-    "wire" "order" "send" "write" "read" "access" "atomic" "rnr" "retry" "uc" "ud" "congestion"
+    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "rnr" "retry" "uc" "ud"
+    "congestion"
 );
 
 /// The cases that come with this crate.

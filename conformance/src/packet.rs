@@ -14,7 +14,7 @@ use roce_transport::{
 };
 
 use crate::{
-    case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, pattern},
+    case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, WRONG_KEY, pattern},
     subject::{Arrival, RemoteRegion, Route},
 };
 
@@ -100,7 +100,7 @@ impl Scene<'_> {
                 Field::Key(key) => {
                     words.rkey = match key {
                         Key::Exact(key) => key,
-                        Key::Wrong => words.rkey ^ 0x007F_0000,
+                        Key::Wrong => words.rkey ^ WRONG_KEY,
                         Key::Old => words.rkey ^ 1,
                     };
                 }
@@ -113,6 +113,8 @@ impl Scene<'_> {
                 Field::Swap(value) => words.swap = value,
                 Field::Compare(value) => words.compare = value,
                 Field::Found(value) => words.found = value,
+                Field::Placement(types) => words.feth.placement = types,
+                Field::Selectivity(level) => words.feth.selectivity = level,
                 Field::QKey(qkey) => words.qkey = qkey,
                 // of the bytes, below
                 Field::Opcode(_)
@@ -219,6 +221,12 @@ impl Scene<'_> {
                 Field::Swap(value) => is("swap or add", words.swap, value)?,
                 Field::Compare(value) => is("compare", words.compare, value)?,
                 Field::Found(value) => is("the value found", words.found, value)?,
+                Field::Placement(types) => {
+                    is("the placement", words.feth.placement.into(), types.into())?;
+                }
+                Field::Selectivity(level) => {
+                    is("the selectivity level", words.feth.selectivity.into(), level.into())?;
+                }
                 Field::QKey(qkey) => is("the Q_Key", words.qkey.into(), qkey.into())?,
                 Field::Opcode(byte) => is("the opcode", bth.opcode.to_wire().into(), byte.into())?,
                 Field::TrafficClass(class) => {
@@ -266,13 +274,16 @@ fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
 fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     let wire = Wire::parse(&arrival.bytes).map_err(|error| format!("it is no packet: {error}"))?;
     let bth = wire.headers.bth();
-    if verify_icrc(&arrival.net, &arrival.bytes).is_none() {
+    let body = &arrival.bytes[..arrival.bytes.len() - ICRC_LEN];
+    // an adapter takes that of a FLUSH as rxe has it, too
+    let is_right = verify_icrc(&arrival.net, &arrival.bytes)
+        .is_some_and(|found| icrc(&found.identify(&arrival.net), body) == wire.icrc);
+    if !is_right {
         return Err(format!("the ICRC of its {} is wrong", bth.opcode));
     }
     if !bth.pkey.matches(PKey::DEFAULT) {
         return Err(format!("the P_Key of its {} is {:#06x}", bth.opcode, bth.pkey.0));
     }
-    let body = &arrival.bytes[..arrival.bytes.len() - ICRC_LEN];
     if body[body.len() - padding(wire.payload.len())..].iter().any(|&byte| byte != 0) {
         return Err(format!("the padding of its {} is not zero", bth.opcode));
     }
@@ -311,6 +322,7 @@ struct Words {
     swap: u64,
     compare: u64,
     found: u64,
+    feth: Feth,
     qkey: u32,
     own: Qpn,
 }
@@ -327,6 +339,7 @@ impl Default for Words {
             swap: 0,
             compare: 0,
             found: 0,
+            feth: Feth { placement: 1, selectivity: 0 },
             qkey: 0,
             own: Qpn::new(0),
         }
@@ -357,7 +370,7 @@ impl Words {
                 swap_or_add: self.swap,
                 compare: self.compare,
             }),
-            Extension::FethReth => Ext::FethReth(Feth { placement: 1, selectivity: 0 }, reth),
+            Extension::FethReth => Ext::FethReth(self.feth, reth),
             Extension::Deth => Ext::Deth(deth),
             Extension::DethImm => Ext::DethImm(deth, immediate),
         }
@@ -381,6 +394,7 @@ impl Words {
                 (words.swap, words.compare) = (atomic.swap_or_add, atomic.compare);
             }
             Ext::AethAtomicAck(_, found) => words.found = found.0,
+            Ext::FethReth(feth, _) => words.feth = feth,
             Ext::Deth(deth) | Ext::DethImm(deth, _) => {
                 (words.qkey, words.own) = (deth.qkey.0, deth.source_qp);
             }

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Case, Chapter, Completes, Connection, Field, Key, Packet, PacketKind, Pattern, Place,
+        Bind, Case, Chapter, Completes, Connection, Field, Key, Packet, PacketKind, Pattern, Place,
         Queue, Request, RequestKind, Severity, Step,
     },
     run::PATIENCE,
@@ -275,6 +275,12 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         },
         "receive" => Step::Receive { id: words.number("an id")?, bytes: words.needed("bytes")? },
         "post" => Step::Post(request(words)?),
+        "bind" => Step::Bind(bind(words)?),
+        "invalidate" => Step::Invalidate {
+            id: words.number("an id")?,
+            window: words.next("a window")?.to_owned(),
+        },
+        "supported" => Step::Supported,
         "send" => Step::Send(packet(words, true)?),
         "again" => Step::Again,
         "expect" if words.eat("nothing") => {
@@ -298,8 +304,8 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         _ => {
             return Err(format!(
                 "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
-                 region, receive, post, send, again, expect, completes, fill, memory, set, word, \
-                 state, wait"
+                 region, bind, invalidate, receive, post, send, again, expect, completes, fill, \
+                 memory, set, word, state, wait, supported"
             ));
         }
     })
@@ -339,7 +345,11 @@ fn rights(word: &str) -> Result<Access, String> {
         "write" => Ok(Access::REMOTE_WRITE | Access::LOCAL_WRITE),
         "read" => Ok(Access::REMOTE_READ),
         "atomic" => Ok(Access::REMOTE_ATOMIC | Access::LOCAL_WRITE),
-        _ => Err(format!("rights are none, local, write, read, atomic with commas, not {name}")),
+        "flush" => Ok(Access::FLUSH_GLOBAL),
+        "bind" => Ok(Access::MW_BIND),
+        _ => Err(format!(
+            "rights are none, local, write, read, atomic, flush, bind with commas, not {name}"
+        )),
     };
     word.split(',').map(one).collect()
 }
@@ -356,9 +366,12 @@ fn request(words: &mut Words<'_>) -> Result<Request, String> {
             (RequestKind::CompareSwap { compare, swap }, 8)
         }
         "fetch-add" => (RequestKind::FetchAdd { add: words.needed("add")? }, 8),
+        "atomic-write" => (RequestKind::AtomicWrite, 8),
+        "flush" => (RequestKind::Flush, 0),
         other => {
             return Err(format!(
-                "what is posted is send, write, read, compare-swap or fetch-add, not {other}"
+                "what is posted is send, write, read, compare-swap, fetch-add, atomic-write or \
+                 flush, not {other}"
             ));
         }
     };
@@ -369,6 +382,28 @@ fn request(words: &mut Words<'_>) -> Result<Request, String> {
         immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
         solicited: words.flag("solicited"),
         fence: words.flag("fence"),
+        wrong_key: words.flag("wrong-key"),
+    })
+}
+
+fn bind(words: &mut Words<'_>) -> Result<Bind, String> {
+    let (id, window) = (words.number("an id")?, words.next("a window")?.to_owned());
+    let is_type_2 = match words.needed::<u8>("type")? {
+        1 => false,
+        2 => true,
+        other => return Err(format!("a window is of type 1 or 2, and not {other}")),
+    };
+    let usage = "write: bind ID NAME type 2 of REGION+64 bytes N rights read";
+    let mut of = Words(vec![words.named("of")?.ok_or(usage)?]);
+    // the window's rights alone, without the local one that a region needs with them
+    let rights = rights(words.named("rights")?.ok_or(usage)?)? - Access::LOCAL_WRITE;
+    Ok(Bind {
+        id,
+        window,
+        is_type_2,
+        place: place(&mut of)?,
+        bytes: words.needed("bytes")?,
+        rights,
     })
 }
 
@@ -517,6 +552,8 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
         "swap" | "add" => Field::Swap(words.number(name)?),
         "compare" => Field::Compare(words.number(name)?),
         "found" => Field::Found(words.number(name)?),
+        "placement" => Field::Placement(words.number(name)?),
+        "selectivity" => Field::Selectivity(words.number(name)?),
         "qkey" => Field::QKey(words.number(name)?),
         "wrong-icrc" => Field::WrongIcrc,
         "swapped-icrc" => Field::SwappedIcrc,

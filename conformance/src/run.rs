@@ -16,7 +16,7 @@ use roce_transport::{
 };
 
 use crate::{
-    case::{Case, Completes, Connection, Pattern, Queue, Severity, Step},
+    case::{BEFORE, Case, Completes, Connection, Pattern, Queue, Severity, Step},
     packet::{Scene, describe, is_foreign},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
@@ -145,7 +145,10 @@ impl<'a, S: Subject> Runner<'a, S> {
         let mut outcome = Outcome { verdict, finding, packets, time };
         if let Err(trouble) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);
-            outcome.finding.get_or_insert((0, trouble.to_string()));
+            match &mut outcome.finding {
+                None => outcome.finding = Some((0, trouble.to_string())),
+                Some((_, found)) => *found += &format!("; then {trouble}"),
+            }
         }
         outcome
     }
@@ -193,13 +196,18 @@ struct Play<'a, S: Subject> {
 
 impl<S: Subject> Play<'_, S> {
     fn all(&mut self, case: &Case) -> (Verdict, Option<(usize, String)>) {
-        for (line, step) in &case.steps {
+        let supported = case.steps.iter().position(|(_, step)| *step == Step::Supported);
+        for (at, (line, step)) in case.steps.iter().enumerate() {
+            let severity = match supported {
+                Some(supported) if at < supported => Severity::Optional,
+                _ => case.severity,
+            };
             let stop = match self.step(step) {
                 Ok(()) => continue,
                 Err(stop) => stop,
             };
             let (verdict, text) = match stop {
-                Stop::Wrong(text) => match case.severity {
+                Stop::Wrong(text) => match severity {
                     Severity::Optional => (Verdict::NotSupported, text),
                     Severity::Deviates => (Verdict::Deviates, text),
                     Severity::Harmful => (Verdict::Harmful, text),
@@ -224,6 +232,14 @@ impl<S: Subject> Play<'_, S> {
                 self.used += bytes;
             }
             Step::Post(request) => self.subject.post_send(request, self.own)?,
+            Step::Bind(bind) => {
+                let bound = self.subject.bind(bind)?;
+                if let Some(before) = self.regions.insert(bind.window.clone(), bound) {
+                    self.regions.insert(format!("{}{BEFORE}", bind.window), before);
+                }
+            }
+            Step::Invalidate { id, window } => self.subject.invalidate(*id, window)?,
+            Step::Supported => {}
             Step::Send(packet) => {
                 let (net, bytes) = self.scene()?.build(packet).map_err(mistake)?;
                 return self.send(net, bytes);

@@ -11,16 +11,18 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
     ids::PdId,
-    mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region},
+    mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
     qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
     time::Instant,
     wire::{Datagram, NetHeader},
-    work::{CompletionQueue, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination, Wc},
+    work::{CompletionQueue, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination, Wc},
 };
 
 use crate::{
-    case::{Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, pattern},
+    case::{
+        Bind, Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, WRONG_KEY, pattern,
+    },
     run::{INBOX, SOURCE},
     subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
 };
@@ -43,6 +45,8 @@ pub struct Simulated {
 #[derive(Debug, Default)]
 struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
+    /// Windows by their present keys.
+    windows: BTreeMap<String, RKey>,
     queue_pair: Option<Qpn>,
     queues: Option<[Arc<CompletionQueue>; 2]>,
 }
@@ -116,12 +120,15 @@ impl Simulated {
     }
 
     fn destroy(&mut self) -> Result<(), ObjectError> {
-        let Objects { regions, queue_pair, queues } = std::mem::take(&mut self.objects);
+        let Objects { regions, windows, queue_pair, queues } = std::mem::take(&mut self.objects);
         if let Some(qpn) = queue_pair {
             self.adapter.destroy_qp(qpn)?;
         }
         for cq in queues.into_iter().flatten() {
             self.adapter.destroy_cq(cq.id())?;
+        }
+        for rkey in windows.into_values() {
+            self.adapter.dealloc_window(WindowId::of(rkey))?;
         }
         for (region, _) in regions.values() {
             // it is registered, and no window is bound to it
@@ -200,7 +207,10 @@ impl Subject for Simulated {
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
-        let (qpn, sge) = (self.queue_pair()?, self.sge(SOURCE, 0, request.bytes)?);
+        let (qpn, mut sge) = (self.queue_pair()?, self.sge(SOURCE, 0, request.bytes)?);
+        if request.wrong_key {
+            sge.lkey.0 ^= WRONG_KEY;
+        }
         let remote = Remote { address: PEER_ADDRESS, rkey: RKey(PEER_KEY) };
         let info = self.adapter.query_qp(qpn).ok_or_else(|| mistake("queue pair"))?;
         let id = request.id;
@@ -216,6 +226,8 @@ impl Subject for Simulated {
                 SendWr::compare_swap(id, remote, compare, swap, sge)
             }
             RequestKind::FetchAdd { add } => SendWr::fetch_add(id, remote, add, sge),
+            RequestKind::AtomicWrite => SendWr::atomic_write(id, remote, sge),
+            RequestKind::Flush => SendWr::flush(id, remote, request.bytes, Placement::GLOBAL),
         };
         if let Some(immediate) = request.immediate {
             wr = wr.with_immediate(immediate.to_be_bytes());
@@ -223,6 +235,39 @@ impl Subject for Simulated {
         wr.flags.set(SendFlags::SOLICITED, request.solicited);
         wr.flags.set(SendFlags::FENCE, request.fence);
         self.adapter.post_send(self.now, qpn, &wr).map_err(|error| refused(&error))
+    }
+
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+        let (qpn, part) = (self.queue_pair()?, self.sge(&bind.place.region, bind.place.offset, 0)?);
+        let old = match self.objects.windows.get(&bind.window) {
+            Some(&rkey) => rkey,
+            None => {
+                let kind = if bind.is_type_2 { WindowType::Type2B } else { WindowType::Type1 };
+                self.adapter.alloc_window(self.pd, kind).map_err(|error| refused(&error))?
+            }
+        };
+        let rkey = old.next();
+        self.objects.windows.insert(bind.window.clone(), rkey);
+        let bound = WindowBind {
+            rkey,
+            region: part.lkey,
+            address: part.address,
+            length: bind.bytes.into(),
+            access: bind.rights,
+            zero_based: false,
+        };
+        self.adapter
+            .post_send(self.now, qpn, &SendWr::bind_window(bind.id, bound))
+            .map_err(|error| refused(&error))?;
+        Ok(RemoteRegion { address: part.address, rkey: rkey.0 })
+    }
+
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+        let qpn = self.queue_pair()?;
+        let rkey = *self.objects.windows.get(window).ok_or_else(|| mistake(window))?;
+        self.adapter
+            .post_send(self.now, qpn, &SendWr::local_invalidate(id, rkey))
+            .map_err(|error| refused(&error))
     }
 
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {

@@ -10,7 +10,7 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use crate::case::{Connection, Queue, Request};
+use crate::case::{Bind, Connection, Queue, Request};
 
 /// A device under test: what its program can be told to do, and the network between it and the
 /// instrument.
@@ -48,6 +48,18 @@ pub trait Subject {
     /// # Errors
     /// [`Trouble`]
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble>;
+
+    /// Posts the bind of a memory window.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble>;
+
+    /// Posts the invalidation of a memory window.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble>;
 
     /// Writes a [pattern](crate::case::pattern).
     ///

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
 
-use roce_conformance::{Runner, Simulated, Verdict, chapters};
+use roce_conformance::{Runner, Simulated, Verdict, chapters, known};
 
 #[test]
 fn our_adapter_conforms_in_virtual_time() {
@@ -31,6 +31,51 @@ fn names_are_one_of_a_kind() {
     assert!(names.len() >= 300, "{} cases", names.len());
 }
 
+/// What the records of other devices say, as tables.
+fn others() -> String {
+    let known = known();
+    let names: Vec<_> =
+        chapters().into_iter().flat_map(|chapter| chapter.cases).map(|case| case.name).collect();
+    let mut text = "\n## Other devices\n\n".to_owned();
+    text += "| device | conforms | not supported | inconclusive | deviates | harmful |\n|---|---|---|---|---|---|\n";
+    for device in &known {
+        let count = |verdict| {
+            names.iter().filter(|name| device.verdict(name).0 == verdict).count().to_string()
+        };
+        let counts = Verdict::ALL.map(count).join(" | ");
+        let _ = writeln!(text, "| {} | {counts} |", device.device);
+    }
+    let devices: Vec<_> = known.iter().map(|device| device.device).collect();
+    let _ = write!(text, "\n| case | {} | found |\n|---|", devices.join(" | "));
+    text += &"---|".repeat(devices.len() + 1);
+    text += "\n";
+    for name in &names {
+        let verdicts: Vec<_> = known.iter().map(|device| device.verdict(name)).collect();
+        if verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Conforms) {
+            continue;
+        }
+        let shown: Vec<_> = verdicts.iter().map(|(verdict, _)| verdict.name()).collect();
+        let found = verdicts.iter().map(|(_, found)| *found).find(|found| !found.is_empty());
+        let found = found.unwrap_or_default().replace('|', "\\|");
+        let _ = writeln!(text, "| `{name}` | {} | {found} |", shown.join(" | "));
+    }
+    text
+}
+
+/// The records name cases that exist.
+#[test]
+fn records_are_of_these_cases() {
+    let names: BTreeSet<_> =
+        chapters().into_iter().flat_map(|chapter| chapter.cases).map(|case| case.name).collect();
+    for device in known() {
+        assert!(device.others().next().is_some(), "{}: the record is empty", device.device);
+        for name in device.others() {
+            assert!(names.contains(name), "{}: {name}", device.device);
+            assert_ne!(device.verdict(name).0, Verdict::Conforms, "{name} needs no line");
+        }
+    }
+}
+
 /// `UPDATE=1 cargo test -p roce-conformance` writes the list.
 #[test]
 fn the_page_lists_the_cases() {
@@ -40,6 +85,7 @@ fn the_page_lists_the_cases() {
     let Ok(page) = fs::read_to_string(&path) else { return };
     let (head, _) = page.split_once(MARK).unwrap();
     let mut list = format!("{head}{MARK}");
+    list += &others();
     for chapter in chapters() {
         let count = chapter.cases.len();
         let file = format!("../conformance/cases/{}.case", chapter.name);

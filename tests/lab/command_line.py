@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.conform import suite as conform
 from lab.dropin import suite as dropin
 from lab.host import LabError
 from lab.interop import suite as interop
@@ -16,7 +17,14 @@ from lab.report import keep_logs, say
 from lab.requirements import MissingError, require
 from lab.soak import suite as soak
 
-SUITES = {"interop": interop, "dropin": dropin, "load": load, "programs": programs, "soak": soak}
+SUITES = {
+    "interop": interop,
+    "conform": conform,
+    "dropin": dropin,
+    "load": load,
+    "programs": programs,
+    "soak": soak,
+}
 
 
 def main():

@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from lab.host import cache_dir, cache_lock, output_of, scratch_dir
+from lab.host import REPO, cache_dir, cache_lock, output_of, scratch_dir
 from lab.report import say
 from lab.requirements import Kernel, package_versions
 
@@ -59,7 +59,9 @@ GUEST_PACKAGES = [*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGE
 # Our files for the guest. The Python programs and their modules go into its root directory.
 SOURCES = Path(__file__).resolve().parent / "in_guest"
 SCRIPTS = {"init.sh": "init", "rping.sh": "bin/guest-rping"}
-PYTHON_FILES = ["agent.py", "send_ring.py", "transitions.py", "translate.py", "cm_steps.py"]
+# Modules that others load only when they need them.
+PYTHON_LATE = ["locale"]
+PYTHON_FILES = [REPO / "agent/agent.py", SOURCES / "cm_steps.py"]
 
 # Kernel modules in the order of loading. rdma_rxe asks the crypto API for "crc32" and does not
 # depend on it by name.
@@ -78,7 +80,7 @@ def prepare(kernel_name):
 
 def initramfs(kernel):
     """The guest's file system, named by a hash of everything it is made from."""
-    sources = [SOURCES / name for name in [*SCRIPTS, *PYTHON_FILES]]
+    sources = [*(SOURCES / name for name in SCRIPTS), *PYTHON_FILES]
     recipe = [
         kernel.version,
         package_versions(GUEST_PACKAGES),
@@ -142,14 +144,15 @@ def add_busybox(root):
 
 def add_python(root):
     """Adds our programs in Python, and of Python exactly the files that they load."""
-    for name in PYTHON_FILES:
-        shutil.copy(SOURCES / name, root / name)
+    for file in PYTHON_FILES:
+        shutil.copy(file, root / file.name)
     interpreter = Path(PYTHON).resolve()
     copy_in(root, str(interpreter))
     copy_libraries(root, interpreter)
     (root / "bin" / "python3").symlink_to(interpreter)
     # Loaded on the host, they show what they load; what is built into the interpreter has no file.
-    modules = ", ".join(name.removesuffix(".py") for name in PYTHON_FILES)
+    modules = ", ".join([*(file.stem for file in PYTHON_FILES), *PYTHON_LATE])
+    own = [str(file.parent) for file in PYTHON_FILES]
     lister = (
         f"import sys, {modules}; "
         "files = {getattr(m, '__file__', None) for m in sys.modules.values()}; "
@@ -157,11 +160,11 @@ def add_python(root):
     )
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{PYTHON_PATH}:{SOURCES}",
+        "PYTHONPATH": ":".join([PYTHON_PATH, *own]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     for file in output_of([PYTHON, "-S", "-c", lister], env=environment).splitlines():
-        if Path(file).parent != SOURCES:
+        if str(Path(file).parent) not in own:
             copy_in(root, file)
             if file.endswith(".so"):
                 copy_libraries(root, file)

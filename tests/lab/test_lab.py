@@ -14,7 +14,11 @@ from types import SimpleNamespace
 from unittest import mock
 
 from lab import command_line, hang, report, requirements
+from lab.conform import known
 from lab.interop.rows.compliance import compliance_problems
+
+# Suites with fewer than a hundred cases.
+SHORT_LISTS = ("conform", "load", "programs", "soak")
 
 
 class Requirement:
@@ -28,6 +32,38 @@ class Requirement:
 
     def install(self):
         self.installed = True
+
+
+class KnownTest(unittest.TestCase):
+    """Records of what a kernel does."""
+
+    def test_what_is_written_is_read(self):
+        results = {
+            "order/a": ("conforms", ""),
+            "order/b": ("not supported", ""),
+            "read/c": ("deviates", "line 7: its PSN is 1: wrong"),
+            "read/d": ("inconclusive", "two\nlines"),
+        }
+        with (
+            TemporaryDirectory() as directory,
+            mock.patch.object(known, "DIRECTORY", Path(directory) / "known"),
+        ):
+            known.write("6.1", "6.1.0-1", results)
+            recorded = known.read("6.1")
+        self.assertEqual(
+            recorded,
+            {
+                "order/b": results["order/b"],
+                "read/c": ("deviates", "its PSN is 1: wrong"),
+                "read/d": ("inconclusive", "two lines"),
+            },
+        )
+        self.assertEqual(known.differences(recorded, results), [])
+        now = {**results, "order/a": ("harmful", "line 1"), "read/c": ("conforms", "")}
+        self.assertEqual(
+            [line.split(",")[0] for line in known.differences(recorded, now)],
+            ["order/a: harmful", "read/c: conforms"],
+        )
 
 
 class ListsTest(unittest.TestCase):
@@ -45,7 +81,7 @@ class ListsTest(unittest.TestCase):
     def test_names_are_different(self):
         for suite in command_line.SUITES:
             names = self.names(suite)
-            self.assertGreater(len(names), 20 if suite in ("load", "programs", "soak") else 100)
+            self.assertGreater(len(names), 20 if suite in SHORT_LISTS else 100)
             self.assertEqual(len(names), len(set(names)))
 
     def test_a_whole_name_stands_for_one_case(self):

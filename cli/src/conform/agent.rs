@@ -25,7 +25,15 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
-    device: String,
+    #[arg(required_unless_present_any = ["python", "c"])]
+    device: Option<String>,
+    /// Print an agent for the devices of others, rxe or hardware: a program in Python that needs
+    /// python3-pyverbs of rdma-core and nothing else, and says with --help how it is started
+    #[arg(long, conflicts_with_all = ["device", "listen", "once"])]
+    python: bool,
+    /// Print one in C, which needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
+    #[arg(long, conflicts_with_all = ["device", "listen", "once", "python"])]
+    c: bool,
     /// Where it listens. By default port 4792 of the device's first address
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -35,9 +43,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let context = Device::named(&args.device)?.open(OpenOptions::default())?;
+    let Some(device) = &args.device else {
+        let program = if args.c { roce_agent::C } else { roce_agent::PYTHON };
+        outln!("{}", program.trim_end());
+        return Ok(());
+    };
+    let context = Device::named(device)?.open(OpenOptions::default())?;
     let own = context.gids().into_iter().find(|gid| !gid.is_zero());
-    let address = own.ok_or_else(|| format!("{} has no address", args.device))?.to_ip();
+    let address = own.ok_or_else(|| format!("{device} has no address"))?.to_ip();
     let listen = args.listen.unwrap_or_else(|| SocketAddr::new(address, PORT));
     let listener = TcpListener::bind(listen).map_err(|error| {
         format!("cannot listen at {listen}: {error}; choose another address with --listen")

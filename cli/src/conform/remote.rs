@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, ErrorKind, Write},
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
     thread::sleep,
     time::{Duration, Instant as Clock},
@@ -15,7 +15,9 @@ use roce::{
 };
 use roce_conformance::{
     INBOX, SOURCE,
-    case::{Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind},
+    case::{
+        Bind, Connection, PEER_ADDRESS, PEER_KEY, Place, Queue, Request, RequestKind, WRONG_KEY,
+    },
     subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,7 +40,11 @@ pub(super) struct Remote {
     device: IpAddr,
     mtu: Mtu,
     agent: BufReader<TcpStream>,
+    /// The agent, or its host, has ended, and what came last of it.
+    gone: Option<String>,
     regions: BTreeMap<String, Region>,
+    /// Present keys of the windows.
+    windows: BTreeMap<String, u32>,
     arrivals: VecDeque<Arrival>,
     /// Shortest time between two packets.
     pause: Duration,
@@ -72,7 +78,8 @@ impl Remote {
         let stream = TcpStream::connect_timeout(&place, PATIENCE).map_err(|error| {
             format!(
                 "no agent answers at {place} ({error}): start `roce conform agent udp:{device}` \
-                 there, or say where it is with --agent"
+                 there, for another adapter the program that `roce conform agent --python` prints, \
+                 or say where it is with --agent"
             )
         })?;
         stream.set_nodelay(true)?;
@@ -85,7 +92,9 @@ impl Remote {
             device,
             mtu: Mtu::B256,
             agent: BufReader::new(stream),
+            gone: None,
             regions: BTreeMap::new(),
+            windows: BTreeMap::new(),
             arrivals: VecDeque::new(),
             pause,
             last: None,
@@ -108,17 +117,12 @@ impl Remote {
 
     /// Answers to a list of commands.
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
-        let lost = |error: &dyn ToString| {
-            Trouble::Broken(format!("the agent is gone: {}", error.to_string()))
-        };
-        let line = format!("{}\n", Value::from(commands));
-        self.agent.get_mut().write_all(line.as_bytes()).map_err(|error| lost(&error))?;
-        let mut answer = String::new();
-        self.agent.read_line(&mut answer).map_err(|error| lost(&error))?;
-        let answers: Vec<Value> = serde_json::from_str(&answer).map_err(|error| lost(&error))?;
-        if answers.len() != commands.len() {
-            return Err(lost(&"it answers something else"));
+        // each silence would take ten seconds
+        let lost = |why: &String| Trouble::Broken(format!("the agent is gone: {why}"));
+        if let Some(why) = &self.gone {
+            return Err(lost(why));
         }
+        let answers = self.exchange(commands).map_err(|why| lost(self.gone.insert(why)))?;
         match answers.iter().find(|answer| answer.get("error").is_some()) {
             None => Ok(answers),
             Some(error) => {
@@ -131,14 +135,36 @@ impl Remote {
         }
     }
 
+    fn exchange(&mut self, commands: &[Value]) -> Result<Vec<Value>, String> {
+        let line = format!("{}\n", Value::from(commands));
+        self.agent.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
+        let mut answer = String::new();
+        let length = self.agent.read_line(&mut answer).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => format!("no answer for {} s", PATIENCE.as_secs()),
+            _ => error.to_string(),
+        })?;
+        if length == 0 {
+            return Err("it has closed the connection".to_owned());
+        }
+        let answers: Vec<Value> =
+            serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        if answers.len() != commands.len() {
+            return Err("it answers something else".to_owned());
+        }
+        Ok(answers)
+    }
+
     fn ask(&mut self, command: Value) -> Result<Value, Trouble> {
         self.ask_all(&[command]).map(|mut answers| answers.remove(0))
     }
 
+    fn find(&self, region: &str) -> Result<Region, Trouble> {
+        let found = self.regions.get(region).copied();
+        found.ok_or_else(|| Trouble::Broken(format!("there is no region {region}")))
+    }
+
     fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value, Trouble> {
-        let region = self.regions.get(name);
-        let Region { lkey, address } =
-            *region.ok_or_else(|| Trouble::Broken(format!("there is no region {name}")))?;
+        let Region { lkey, address } = self.find(name)?;
         Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
     }
 
@@ -206,6 +232,7 @@ fn names(rights: Access) -> Vec<&'static str> {
 impl Subject for Remote {
     fn clear(&mut self) -> Result<(), Trouble> {
         self.regions.clear();
+        self.windows.clear();
         self.kind = None;
         self.ask_all(&[json!({"do": "clear"}), json!({"do": "pd", "name": "pd"})])?;
         self.read_link()?;
@@ -283,12 +310,22 @@ impl Subject for Remote {
             RequestKind::Read => ("read", 0, 0, 0),
             RequestKind::CompareSwap { compare, swap } => ("compare_swap", compare, swap, 0),
             RequestKind::FetchAdd { add } => ("fetch_add", 0, 0, add),
+            RequestKind::AtomicWrite => ("atomic_write", 0, 0, 0),
+            RequestKind::Flush => ("flush", 0, 0, 0),
         };
         let mut flags = vec!["SIGNALED"];
         flags.extend(request.solicited.then_some("SOLICITED"));
         flags.extend(request.fence.then_some("FENCE"));
-        let sge = self.sge(SOURCE, 0, request.bytes)?;
-        let mut wr = json!({"id": request.id, "op": op, "sges": [sge], "flags": flags});
+        let mut wr = json!({"id": request.id, "op": op, "flags": flags});
+        if request.kind == RequestKind::Flush {
+            wr["flush"] = json!({"length": request.bytes, "placement": ["GLOBAL"], "whole": false});
+        } else {
+            let mut sge = self.sge(SOURCE, 0, request.bytes)?;
+            if request.wrong_key {
+                sge["lkey"] = (self.find(SOURCE)?.lkey ^ u64::from(WRONG_KEY)).into();
+            }
+            wr["sges"] = json!([sge]);
+        }
         if op != "send" {
             wr["remote"] = json!({"address": PEER_ADDRESS, "rkey": PEER_KEY});
         }
@@ -304,6 +341,34 @@ impl Subject for Remote {
         if let Some((QpType::Ud, qkey)) = self.kind {
             wr["destination"] = json!({"address": self.own, "qpn": peer.get(), "qkey": qkey});
         }
+        self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
+    }
+
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+        let (name, Place { region, offset }) = (&bind.window, &bind.place);
+        let address = self.find(region)?.address + u64::from(*offset);
+        if !self.windows.contains_key(name) {
+            let window_type = if bind.is_type_2 { 2 } else { 1 };
+            self.ask(
+                json!({"do": "window", "name": name, "pd": "pd", "window_type": window_type}),
+            )?;
+        }
+        let part = json!({
+            "window": name, "region": region, "offset": offset, "length": bind.bytes,
+            "access": names(bind.rights),
+        });
+        let wr = json!({"id": bind.id, "op": "bind_window", "flags": ["SIGNALED"], "bind": part});
+        let posted = self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]}))?;
+        let rkey = posted["rkeys"][0].as_u64();
+        let rkey = rkey.ok_or_else(|| Trouble::Broken("the window has no rkey".into()))? as u32;
+        self.windows.insert(name.clone(), rkey);
+        Ok(RemoteRegion { address, rkey })
+    }
+
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+        let rkey = self.windows.get(window);
+        let rkey = rkey.ok_or_else(|| Trouble::Broken(format!("there is no window {window}")))?;
+        let wr = json!({"id": id, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": rkey});
         self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
     }
 

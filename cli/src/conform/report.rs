@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use roce::transport::wire::Packet;
-use roce_conformance::{Case, Outcome, Seen, Verdict};
+use roce_conformance::{Case, Outcome, Seen, Verdict, chapters, known};
 use roce_world::packet_text;
 use serde_json::{Value, json};
 
@@ -44,7 +44,11 @@ impl Results {
         let counts: Vec<_> = counts
             .into_iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, verdict)| format!("{count} {verdict}"))
+            .map(|(count, verdict)| match verdict {
+                Verdict::Conforms if count > 1 => format!("{count} conform"),
+                Verdict::Deviates if count > 1 => format!("{count} deviate"),
+                _ => format!("{count} {verdict}"),
+            })
             .collect();
         counts.join(", ")
     }
@@ -73,8 +77,12 @@ impl Played {
                 "what": text(seen),
             })
         });
+        let others = others(case)
+            .into_iter()
+            .map(|(device, verdict)| (device.to_owned(), verdict.name().into()));
         json!({
             "name": case.name, "verdict": outcome.verdict.name(), "finding": self.finding(),
+            "others": others.collect::<serde_json::Map<_, _>>(),
             "rule": case.rule, "cost": case.cost, "ms": outcome.time.as_millis() as u64,
             "packets": packets.collect::<Vec<_>>(),
         })
@@ -90,6 +98,16 @@ impl Played {
         let lines = self.outcome.packets.iter().flat_map(line);
         std::iter::once(heads).chain(lines).collect()
     }
+}
+
+/// What devices are known to do in a case. Of a case that does not come with the tool nothing is known.
+fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
+    let own = chapters();
+    if !own.iter().flat_map(|chapter| &chapter.cases).any(|own| own.text == case.text) {
+        return Vec::new();
+    }
+    let known = known().into_iter().map(|known| (known.device, known.verdict(&case.name).0));
+    std::iter::once(("roce", Verdict::Conforms)).chain(known).collect()
 }
 
 /// A packet in a few words.
@@ -116,9 +134,19 @@ pub(super) fn print(results: &Results) {
                 outln!("{line}");
             }
             let finding = it.finding().unwrap_or_default();
-            for text in
-                [finding, format!("Rule: {}", it.case.rule), format!("Costs: {}", it.case.cost)]
-            {
+            let mut prose = vec![
+                finding,
+                format!("Rule: {}", it.case.rule),
+                format!("Costs: {}", it.case.cost),
+            ];
+            let others: Vec<_> = others(&it.case)
+                .iter()
+                .map(|(device, verdict)| format!("{device}: {verdict}"))
+                .collect();
+            if !others.is_empty() {
+                prose.push(format!("Others: {}", others.join("; ")));
+            }
+            for text in prose {
                 ladder.prose(&text, Tone::Plain).iter().for_each(|line| outln!("{line}"));
             }
             it.ladder(ladder).iter().for_each(|line| outln!("{line}"));

@@ -8,7 +8,7 @@ use std::{
 
 use roce_conformance::{
     Simulated, Subject,
-    case::{Connection, Queue, Request},
+    case::{Bind, Connection, Queue, Request},
     subject::{Arrival, Completion, RemoteRegion, Route, Trouble},
 };
 use roce_transport::{
@@ -62,6 +62,10 @@ pub(crate) enum Fault {
     Connect(fn(&mut Connection)),
     /// Which rights it grants.
     Register(fn(Access) -> Access),
+    /// What it binds windows to.
+    Bind(fn(&mut Bind)),
+    /// It completes invalidations, and does nothing for them.
+    KeepsWindows,
     /// What it completes; `false` for nothing.
     Complete(fn(&mut Completion) -> bool),
     /// The state that it shows.
@@ -73,6 +77,8 @@ pub(crate) struct Mutant<'a> {
     fault: &'a Fault,
     notes: Notes,
     besides: VecDeque<Arrival>,
+    /// Requests that complete without having been executed.
+    idle: Vec<u64>,
 }
 
 impl<'a> Mutant<'a> {
@@ -82,6 +88,7 @@ impl<'a> Mutant<'a> {
             fault,
             notes: Notes::default(),
             besides: VecDeque::new(),
+            idle: Vec::new(),
         }
     }
 }
@@ -114,6 +121,7 @@ impl Subject for Mutant<'_> {
     fn clear(&mut self) -> Result<(), Trouble> {
         self.notes = Notes::default();
         self.besides.clear();
+        self.idle.clear();
         self.inner.clear()
     }
 
@@ -144,6 +152,24 @@ impl Subject for Mutant<'_> {
         self.inner.post_send(request, peer)
     }
 
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+        let mut bind = bind.clone();
+        if let Fault::Bind(change) = self.fault {
+            change(&mut bind);
+        }
+        let window = self.inner.bind(&bind)?;
+        self.notes.regions.insert(bind.window, window);
+        Ok(window)
+    }
+
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+        if matches!(self.fault, Fault::KeepsWindows) {
+            self.idle.push(id);
+            return Ok(());
+        }
+        self.inner.invalidate(id, window)
+    }
+
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
         self.inner.fill(region, offset, bytes, seed)
     }
@@ -168,6 +194,14 @@ impl Subject for Mutant<'_> {
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
         let mut all = self.inner.completions(queue)?;
+        if queue == Queue::Send {
+            all.extend(self.idle.drain(..).map(|id| Completion {
+                id,
+                status: "SUCCESS".into(),
+                bytes: 0,
+                immediate: None,
+            }));
+        }
         if let Fault::Complete(change) = self.fault {
             all.retain_mut(change);
         }

@@ -44,9 +44,8 @@ class Agent(Backend):
     def __init__(self, guest):
         self.guest = guest
         self.label = f"the agent of guest {guest.ipv4}"
-        command = (
-            f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py /dev/vport*p2 >/tmp/agent.log 2>&1 &"
-        )
+        agent = f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py --file /dev/vport*p2"
+        command = f"{agent} >/tmp/agent.log 2>&1 &"
         status, output = guest.run(command)
         if status != 0:
             raise LabError(f"guest: cannot start the agent: {output}")

@@ -1,0 +1,196 @@
+"""The suite "conform": `roce conform` against the rxe of stock Debian kernels under QEMU."""
+
+import itertools
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from lab import binaries
+from lab.conform import known
+from lab.guest import Guest
+from lab.host import REPO, LabError, output_of
+from lab.image import GUEST_PACKAGES, PYTHON_PATH, prepare
+from lab.interop.links import UdpNetwork
+from lab.report import CaseTable, Result, say
+from lab.requirements import KERNELS, Kernel, Packages
+from lab.running import wait_until
+
+# Port of the agent.
+PORT = 4792
+START_SECONDS = 20
+CHAPTER_SECONDS = 240
+# What is said of a case that stops the host, and by the tool of those from then on.
+CRASH = "the kernel crashes"
+GONE = "the agent is gone"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The cases of a file of `conformance/cases`, against one kernel."""
+
+    kernel: str
+    chapter: str
+
+    @property
+    def name(self):
+        return f"{self.kernel}/{self.chapter}"
+
+
+def cases():
+    chapters = sorted(path.stem for path in (REPO / "conformance" / "cases").glob("*.case"))
+    return [Chapter(kernel, chapter) for kernel in KERNELS for chapter in chapters]
+
+
+def add_arguments(parser):
+    parser.add_argument(
+        "--pin", action="store_true", help="write down what each kernel does, in conformance/known"
+    )
+
+
+def requirements(chosen):
+    return [Packages(GUEST_PACKAGES), *(Kernel(name) for name in kernels(chosen))]
+
+
+def refusal(options, chosen):
+    """Reason why nothing can be run, if there is one."""
+    return "--pin wants all cases" if options.pin and chosen != cases() else ""
+
+
+def kernels(chosen):
+    return [kernel for kernel in KERNELS if any(case.kernel == kernel for case in chosen)]
+
+
+def run(options, chosen, logs):
+    """Runs the cases; returns the number of failed ones."""
+    roce, table = binaries.roce(), CaseTable(chosen)
+    with UdpNetwork() as bridge:
+        numbers = itertools.count(2)
+        for kernel in kernels(chosen):
+            image, initramfs = prepare(kernel)
+            machine = Machine(bridge, image, initramfs, logs, numbers)
+            recorded = None if options.pin else known.read(kernel)
+            instrument = Instrument(roce, bridge, machine, recorded)
+            failed = table.failed
+            try:
+                for case in chosen:
+                    if case.kernel == kernel:
+                        table.run(case, partial(instrument.run, case))
+                if options.pin and table.failed == failed:
+                    version = image.name.removeprefix("vmlinuz-")
+                    known.write(kernel, version, instrument.results)
+            finally:
+                instrument.close()
+    table.print_summary()
+    return table.failed
+
+
+@dataclass
+class Machine:
+    """What a guest is booted from."""
+
+    bridge: UdpNetwork
+    image: Path
+    initramfs: Path
+    logs: Path
+    numbers: Iterator
+
+    def boot(self):
+        return Guest(self.bridge, self.image, self.initramfs, self.logs, next(self.numbers))
+
+
+class Instrument:
+    """`roce conform`, and an agent in a guest, which is booted again when a case has stopped it."""
+
+    def __init__(self, roce, bridge, machine, recorded):
+        self.roce, self.bridge, self.machine = roce, bridge, machine
+        self.recorded = recorded  # None: everything is new
+        self.results = {}
+        self.start()
+
+    def start(self):
+        self.guest = self.machine.boot()
+        command = f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py >/tmp/agent.log 2>&1 &"
+        status, output = self.guest.run(command)
+        listening = status == 0 and wait_until(
+            lambda: f"agent {self.guest.ipv4}:{PORT}" in self.log(), START_SECONDS, 0.2
+        )
+        if not listening:
+            raise LabError(f"guest: the agent does not start: {output}{self.log()}")
+        say(self.log().strip())
+
+    def close(self):
+        self.guest.close()
+
+    def log(self):
+        return self.guest.run("cat /tmp/agent.log")[1]
+
+    def run(self, case):
+        started = time.monotonic()
+        # what is known to stop a kernel need not do so each time
+        recorded = self.recorded or {}
+        known_to = [name for name, (_, found) in recorded.items() if CRASH in found]
+        wanted = [name for name in self.names(case) if name not in known_to]
+        results, problems = {}, []
+        while wanted and not problems:
+            found, problems = self.play(case, [*known_to, *results])
+            lost = next((name for name, (_, text) in found.items() if GONE in text), None)
+            played = list(found)[: list(found).index(lost)] if lost else found
+            results.update({name: found[name] for name in played})
+            if self.guest.qemu.poll() is not None:
+                if lost:
+                    results[lost] = ("harmful", crash_in(self.guest.console_text()))
+                else:
+                    problems.append(f"the guest has ended: {crash_in(self.guest.console_text())}")
+                self.close()
+                self.start()
+            elif lost:
+                problems.append(f"{lost}: {found[lost][1]}")
+            wanted = [name for name in wanted if name not in results]
+        self.results.update(results)
+        counts = {}
+        for verdict, _ in results.values():
+            counts[verdict] = counts.get(verdict, 0) + 1
+        note = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+        if self.recorded is not None:
+            problems += known.differences(self.recorded, results)
+        report = [("agent", self.log())] if problems else []
+        return Result(problems, report, time.monotonic() - started, note)
+
+    def names(self, case):
+        """The cases of a chapter."""
+        prefix = f"{case.chapter}/"
+        listed = output_of([self.roce, "conform", "--list", "--only", prefix]).split()
+        return [name for name in listed if name.startswith(prefix)]
+
+    def play(self, case, skipped):
+        """Results of a chapter: {case: (verdict, finding)}, and problems."""
+        command = [self.roce, "conform", self.guest.ipv4, "--json", "--only", f"{case.chapter}/"]
+        for name in skipped:
+            command += ["--skip", name]
+        process = self.bridge.start(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            output, errors = process.communicate(timeout=CHAPTER_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return {}, [f"it had not ended after {CHAPTER_SECONDS} s"]
+        try:
+            found = json.loads(output)["cases"]
+        except ValueError:
+            return {}, [f"no result: {errors.strip()}"]
+        return {one["name"]: (one["verdict"], one["finding"] or "") for one in found}, []
+
+
+def crash_in(console):
+    """Where the kernel has stopped, by its messages."""
+    cause = next((line for line in console.splitlines() if "BUG:" in line), "it panics")
+    place = re.search(r"RIP: 0010:(\w+)", console)
+    cause = cause.split("] ", 1)[-1].removeprefix("BUG: ").split(", address")[0]
+    return f"{CRASH}: {cause}" + (f" in {place[1]}" if place else "")
