@@ -67,6 +67,28 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     }
 }
 
+/// What comes by the network to a queue pair comes to the process that has it, not by the owner.
+#[test]
+fn devices_with_one_address_receive_each_by_itself() {
+    let address = own_address();
+    let sides: Vec<Side> = (0..4).map(|_| open(address)).collect();
+    let far = loopback(OpenOptions { sockets_only: true, ..OpenOptions::default() });
+    // All of them stay: a second answer to what was repeated finds its queue pair.
+    let mut pairs = Vec::new();
+    for side in &sides {
+        let (own, other) = (Side::on(side.context.clone()), Side::on(far.clone()));
+        connect(&own, &other);
+        exchange(&own, &other, 0); // what comes before the owner knows them is forwarded
+        let before: Vec<u64> = sides.iter().map(forwarded).collect();
+        (1..20).for_each(|round| exchange(&own, &other, round));
+        assert_eq!(sides.iter().map(forwarded).collect::<Vec<_>>(), before);
+        pairs.push((own, other));
+    }
+    for side in &sides {
+        assert_nothing_dropped(&side.context);
+    }
+}
+
 #[test]
 fn connections_outlive_the_device_that_received_for_them() {
     let address = own_address();

@@ -87,8 +87,7 @@ fn flows_leave_from_several_ports() {
     }
 }
 
-/// Each device of a shared address has ports of its own, and hears of answers by the one that
-/// receives for all.
+/// Each device of a shared address has ports of its own, and hears of answers, which go to 4791.
 #[test]
 fn devices_with_one_address_have_different_ports() {
     let address = own_address();
@@ -108,7 +107,6 @@ fn devices_with_one_address_have_different_ports() {
         assert!(used[..index].iter().all(|(_, _, others)| others.is_disjoint(ports)), "{ports:?}");
         assert_nothing_dropped(&near.context);
     }
-    assert!(used[0].0.context.link_counters().forwarded > 0);
 }
 
 /// Loopback has one path, so that nothing is gained there unless it is asked for.

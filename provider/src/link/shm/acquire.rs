@@ -13,10 +13,11 @@ use socket2::Socket;
 
 use super::{
     ShmLink,
-    channel::IncomingChannel,
+    channel::{IncomingChannel, Origin},
     credentials,
     listener::request_grant,
-    owner::{Grant, HANDOVER, SharedAddress},
+    members::MakeMember,
+    owner::{Grant, HANDOVER, SharedAddress, Sockets},
     reaper,
     ring::Reader,
     socket::connect,
@@ -42,7 +43,8 @@ const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
-    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing.
+    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing. `make_member`: makes
+    /// a socket like the one of `bind`, beside it.
     ///
     /// # Errors
     /// Those of `bind`; [`BindError::Taken`], [`BindError::Stopped`].
@@ -52,6 +54,7 @@ impl ShmLink {
         interface: u32,
         exclusive: bool,
         bind: impl Fn() -> Result<Socket, BindError>,
+        make_member: &MakeMember,
     ) -> Result<Socket, BindError> {
         let mut tries = if exclusive || !self.shares { 1 } else { ENDING_TRIES };
         let mut grants = GRANTS;
@@ -61,7 +64,7 @@ impl ShmLink {
             match self.listeners.listen(&self.epoll, address, interface) {
                 Ok(()) => match bind() {
                     Ok(socket) => {
-                        self.own(address, interface, &socket)
+                        self.own(address, interface, &socket, make_member)
                             .map_err(|source| BindError::System { address, source })?;
                         return Ok(socket);
                     }
@@ -85,7 +88,7 @@ impl ShmLink {
                     Err(_) => return bind(),
                 },
                 Err(_) if !self.shares => return bind(),
-                Err(_) => match self.join_shared(address, interface) {
+                Err(_) => match self.join_shared(address, interface, make_member) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => {
                         let may_change = match error.kind() {
@@ -121,29 +124,48 @@ impl ShmLink {
     }
 
     /// Becomes the owner of an address.
-    fn own(&mut self, address: IpAddr, interface: u32, socket: &Socket) -> io::Result<()> {
+    fn own(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        socket: &Socket,
+        make_member: &MakeMember,
+    ) -> io::Result<()> {
         let Some(name) = self.listeners.socket(address).filter(|_| self.shares) else {
             return Ok(());
         };
         let udp = socket.as_fd().try_clone_to_owned()?;
         let name = name.try_clone()?;
-        self.add(SharedAddress::owned(&self.epoll, address, interface, udp, name)?)
+        let sockets = Sockets { udp, name, make_member: make_member.clone() };
+        self.add(SharedAddress::owned(&self.epoll, address, interface, sockets)?)
     }
 
     /// Adds an address.
     fn add(&mut self, shared: SharedAddress) -> io::Result<()> {
         self.reaper.extend(reaper::tell(shared.address, &shared.claims));
-        self.addresses.add(shared)
+        self.addresses.add(&self.epoll, shared)
     }
 
     /// Shares an address with the process that has it. This waits for its answer.
-    fn join_shared(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
+    fn join_shared(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        make_member: &MakeMember,
+    ) -> io::Result<Socket> {
         let owner = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
         wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
         let grant = Grant::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
         let socket = Socket::from(grant.udp.try_clone()?);
         let ring = grant.ring.try_clone()?;
-        let shared = SharedAddress::granted(&self.epoll, address, interface, grant, owner.clone())?;
+        let shared = SharedAddress::granted(
+            &self.epoll,
+            address,
+            interface,
+            grant,
+            owner.clone(),
+            make_member.clone(),
+        )?;
         self.attach_ring(address, ring, owner)?;
         self.add(shared)?;
         Ok(socket)
@@ -158,7 +180,7 @@ impl ShmLink {
     ) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(IncomingChannel::new(None, address, owner, reader));
+        self.incoming.push(IncomingChannel::new(Origin::Owner, address, owner, reader));
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! The first process that opens an address is its *owner*, by the socket that has the address's
 //! name. It alone reads the UDP socket. A process that opens the address later becomes a *peer*: it
 //! is given the UDP socket, to send from, and a ring, into which the owner writes whatever [is
-//! for](Addressee) the peer's partition, or for a service that only the peer listens for. When the
+//! for](Addressee) the peer's partition, or for a service that only the peer listens for. What is for
+//! a queue pair of the peer's comes to a [member socket](super::members), if there is one. When the
 //! owner ends, or is stopped while something arrives, one of the peers is the owner from then on: it
 //! has the UDP socket and the one with the name, which have been open all the time, and the others
 //! become its peers. What neither the owner nor a peer that has announced itself is to have waits a
@@ -23,6 +24,7 @@ use roce_transport::{
     time::Instant,
     wire::NetHeader,
 };
+use socket2::Socket;
 
 use super::{
     claim::Entry,
@@ -57,6 +59,8 @@ pub(super) struct SharedAddresses {
     is_shared: bool,
     /// Looks for what processes have left that have ended, if any may have.
     looks: Option<Looks>,
+    /// Member sockets that are to be read from now on, by address.
+    members: Vec<(IpAddr, Socket)>,
 }
 
 impl SharedAddresses {
@@ -69,6 +73,7 @@ impl SharedAddresses {
     pub(super) fn absorb(&mut self, part: Self) {
         self.addresses.extend(part.addresses);
         self.is_shared |= part.is_shared;
+        self.members.extend(part.members);
     }
 
     pub(super) const fn partition(&self) -> Option<IdPartition> {
@@ -115,11 +120,12 @@ impl SharedAddresses {
             changes.extend(shared.update_role(now, place).map(|change| (shared.address, change)));
             if !was_owner && shared.is_owner() {
                 self.looks = Some(Looks::begin(now));
+                shared.steer();
             }
         }
         for (address, change) in &changes {
             match change {
-                Change::Granted(..) => self.announce(*address),
+                Change::Granted(..) => self.enter(place.epoll, *address),
                 Change::Resigned => self.resigned.push(*address),
             }
         }
@@ -153,7 +159,7 @@ impl SharedAddresses {
     }
 
     /// Adds an address.
-    pub(super) fn add(&mut self, shared: SharedAddress) -> io::Result<()> {
+    pub(super) fn add(&mut self, epoll: &OwnedFd, shared: SharedAddress) -> io::Result<()> {
         if let Some(partition) = self.partition {
             shared.claims.take(Entry::Partition(partition))?;
             record::clear(shared.claims.file(), partition);
@@ -161,8 +167,23 @@ impl SharedAddresses {
         self.is_shared |= !shared.is_owner();
         let address = shared.address;
         self.addresses.push(shared);
-        self.announce(address);
+        self.enter(epoll, address);
         Ok(())
+    }
+
+    /// Has its part of an address that it has been granted: a member socket, if there is one, and
+    /// what the owner is told to be for this process.
+    fn enter(&mut self, epoll: &OwnedFd, address: IpAddr) {
+        let Some(partition) = self.partition else { return };
+        let granted = self.address(address).filter(|shared| shared.owner().is_some());
+        let member = granted.and_then(|shared| shared.take_member(epoll, partition));
+        self.members.extend(member.map(|socket| (address, socket)));
+        self.announce(address);
+    }
+
+    /// A member socket that is to be read from now on, and its address.
+    pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
+        self.members.pop()
     }
 
     /// Chooses a partition that no other process has on any of the addresses; `first` is tried
@@ -170,7 +191,7 @@ impl SharedAddresses {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
-    pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<()> {
+    pub(super) fn choose_partition(&mut self, epoll: &OwnedFd, first: u8) -> io::Result<()> {
         if self.addresses.is_empty() {
             return Ok(());
         }
@@ -188,7 +209,7 @@ impl SharedAddresses {
                 self.partition = Some(partition);
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|shared| shared.address).collect();
-                addresses.into_iter().for_each(|address| self.announce(address));
+                addresses.into_iter().for_each(|address| self.enter(epoll, address));
                 return Ok(());
             };
             self.addresses[..taken].iter().for_each(|shared| shared.claims.release(entry));
@@ -258,6 +279,7 @@ impl SharedAddresses {
         self.looks = looks.next(now);
         let mut ended = Vec::new();
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
+            shared.steer(); // no more to one that has ended
             let address = shared.address;
             let left = shared.take_left(self.partition).into_iter();
             ended.extend(left.map(|(partition, records)| Ended::Here {
@@ -326,11 +348,22 @@ impl SharedAddresses {
         if !is_news {
             return;
         }
+        self.addresses.iter_mut().for_each(SharedAddress::steer);
         for (until, net, bytes) in mem::take(&mut self.waiting) {
             let datagram = Datagram::new(&net, &bytes);
             if self.now < until && !self.forward_to_peer(&datagram) {
                 self.waiting.push_back((until, net, bytes));
             }
+        }
+    }
+
+    /// True if a datagram that has come by a member socket is not for this process, but to be passed
+    /// to the owner.
+    pub(super) fn is_strange(&self, datagram: &Datagram<'_>) -> bool {
+        match Addressee::of(datagram.bytes) {
+            Addressee::Partition(partition) => Some(partition) != self.partition,
+            Addressee::Service(_) | Addressee::EveryPartition => true,
+            Addressee::Unknown => false,
         }
     }
 

@@ -134,8 +134,7 @@ impl OpenChannel {
 
 /// Channel from another device.
 pub(super) struct IncomingChannel {
-    /// `None`: from the owner of the own address, which says of each datagram where it comes from.
-    pub(super) src: Option<IpAddr>,
+    pub(super) origin: Origin,
     pub(super) dst: IpAddr,
     /// `None`: closed by this process.
     socket: Option<Arc<OwnedFd>>,
@@ -147,14 +146,24 @@ pub(super) struct IncomingChannel {
     pub(super) broken: bool,
 }
 
+/// Where the datagrams of a channel come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    Address(IpAddr),
+    /// The owner of the own address forwards them, and says of each where it comes from.
+    Owner,
+    /// A peer process at the own address passes on what is not for it, in the same way.
+    Peer,
+}
+
 impl IncomingChannel {
     pub(super) const fn new(
-        src: Option<IpAddr>,
+        origin: Origin,
         dst: IpAddr,
         socket: Arc<OwnedFd>,
         reader: Reader,
     ) -> Self {
-        Self { src, dst, socket: Some(socket), reader, closed: false, broken: false }
+        Self { origin, dst, socket: Some(socket), reader, closed: false, broken: false }
     }
 
     /// Notes whether the other process has ended.
@@ -178,7 +187,7 @@ impl IncomingChannel {
         let RunHeader { length, segment, traffic_class, hop_limit, src_port, checksum_verified } =
             header;
         let dst = self.dst;
-        let Some(src) = self.src else {
+        let Origin::Address(src) = self.origin else {
             if let Some((net, meta, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
                 sink(&Datagram { net: &net, bytes, meta });
             }

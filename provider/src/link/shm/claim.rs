@@ -1,5 +1,5 @@
-//! Claims of the processes that share an address: its partitions, and the services that they listen
-//! for. A claim is a lock in a file that all of them have open. It ends with the process that has
+//! Claims of the processes that share an address: its partitions, the services that they listen for,
+//! and its member sockets. A claim is a lock in a file that all of them have open. It ends with the process that has
 //! it, however that ends.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
@@ -12,13 +12,14 @@ use std::{
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use super::{record, sealed, term::Terms};
+use super::{members::MemberPlace, record, sealed, term::Terms};
 
 /// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
     Partition(IdPartition),
     Service(ServiceId),
+    Member(MemberPlace),
 }
 
 impl Entry {
@@ -28,6 +29,7 @@ impl Entry {
         match self {
             Self::Partition(partition) => partition.get() as i64,
             Self::Service(service) => 64 + (service.0 & (u64::MAX >> 2)) as i64,
+            Self::Member(place) => (1 << 62) + 64 + place.get() as i64, // behind all services
         }
     }
 }
@@ -131,7 +133,8 @@ mod tests {
         let is_taken = |result: io::Result<()>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
         };
-        for entry in [partition, service(0), service(0x0106_0001), service(u64::MAX)] {
+        let member = Entry::Member(MemberPlace::all().next().unwrap());
+        for entry in [partition, service(0), service(0x0106_0001), service(u64::MAX), member] {
             first.take(entry).unwrap();
             first.take(entry).unwrap();
             assert!(is_taken(second.take(entry)), "{entry:?}");

@@ -28,11 +28,14 @@ pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const ACCEPT_BATCH: usize = 8;
 
 /// Start of the message that asks for a ring; its last byte changes with everything about the ring.
-/// The address of the sender follows.
-pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x05";
+/// The address of the sender follows, or [`FORWARDED`].
+pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
+/// In the place of a sender's address: what comes are datagrams of others, each behind a header that
+/// says whose.
+pub(super) const FORWARDED: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 pub(super) const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// Message that asks to share the address.
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x05";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
 
 /// Request of a process that has connected.
 pub(super) enum Hello {

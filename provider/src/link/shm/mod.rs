@@ -22,6 +22,7 @@ mod claim;
 mod credentials;
 mod listener;
 mod look;
+mod members;
 mod outgoing;
 mod owner;
 mod peer;
@@ -51,13 +52,15 @@ use roce_transport::{
     time::Instant,
 };
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use socket2::Socket;
 
 use super::{BATCH, Datagram, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
-use channel::{IncomingChannel, OutgoingChannel, RETRY};
+use channel::{IncomingChannel, Origin, OutgoingChannel, RETRY};
 pub(crate) use credentials::check_trust;
-use listener::{Hello, Listeners};
+use listener::{FORWARDED, Hello, Listeners};
+pub(super) use members::MakeMember;
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
@@ -107,7 +110,10 @@ pub(super) struct ShmLink {
     /// Time of the next look for readers that are stopped.
     check_at: Option<Instant>,
     buffer: Box<[u8]>,
+    scratch: Vec<u8>,
     sent_runs: u64,
+    /// Number of datagrams that were passed to the owner of an address.
+    passed: u64,
 }
 
 impl ShmLink {
@@ -135,7 +141,9 @@ impl ShmLink {
             write_wait: WRITE_RETRY,
             check_at: None,
             buffer: vec![0; LONGEST].into(),
+            scratch: Vec::new(),
             sent_runs: 0,
+            passed: 0,
         })
     }
 
@@ -180,7 +188,7 @@ impl ShmLink {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<()> {
-        self.addresses.choose_partition(first)
+        self.addresses.choose_partition(&self.epoll, first)
     }
 
     /// True if another process reads the UDP socket of this address.
@@ -193,10 +201,29 @@ impl ShmLink {
         self.addresses.forward(datagram)
     }
 
+    /// The same for a datagram that has come by a [member socket](Self::poll_member).
+    pub(super) fn forward_from_member(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        if !self.is_peer(datagram.net.dst) {
+            return self.addresses.forward(datagram);
+        }
+        let is_strange = self.addresses.is_strange(datagram);
+        if is_strange {
+            self.pass_to_owner(now, datagram);
+        }
+        is_strange
+    }
+
+    /// A socket to be read besides the one of its address, whoever owns the address. When it is
+    /// readable, this link's descriptor is.
+    pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
+        self.addresses.poll_member()
+    }
+
     /// Gives an address up.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.listeners.forget(&self.epoll, address);
-        self.outgoing.retain(|(src, _), _| *src != address);
+        let passes = |ends: &(IpAddr, IpAddr)| *ends == (FORWARDED, address);
+        self.outgoing.retain(|ends, _| ends.0 != address && !passes(ends));
         self.incoming.retain(|incoming| incoming.dst != address);
         if let Some(shared) = self.addresses.forget(address) {
             shared.leave(&self.epoll);
@@ -311,8 +338,10 @@ impl ShmLink {
                     {
                         reader.set_asleep(self.sleepers > 0);
                         let socket = Arc::new(pending.socket);
+                        let origin =
+                            if src == FORWARDED { Origin::Peer } else { Origin::Address(src) };
                         self.incoming.push(IncomingChannel::new(
-                            Some(src),
+                            origin,
                             pending.dst,
                             socket,
                             reader,
@@ -339,7 +368,9 @@ impl ShmLink {
                 }
                 Change::Resigned => {
                     let rings = self.incoming.iter_mut().filter(|incoming| incoming.dst == address);
-                    rings.filter(|ring| ring.src.is_some()).for_each(IncomingChannel::close);
+                    rings
+                        .filter(|ring| ring.origin != Origin::Owner)
+                        .for_each(IncomingChannel::close);
                 }
             }
         }
@@ -485,7 +516,7 @@ impl SharingLink for ShmLink {
     }
 
     fn forwarded(&self) -> u64 {
-        self.addresses.forwarded()
+        self.addresses.forwarded() + self.passed
     }
 }
 

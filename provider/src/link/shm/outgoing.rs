@@ -7,11 +7,12 @@ use roce_transport::{adapter::Transmit, time::Instant};
 use super::{
     MAX_PAIRS, ShmLink,
     channel::{OutgoingChannel, RETRY},
-    listener::request_channel,
+    listener::{FORWARDED, request_channel},
+    peer::ForwardHeader,
     ring::RunHeader,
     term::SILENCE,
 };
-use crate::cancel::Uncancelled;
+use crate::{cancel::Uncancelled, link::Datagram};
 
 /// Time that a process has to answer a request.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -77,6 +78,23 @@ impl ShmLink {
         self.check_at = is_unread.then(|| now.plus(SILENCE));
     }
 
+    /// Passes a datagram to the owner of the address that it has come to. It is lost, as on a wire,
+    /// until there is a channel for that, and while there is no owner.
+    pub(super) fn pass_to_owner(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let address = datagram.net.dst;
+        let ends = [FORWARDED, address];
+        if !self.reaches(now, FORWARDED, address, self.addresses.interface(address)) {
+            return;
+        }
+        let Some(header) = ForwardHeader::write(datagram, &mut self.scratch) else { return };
+        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&ends.into()) else {
+            return;
+        };
+        let result = channel.sender.send(header, &self.scratch);
+        self.passed += u64::from(result.is_ok());
+        self.note_sent(now, ends.into(), &result);
+    }
+
     /// True if another pair of addresses can be remembered.
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
@@ -116,6 +134,15 @@ impl ShmLink {
             taken += 1;
         }
         self.sent_runs += taken as u64;
+        self.note_sent(now, key, &result);
+        // an error is told when its run is the first
+        Some(if taken > 0 { Ok(taken) } else { result.map(|()| 0) })
+    }
+
+    /// Wakes the reader of a channel that something was sent through, and closes one that is broken.
+    fn note_sent(&mut self, now: Instant, key: (IpAddr, IpAddr), result: &io::Result<()>) {
+        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&key) else { return };
+        let sender = &mut channel.sender;
         if !sender.wake() {
             self.write_at = Some(now.plus(self.write_wait));
         }
@@ -127,7 +154,5 @@ impl ShmLink {
             let _uncancelled = Uncancelled::begin(); // closes the channel
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
-        // an error is told when its run is the first
-        Some(if taken > 0 { Ok(taken) } else { result.map(|()| 0) })
     }
 }

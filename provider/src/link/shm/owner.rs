@@ -14,11 +14,13 @@ use roce_transport::{
     share::IdPartition,
     time::Instant,
 };
+use socket2::Socket;
 use tracing::{debug, info};
 
 use super::{
     claim::{ClaimTable, Entry},
     listener::{Listeners, request_grant},
+    members::{self, MakeMember, MemberPlace, MemberSockets},
     record::{self, OwnRecords},
     ring::Writer,
     sender::ShmSender,
@@ -38,6 +40,14 @@ pub(super) struct SharedAddress {
     udp: OwnedFd,
     /// The socket with the address's name. The owner alone accepts there.
     name: OwnedFd,
+    /// Makes a member socket.
+    make_member: MakeMember,
+    /// The member sockets, if there are any. All processes at the address have the same.
+    members: Option<MemberSockets>,
+    /// The one that this process reads.
+    member: Option<(MemberPlace, OwnedFd)>,
+    /// What the owner has told the kernel of them; `None`: nothing yet.
+    steered: Option<Vec<(IdPartition, MemberPlace)>>,
     pub(super) claims: ClaimTable,
     terms: Terms,
     /// The term of this process's owner, or of the one that it had last.
@@ -67,14 +77,22 @@ enum Role {
     Searching(Instant),
 }
 
-/// What a process gets from the owner that it becomes a peer of.
+/// What a process gets from the owner that it becomes a peer of. `members`: if there are any.
 pub(super) struct Grant {
     pub(super) ring: OwnedFd,
     pub(super) udp: OwnedFd,
     pub(super) name: OwnedFd,
     pub(super) claims: OwnedFd,
+    pub(super) members: Option<OwnedFd>,
     /// The owner's term.
     pub(super) term: u64,
+}
+
+/// The sockets of an address, and how its member sockets are made.
+pub(super) struct Sockets {
+    pub(super) udp: OwnedFd,
+    pub(super) name: OwnedFd,
+    pub(super) make_member: MakeMember,
 }
 
 /// What of a link the roles at its addresses concern.
@@ -100,11 +118,13 @@ impl Grant {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
             Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
-            Ok((_, descriptors)) => {
+            Ok((_, mut descriptors)) => {
+                let members = (descriptors.len() > 4).then(|| descriptors.pop()).flatten();
                 let [ring, udp, name, claims] = descriptors
                     .try_into()
                     .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-                Ok(Some(Self { ring, udp, name, claims, term: u64::from_ne_bytes(term) }))
+                let term = u64::from_ne_bytes(term);
+                Ok(Some(Self { ring, udp, name, claims, members, term }))
             }
         }
     }
@@ -116,14 +136,13 @@ impl SharedAddress {
         epoll: &OwnedFd,
         address: IpAddr,
         interface: u32,
-        udp: OwnedFd,
-        name: OwnedFd,
+        sockets: Sockets,
     ) -> io::Result<Self> {
-        watch_for(epoll, &udp, Readable::Datagrams)?;
+        watch_for(epoll, &sockets.udp, Readable::Datagrams)?;
         let claims = ClaimTable::new()?;
         let terms = claims.terms()?;
         let term = Some(terms.current());
-        Ok(Self::new(address, interface, [udp, name], claims, (terms, term), Role::Owner))
+        Ok(Self::new(address, interface, sockets, None, claims, (terms, term), Role::Owner))
     }
 
     /// An address that another process owns, to which `owner` is the connection.
@@ -133,12 +152,15 @@ impl SharedAddress {
         interface: u32,
         grant: Grant,
         owner: Arc<OwnedFd>,
+        make_member: MakeMember,
     ) -> io::Result<Self> {
-        let Grant { udp, name, claims, term, .. } = grant;
+        let Grant { udp, name, claims, members, term, .. } = grant;
+        let sockets = Sockets { udp, name, make_member };
+        let members = members.map(MemberSockets::join);
         let claims = ClaimTable::join(&claims)?;
         let terms = (claims.terms()?, Some(term));
         let role = Role::Peer { owner, check_at: None };
-        let shared = Self::new(address, interface, [udp, name], claims, terms, role);
+        let shared = Self::new(address, interface, sockets, members, claims, terms, role);
         shared.watch_owner(epoll)?;
         Ok(shared)
     }
@@ -146,7 +168,8 @@ impl SharedAddress {
     fn new(
         address: IpAddr,
         interface: u32,
-        [udp, name]: [OwnedFd; 2],
+        Sockets { udp, name, make_member }: Sockets,
+        members: Option<MemberSockets>,
         claims: ClaimTable,
         (terms, term): (Terms, Option<u64>),
         role: Role,
@@ -156,6 +179,10 @@ impl SharedAddress {
             interface,
             udp,
             name,
+            make_member,
+            members,
+            member: None,
+            steered: None,
             claims,
             terms,
             term,
@@ -210,12 +237,65 @@ impl SharedAddress {
     }
 
     /// Grants the address to the process at the other end of `socket`, which `wakeup` wakes.
-    pub(super) fn grant(&self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
+    pub(super) fn grant(&mut self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
         let (writer, memory) = Writer::new()?;
+        if self.terms.begin_members() {
+            // where there can be none, everything is forwarded
+            let members = MemberSockets::new(&self.udp, &self.make_member);
+            self.members = members
+                .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
+                .ok();
+        }
         let descriptors =
             [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
+        let members = self.members.as_ref().map(AsFd::as_fd);
+        let descriptors: Vec<_> = descriptors.into_iter().chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
         Ok(ShmSender::new(writer, wakeup))
+    }
+
+    // Member sockets.
+
+    /// Takes a member socket for this partition, which the owner is to be told then. A process that
+    /// is the owner when it comes needs none.
+    pub(super) fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        if self.member.is_some() {
+            return None;
+        }
+        let members = self.members.as_ref()?;
+        let is_free = |place: &MemberPlace| self.claims.take(Entry::Member(*place)).is_ok();
+        let place = MemberPlace::all().find(is_free)?;
+        let taken = members.socket(place).and_then(|socket| {
+            let watched = OwnedFd::from(socket.try_clone()?);
+            watch_for(epoll, &watched, Readable::Datagrams)?;
+            Ok((socket, watched))
+        });
+        let Ok((socket, watched)) = taken else {
+            self.claims.release(Entry::Member(place));
+            return None;
+        };
+        self.terms.set_member(place, own);
+        self.member = Some((place, watched));
+        Some(socket)
+    }
+
+    /// The owner has the kernel put what is for processes with member sockets there.
+    pub(super) fn steer(&mut self) {
+        if !self.is_owner() || self.members.is_none() {
+            return;
+        }
+        let own = self.member.as_ref().map(|(place, _)| *place);
+        let is_read = |place| Some(place) == own || self.claims.is_taken(Entry::Member(place));
+        let members = MemberPlace::all().filter_map(|place| {
+            let partition = self.terms.member(place)?;
+            is_read(place).then_some((partition, place))
+        });
+        let members: Vec<_> = members.collect();
+        if self.steered.as_ref() != Some(&members) {
+            // if it fails, each process passes on what is not its own
+            let _ = members::attach(self.udp.as_fd(), &members);
+            self.steered = Some(members);
+        }
     }
 
     // What others leave.
@@ -286,7 +366,9 @@ impl SharedAddress {
             Role::Requesting(socket, due) => match Grant::receive(&socket) {
                 Ok(None) if now < due => Role::Requesting(socket, due),
                 Ok(None) => Role::Searching(now),
-                Ok(Some(grant)) => {
+                Ok(Some(mut grant)) => {
+                    let members = grant.members.take().map(MemberSockets::join);
+                    self.members = self.members.take().or(members);
                     debug!(address = %self.address, "another process receives for this one");
                     self.term = Some(grant.term);
                     let _ = self.watch_owner(place.epoll);
@@ -316,6 +398,7 @@ impl SharedAddress {
         let Ok(name) = self.name.try_clone() else { return again };
         let Some(own) = self.terms.begin_after(term) else { return again };
         self.term = Some(own);
+        self.steered = None;
         // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
         // this link's descriptor.
         unwatch(epoll, &self.name);
@@ -351,5 +434,6 @@ impl SharedAddress {
     pub(super) fn leave(&self, epoll: &OwnedFd) {
         unwatch(epoll, &self.udp);
         unwatch(epoll, &self.name);
+        self.member.iter().for_each(|(_, socket)| unwatch(epoll, socket));
     }
 }

@@ -132,23 +132,7 @@ impl Peers {
     }
 
     fn forward_to(&mut self, index: usize, datagram: &Datagram<'_>) {
-        let &Datagram { net, bytes, meta } = datagram;
-        let length = ForwardHeader::LEN + bytes.len();
-        if length > LONGEST {
-            return; // no packet is as long
-        }
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&ForwardHeader::of(net, meta.congested).0);
-        self.scratch.extend_from_slice(bytes);
-        let NetHeader { traffic_class, hop_limit, .. } = *net;
-        let header = RunHeader {
-            length,
-            segment: length,
-            traffic_class,
-            hop_limit,
-            src_port: ROCE_UDP_PORT, // that of the datagram is in its own header
-            checksum_verified: meta.checksum_verified,
-        };
+        let Some(header) = ForwardHeader::write(datagram, &mut self.scratch) else { return };
         // a ring that is full or broken loses it, as a wire would
         let _ = self.peers[index].sender.send(header, &self.scratch);
         self.forwarded += 1;
@@ -210,6 +194,28 @@ impl ForwardHeader {
         header[20] = kind;
         header[21] = congested.into();
         Self(header)
+    }
+
+    /// Writes a datagram behind its header, and returns what a ring is to say of both; `None` for
+    /// what is longer than any packet.
+    pub(super) fn write(datagram: &Datagram<'_>, to: &mut Vec<u8>) -> Option<RunHeader> {
+        let &Datagram { net, bytes, meta } = datagram;
+        let length = Self::LEN + bytes.len();
+        if length > LONGEST {
+            return None;
+        }
+        to.clear();
+        to.extend_from_slice(&Self::of(net, meta.congested).0);
+        to.extend_from_slice(bytes);
+        let NetHeader { traffic_class, hop_limit, .. } = *net;
+        Some(RunHeader {
+            length,
+            segment: length,
+            traffic_class,
+            hop_limit,
+            src_port: ROCE_UDP_PORT, // that of the datagram is in its own header
+            checksum_verified: meta.checksum_verified,
+        })
     }
 
     /// The network header, what else is known, and the datagram behind it, with what the ring says

@@ -19,10 +19,10 @@ use rustix::{
     },
 };
 
-use super::credentials::check_trust;
+use super::{credentials::check_trust, members::MEMBERS};
 
 /// Number of descriptors that come with one message.
-const MAX_DESCRIPTORS: usize = 4;
+const MAX_DESCRIPTORS: usize = MEMBERS;
 
 /// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
@@ -170,13 +170,26 @@ pub(super) fn receive_with(
     socket: &OwnedFd,
     bytes: &mut [u8],
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
+    receive_by(socket, bytes, RecvFlags::empty())
+}
+
+/// The same, but leaves the message, and its descriptors, to be received again.
+pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    receive_by(socket, bytes, RecvFlags::PEEK)
+}
+
+fn receive_by(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::net::recvmsg(
         socket,
         &mut [IoSliceMut::new(bytes)],
         &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
+        flags | RecvFlags::CMSG_CLOEXEC,
     )?;
     let descriptors = ancillary.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),

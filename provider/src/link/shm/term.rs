@@ -3,7 +3,8 @@
 //! A process is the owner for one term. Who begins the next one is the owner from then on, whether
 //! the one before has ended, or is only stopped, by a signal or by a debugger, with all that it has
 //! still open. That one sees, when it goes on, that its term is over. An owner counts its rounds, so
-//! that the others see that it goes on.
+//! that the others see that it goes on. The memory also says which process has which [member
+//! socket](super::members).
 
 use std::{
     fs::File,
@@ -12,9 +13,9 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{mem::Memory, time::Instant};
+use roce_transport::{mem::Memory, share::IdPartition, time::Instant};
 
-use super::sealed;
+use super::{members::MemberPlace, sealed};
 use crate::region::MmapMemory;
 
 /// Time after which a process that does nothing counts as stopped: less than connections wait until
@@ -26,6 +27,11 @@ pub(super) const SIZE: u64 = 4096;
 /// Words of the memory, each in a cache line of its own.
 const TERM: usize = 0;
 const ROUNDS: usize = 8;
+/// Not zero from when the member sockets are made, or cannot be. It is tried once, so that all
+/// processes have the same.
+const MEMBERS_TRIED: usize = 16;
+/// Partition of the process that has claimed a member socket, at the socket's place behind this.
+const MEMBERS: usize = 24;
 
 /// Terms of an address's owners, as one process sees them.
 pub(super) struct Terms {
@@ -63,6 +69,23 @@ impl Terms {
     pub(super) fn count_round(&self) {
         let rounds = self.word(ROUNDS);
         rounds.store(rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// True for the first process that asks: it is to make the member sockets.
+    pub(super) fn begin_members(&self) -> bool {
+        self.word(MEMBERS_TRIED).swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// Partition of the process that has, or had last, the member socket at this place.
+    pub(super) fn member(&self, place: MemberPlace) -> Option<IdPartition> {
+        let partition = self.word(MEMBERS + usize::from(place.get())).load(Ordering::Acquire);
+        u8::try_from(partition).ok().and_then(IdPartition::new)
+    }
+
+    /// The process that has claimed the member socket at this place has this partition.
+    pub(super) fn set_member(&self, place: MemberPlace, partition: IdPartition) {
+        let word = self.word(MEMBERS + usize::from(place.get()));
+        word.store(partition.get().into(), Ordering::Release);
     }
 
     /// Looks from now on whether the owner goes on.

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, wire::Ident};
+use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, share::Addressee, wire::Ident};
 use rustix::net::SendFlags;
 use socket2::Socket;
 
@@ -22,6 +22,7 @@ use super::{
 use crate::bind::BindError;
 
 mod ended;
+mod members;
 mod stopped;
 mod trust;
 
@@ -304,9 +305,14 @@ fn udp() -> Result<Socket, BindError> {
     Ok(Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap()))
 }
 
+/// No socket can be beside that one.
+fn no_members() -> MakeMember {
+    Arc::new(|| Err(io::ErrorKind::AddrInUse.into()))
+}
+
 fn owner(address: IpAddr) -> ShmLink {
     let mut link = ShmLink::new(true).unwrap();
-    link.acquire(address, 0, false, udp).unwrap();
+    link.acquire(address, 0, false, udp, &no_members()).unwrap();
     link.choose_partition(7).unwrap();
     link
 }
@@ -322,7 +328,8 @@ fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
                 thread::yield_now();
             }
         });
-        let acquired = link.acquire(address, 0, false, || Err(BindError::Taken(address)));
+        let acquired =
+            link.acquire(address, 0, false, || Err(BindError::Taken(address)), &no_members());
         done.store(true, Ordering::SeqCst);
         acquired
     })?;
@@ -493,7 +500,7 @@ fn a_name_alone_is_no_address() {
     let name = socket::listen(address, 0).unwrap();
     let squat = || {
         let mut a = ShmLink::new(true).unwrap();
-        a.acquire(address, 0, false, udp).unwrap();
+        a.acquire(address, 0, false, udp, &no_members()).unwrap();
         a.choose_partition(7).unwrap();
         a.partition()
     };
@@ -516,7 +523,7 @@ fn an_address_may_take_long_to_pass_on() {
             }
             drop(name);
         });
-        a.acquire(address, 0, false, udp).unwrap();
+        a.acquire(address, 0, false, udp, &no_members()).unwrap();
     });
     a.choose_partition(7).unwrap();
     assert!(a.partition().is_some());
@@ -526,7 +533,7 @@ fn an_address_may_take_long_to_pass_on() {
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
     let mut a = ShmLink::new(false).unwrap();
-    a.acquire(address, 0, false, udp).unwrap();
+    a.acquire(address, 0, false, udp, &no_members()).unwrap();
     assert_eq!(a.partition(), None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }

@@ -275,7 +275,7 @@ impl Link for UdpLink {
     }
 
     fn socket_drops(&self) -> u64 {
-        let ports = self.ports.iter().map(|port| port.overflow.dropped).sum::<u64>();
+        let ports = self.ports.iter().map(Port::dropped).sum::<u64>();
         self.drops_of_closed + ports + self.groups.socket_drops()
     }
 
@@ -302,39 +302,58 @@ impl Link for UdpLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
-        let mut receive =
-            |socket: &Socket, overflow: &mut Overflow, dst, shm: &mut Option<ShmLink>| {
-                receive_buffers.receive(socket, overflow, |meta, payload| {
-                    for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
-                        let net = NetHeader {
-                            src: meta.source.ip().to_canonical(),
-                            dst,
-                            src_port: meta.source.port(),
-                            traffic_class: meta.traffic_class,
-                            hop_limit: meta.hop_limit,
-                            ident: Ident::Likely(index as u16),
-                        };
-                        let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
-                        let arrived = Datagram { net: &net, bytes: datagram, meta };
-                        if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
-                            sink(&arrived);
+        let mut receive = |socket: &Socket,
+                           overflow: &mut Overflow,
+                           dst,
+                           is_member,
+                           shm: &mut Option<ShmLink>| {
+            receive_buffers.receive(socket, overflow, |meta, payload| {
+                for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
+                    let net = NetHeader {
+                        src: meta.source.ip().to_canonical(),
+                        dst,
+                        src_port: meta.source.port(),
+                        traffic_class: meta.traffic_class,
+                        hop_limit: meta.hop_limit,
+                        ident: Ident::Likely(index as u16),
+                    };
+                    let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
+                    let arrived = Datagram { net: &net, bytes: datagram, meta };
+                    let is_forwarded = shm.as_mut().is_some_and(|shm| {
+                        if is_member {
+                            shm.forward_from_member(now, &arrived)
+                        } else {
+                            shm.forward(&arrived)
                         }
+                    });
+                    if !is_forwarded {
+                        sink(&arrived);
                     }
-                })
-            };
+                }
+            })
+        };
         let settled = shm.as_mut().is_some_and(|shm| {
             shm.attend(now);
+            while let Some((address, socket)) = shm.poll_member() {
+                if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
+                    port.set_member(socket);
+                }
+            }
             shm.is_settled()
         });
         // before the first that comes through shared memory: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
                 if port.is_read_here(shm.as_ref()) {
-                    count += receive(&port.socket, &mut port.overflow, port.address, shm)?;
+                    let overflow = &mut port.overflow;
+                    count += receive(&port.socket, overflow, port.address, false, shm)?;
+                }
+                if let Some((socket, overflow)) = &mut port.member {
+                    count += receive(socket, overflow, port.address, true, shm)?;
                 }
             }
             groups.each_ready(|member| {
-                count += receive(&member.socket, &mut member.overflow, member.group, shm)?;
+                count += receive(&member.socket, &mut member.overflow, member.group, false, shm)?;
                 Ok(())
             })?;
             if count > 0 {
@@ -427,7 +446,7 @@ impl AddressSetLink for UdpLink {
 
     fn remove_address(&mut self, address: IpAddr) {
         for port in self.ports.extract_if(.., |port| port.address == address) {
-            self.drops_of_closed += port.overflow.dropped;
+            self.drops_of_closed += port.dropped();
         }
         if let Some(shm) = &mut self.shm {
             shm.forget(address);

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use roce_transport::addr::ROCE_UDP_PORT;
@@ -14,7 +15,10 @@ use super::{
     options::SocketOptions,
     receive::Overflow,
 };
-use crate::{bind::BindError, link::shm::ShmLink};
+use crate::{
+    bind::BindError,
+    link::shm::{MakeMember, ShmLink},
+};
 
 pub(super) struct Port {
     pub(super) socket: Socket,
@@ -22,6 +26,8 @@ pub(super) struct Port {
     /// Index of its interface; 0 where the address alone determines it.
     pub(super) interface: u32,
     pub(super) overflow: Overflow,
+    /// One more socket that this process reads, of an address that it shares.
+    pub(super) member: Option<(Socket, Overflow)>,
     /// Sockets for data, each with a source port of its own.
     pub(super) flows: Vec<FlowSocket>,
 }
@@ -35,15 +41,21 @@ impl Port {
         options: &SocketOptions,
     ) -> Result<Self, BindError> {
         let bind = || {
-            Self::socket(address, interface, options).map_err(|source| Self::error(address, source))
+            Self::bound(address, interface, options, false)
+                .map_err(|source| Self::error(address, source))
         };
         let socket = match shm {
-            Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
+            Some(shm) => {
+                let options = *options;
+                let make_member: MakeMember =
+                    Arc::new(move || Self::bound(address, interface, &options, true));
+                shm.acquire(address, interface, exclusive, bind, &make_member)?
+            }
             None => bind()?,
         };
         let overflow = Overflow::of(&socket);
         let flows = flows::open(address, interface, options.source_ports(address));
-        Ok(Self { socket, address, interface, overflow, flows })
+        Ok(Self { socket, address, interface, overflow, member: None, flows })
     }
 
     /// What it means that the address cannot be bound to.
@@ -53,6 +65,18 @@ impl Port {
             io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
             _ => BindError::System { address, source },
         }
+    }
+
+    /// Reads one more socket from now on.
+    pub(super) fn set_member(&mut self, socket: Socket) {
+        let overflow = Overflow::of(&socket);
+        self.member = Some((socket, overflow));
+    }
+
+    /// Number of datagrams that found no room in its sockets.
+    pub(super) fn dropped(&self) -> u64 {
+        let member = self.member.as_ref().map_or(0, |(_, overflow)| overflow.dropped);
+        self.overflow.dropped + member
     }
 
     /// The socket that sends from this port.
@@ -68,7 +92,13 @@ impl Port {
         !shm.is_some_and(|shm| shm.is_peer(self.address))
     }
 
-    fn socket(address: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
+    /// A socket with this address and port. `beside`: others may have them, too.
+    fn bound(
+        address: IpAddr,
+        interface: u32,
+        options: &SocketOptions,
+        beside: bool,
+    ) -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::for_address(SocketAddr::new(address, 0)),
             Type::DGRAM,
@@ -78,6 +108,9 @@ impl Port {
         SocketOptions::set_send_buffer(&socket);
         message::configure(&socket, address.is_ipv6())?;
         message::configure_multicast(&socket, address, interface);
+        if beside {
+            socket.set_reuse_port(true)?;
+        }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         Ok(socket)
     }

@@ -14,7 +14,7 @@ fn owner_and_socket(address: IpAddr) -> (ShmLink, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut link = ShmLink::new(true).unwrap();
     let bind = || Ok(Socket::from(socket.try_clone().unwrap()));
-    link.acquire(address, 0, false, bind).unwrap();
+    link.acquire(address, 0, false, bind, &no_members()).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)
 }
@@ -103,7 +103,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        c.acquire(address, 0, false, || Err(BindError::Taken(address))).unwrap();
+        c.acquire(address, 0, false, || Err(BindError::Taken(address)), &no_members()).unwrap();
         done.store(true, Ordering::SeqCst);
     });
     assert!(c.is_peer(address) && !b.is_peer(address));

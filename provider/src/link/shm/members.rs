@@ -1,0 +1,306 @@
+//! Sockets of the peer processes at a shared address, by which datagrams come to each without the
+//! owner.
+//!
+//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel asks
+//! the group's packet filter for the place of the socket that a datagram is put into: it looks for
+//! the partition of the destination queue pair in a list. Whatever is not in the list goes to the
+//! first place, which is the address's own socket, and the owner forwards it.
+//!
+//! A socket that closes would make the last one take its place. So all member sockets are made
+//! together and lie in the queue of a Unix socket, of which each process at the address has a
+//! descriptor: none of them closes as long as there is any process. A process looks at the queue and
+//! takes a copy of the one whose place it has claimed.
+//!
+//! The filter sees the first datagram of a merged run only, so that what is for other processes may
+//! come, too. It is passed to the owner.
+
+#![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use roce_transport::share::IdPartition;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use socket2::{SockRef, Socket};
+
+use super::socket::{peek_with, send_with};
+
+/// Makes a socket like the address's, which may have the same port as others.
+pub(in crate::link) type MakeMember = Arc<dyn Fn() -> io::Result<Socket> + Send + Sync>;
+
+/// Number of member sockets. What is for further processes is forwarded.
+pub(super) const MEMBERS: usize = 16;
+
+/// Place of a member socket in its group, from 1 to [`MEMBERS`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct MemberPlace(u8);
+
+impl MemberPlace {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (1..=MEMBERS as u8).map(Self)
+    }
+
+    pub(super) const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// The member sockets of an address: a Unix socket that has them in its queue.
+pub(super) struct MemberSockets(OwnedFd);
+
+impl MemberSockets {
+    /// Makes the group of an address's socket, which nothing else shares its port with. Until
+    /// something else is [attached](attach), everything goes to that one.
+    ///
+    /// # Errors
+    /// When the system has no such groups or filters, or no more descriptors. Nothing has changed
+    /// then.
+    pub(super) fn new(first: &OwnedFd, make: &MakeMember) -> io::Result<Self> {
+        let made = Self::make(first, make);
+        if made.is_err() {
+            let _ = SockRef::from(first).set_reuse_port(false);
+        }
+        made
+    }
+
+    fn make(first: &OwnedFd, make: &MakeMember) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        SockRef::from(first).set_reuse_port(true)?;
+        let mut sockets = Vec::with_capacity(MEMBERS);
+        for place in 0..MEMBERS {
+            sockets.push(make()?);
+            if place == 0 {
+                // There is a group from now on. What has come to this socket before is found by the
+                // process that takes it.
+                attach(first.as_fd(), &[])?;
+            }
+        }
+        let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        send_with(&from, &[0], &descriptors)?;
+        Ok(Self(queue))
+    }
+
+    /// Those that another process has made.
+    pub(super) const fn join(queue: OwnedFd) -> Self {
+        Self(queue)
+    }
+
+    /// The socket at this place.
+    pub(super) fn socket(&self, place: MemberPlace) -> io::Result<Socket> {
+        // all of them come, unless descriptors are short, and the others are closed
+        let (_, all) = peek_with(&self.0, &mut [0])?;
+        let socket = all.into_iter().nth(usize::from(place.get()) - 1);
+        socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl AsFd for MemberSockets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Has datagrams for these partitions go to these places of the group that the socket is in, and all
+/// others to the first.
+pub(super) fn attach(
+    socket: BorrowedFd<'_>,
+    members: &[(IdPartition, MemberPlace)],
+) -> io::Result<()> {
+    let mut filter = filter(members);
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: The program has as many instructions as it says. The kernel reads both, and keeps a
+    // copy.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The filter: it gets the UDP payload, and returns a place. A datagram that is too short for what
+/// it reads goes to place 0.
+fn filter(members: &[(IdPartition, MemberPlace)]) -> Vec<libc::sock_filter> {
+    /// Offset of the destination queue pair number, of which the upper six bits are the partition.
+    const DESTINATION_QP: u32 = 5;
+    let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut filter = vec![
+        instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, DESTINATION_QP),
+        instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 0, 2),
+    ];
+    for (partition, place) in members {
+        let is_equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        filter.push(instruction(is_equal, 1, partition.get().into()));
+        filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, place.get().into()));
+    }
+    filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0));
+    filter
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+    use rustix::net::RecvFlags;
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    fn partition(number: u8) -> IdPartition {
+        IdPartition::new(number).unwrap()
+    }
+
+    fn place(number: usize) -> MemberPlace {
+        MemberPlace::all().nth(number - 1).unwrap()
+    }
+
+    /// The first bytes of a packet to the first queue pair number of a partition.
+    fn packet(partition: u8) -> Vec<u8> {
+        [&[4, 0x40, 0xFF, 0xFF, 0, partition << 2, 0, 1][..], &[partition; 32]].concat()
+    }
+
+    fn bound(to: SocketAddr, shared: bool) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
+        socket.set_reuse_port(shared)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&to.into())?;
+        Ok(socket)
+    }
+
+    /// An address's socket, and how others like it are made.
+    fn first(address: IpAddr) -> (OwnedFd, SocketAddr, MakeMember) {
+        let socket = bound((address, 0).into(), false).unwrap();
+        let to = socket.local_addr().unwrap().as_socket().unwrap();
+        (socket.into(), to, Arc::new(move || bound(to, true)))
+    }
+
+    /// The partitions of the packets that have arrived at a socket.
+    fn arrived(socket: &impl AsFd) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut bytes = [0; 64];
+        while let Ok((length, _)) = rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+            all.push(bytes[length - 1]);
+        }
+        all
+    }
+
+    fn send(to: SocketAddr, bytes: &[u8]) {
+        let any: IpAddr = match to {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        bound((any, 0).into(), false).unwrap().send_to(bytes, &to.into()).unwrap();
+    }
+
+    #[test]
+    fn a_datagram_comes_to_the_socket_of_its_partition() {
+        for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            let (own, to, make) = first(address);
+            let members = MemberSockets::new(&own, &make).unwrap();
+            // another process, by the queue alone
+            let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
+            let [low, high] = [1, MEMBERS].map(|number| theirs.socket(place(number)).unwrap());
+            let list = [(partition(7), place(1)), (partition(62), place(MEMBERS))];
+            let sent = [0, 1, 6, 7, 8, 61, 62, 63];
+            // attached to whichever socket of the group: it has one filter
+            for socket in [own.as_fd(), high.as_fd()] {
+                attach(socket, &list).unwrap();
+                sent.iter().for_each(|&partition| send(to, &packet(partition)));
+                send(to, &[1, 2, 3, 4, 5]);
+                assert_eq!(arrived(&own), [0, 1, 6, 8, 61, 63, 5], "{address}");
+                assert_eq!((arrived(&low), arrived(&high)), (vec![7], vec![62]), "{address}");
+            }
+            attach(own.as_fd(), &[]).unwrap();
+            sent.iter().for_each(|&partition| send(to, &packet(partition)));
+            assert_eq!(arrived(&own), sent, "{address}");
+            assert!(bound(to, false).is_err(), "others cannot have the port");
+        }
+    }
+
+    /// With every number of members, in any order, and with each destination.
+    #[test]
+    fn the_filter_finds_each_partition() {
+        for count in 0..=MEMBERS {
+            let list: Vec<_> = MemberPlace::all()
+                .take(count)
+                .map(|place| (partition(63 - 3 * place.get()), place))
+                .collect();
+            let filter = filter(&list);
+            for number in 0..=63 {
+                let wanted = list.iter().find(|(partition, _)| partition.get() == number);
+                let wanted = wanted.map_or(0, |(_, place)| u32::from(place.get()));
+                assert_eq!(run(&filter, &packet(number)), wanted, "{number} among {count}");
+            }
+            assert_eq!(run(&filter, &[0; 5]), 0);
+        }
+    }
+
+    /// What the kernel does with a filter.
+    fn run(filter: &[libc::sock_filter], payload: &[u8]) -> u32 {
+        let (mut accumulator, mut at) = (0, 0);
+        loop {
+            let libc::sock_filter { code, jt, jf, k } = filter[at];
+            at += 1;
+            match code {
+                0x30 => match payload.get(k as usize) {
+                    Some(&byte) => accumulator = u32::from(byte),
+                    None => return 0,
+                },
+                0x74 => accumulator >>= k,
+                0x15 => at += usize::from(if accumulator == k { jt } else { jf }),
+                0x06 => return k,
+                _ => panic!("instruction {code:#x}"),
+            }
+        }
+    }
+
+    /// The places stay, whoever closes its copies, also the process that has made them.
+    #[test]
+    fn no_socket_changes_its_place() {
+        let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
+        let members = MemberSockets::new(&own, &make).unwrap();
+        let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
+        drop(members.socket(place(1)));
+        let last = theirs.socket(place(MEMBERS)).unwrap();
+        attach(own.as_fd(), &[(partition(9), place(MEMBERS))]).unwrap();
+        drop(members);
+        for round in 0..3 {
+            drop(theirs.socket(place(2 + round)));
+            send(to, &packet(9));
+            assert_eq!((arrived(&last), arrived(&own)), (vec![9], vec![]));
+        }
+        // what came while nobody had the socket is there for the next that has it
+        drop(last);
+        send(to, &packet(9));
+        assert_eq!(arrived(&theirs.socket(place(MEMBERS)).unwrap()), [9]);
+    }
+
+    #[test]
+    fn an_address_without_members_is_as_before() {
+        let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
+        let fail: [MakeMember; 2] = [Arc::new(|| Err(io::ErrorKind::Unsupported.into())), {
+            let left = std::sync::Mutex::new(3);
+            Arc::new(move || {
+                let mut left = left.lock().unwrap();
+                *left -= 1;
+                if *left == 0 { Err(io::ErrorKind::OutOfMemory.into()) } else { make() }
+            })
+        }];
+        for make in fail {
+            assert!(MemberSockets::new(&own, &make).is_err());
+            for number in 0..64 {
+                send(to, &packet(number));
+            }
+            assert_eq!(arrived(&own).len(), 64);
+            assert!(bound(to, true).is_err(), "others cannot have the port");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Datagrams that come to the processes at an address without its owner.
+
+use super::{super::members::MEMBERS, *};
+
+/// The owner of an address, and the socket that stands for the address's, beside which there may be
+/// others.
+fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let to = socket.local_addr().unwrap();
+    let make_member: MakeMember = Arc::new(move || {
+        let member = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+        member.set_nonblocking(true)?;
+        member.set_reuse_port(true)?;
+        member.bind(&to.into())?;
+        Ok(member)
+    });
+    let mut link = ShmLink::new(true).unwrap();
+    let bind = || Ok(Socket::from(socket.try_clone().unwrap()));
+    link.acquire(address, 0, false, bind, &make_member).unwrap();
+    link.choose_partition(7).unwrap();
+    (link, socket)
+}
+
+/// One more process at the address, and its member socket.
+fn peer_with_member(owner: &mut ShmLink, address: IpAddr) -> (ShmLink, UdpSocket) {
+    let mut link = peer(owner, address).unwrap();
+    let (at, socket) = link.poll_member().unwrap();
+    assert!(at == address && link.poll_member().is_none());
+    (link, socket.into())
+}
+
+/// The owner has ended. The first becomes the owner then, and the other its peer.
+fn take_over(next: &mut ShmLink, other: &mut ShmLink) {
+    for now in 2..10 {
+        next.attend(at(1000 * now));
+        other.attend(at(1000 * now));
+    }
+}
+
+/// Sends a datagram to a queue pair of this partition by the network.
+fn send_to(socket: &UdpSocket, partition: IdPartition) {
+    let to = socket.local_addr().unwrap();
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet(partition), to).unwrap();
+}
+
+/// What has arrived at a socket, as partitions.
+fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
+    let mut bytes = [0; 64];
+    let mut all = Vec::new();
+    while let Ok(length) = socket.recv(&mut bytes) {
+        let Addressee::Partition(partition) = Addressee::of(&bytes[..length]) else { panic!() };
+        all.push(partition);
+    }
+    all
+}
+
+#[test]
+fn each_process_receives_what_is_for_it() {
+    let [address, _] = addresses();
+    let (mut a, at_a) = owner_with_members(address);
+    assert!(a.poll_member().is_none(), "a process that is alone needs none");
+    let (b, at_b) = peer_with_member(&mut a, address);
+    let (c, at_c) = peer_with_member(&mut a, address);
+    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let send = || partitions.iter().for_each(|partition| send_to(&at_a, *partition));
+    send();
+    assert_eq!(
+        [&at_a, &at_b, &at_c].map(arrived),
+        partitions.map(|partition| vec![partition]),
+        "nothing is left to forward"
+    );
+    send();
+    for link in [&b, &c] {
+        let mut events = [const { MaybeUninit::uninit() }; 4];
+        let (events, _) =
+            epoll::wait(&link.epoll, &mut events, Some(&Timespec::default())).unwrap();
+        assert!(
+            events.iter().any(|event| Readable::of(event) == Readable::Datagrams),
+            "a thread that sleeps on the link hears of it"
+        );
+    }
+    arrived(&at_a);
+    // one that has ended receives no more, and another can have its socket
+    arrived(&at_b);
+    drop((b, at_b));
+    a.attend(at(2000));
+    send();
+    assert_eq!(arrived(&at_a), partitions[..2]);
+    let (d, at_d) = peer_with_member(&mut a, address);
+    send_to(&at_a, d.partition().unwrap());
+    assert_eq!(arrived(&at_d), [d.partition().unwrap()]);
+}
+
+/// There are fewer sockets than processes can have the address.
+#[test]
+fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
+    let [address, _] = addresses();
+    let (mut a, at_a) = owner_with_members(address);
+    let members: Vec<_> = (0..MEMBERS).map(|_| peer_with_member(&mut a, address)).collect();
+    let mut last = peer(&mut a, address).unwrap();
+    assert!(last.poll_member().is_none());
+    let partition = last.partition().unwrap();
+    send_to(&at_a, partition);
+    assert_eq!(arrived(&at_a), [partition]);
+    assert!(a.forward(&Datagram::new(&net(address), &packet(partition))));
+    a.flush(at(1));
+    assert_eq!(take(&mut last), [(net(address).src, 0, packet(partition))]);
+    for (link, socket) in &members {
+        send_to(&at_a, link.partition().unwrap());
+        assert_eq!(arrived(socket), [link.partition().unwrap()]);
+    }
+}
+
+/// The sockets stay those of their processes when another one is the owner.
+#[test]
+fn member_sockets_outlive_the_owner() {
+    let [address, _] = addresses();
+    let (mut a, at_a) = owner_with_members(address);
+    let (mut b, at_b) = peer_with_member(&mut a, address);
+    let (mut c, at_c) = peer_with_member(&mut a, address);
+    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.partition().unwrap());
+    drop(a);
+    take_over(&mut b, &mut c);
+    assert!(!b.is_peer(address) && c.is_peer(address));
+    assert!(b.poll_member().is_none() && c.poll_member().is_none(), "they have theirs");
+    let send = || [of_a, of_b, of_c].iter().for_each(|partition| send_to(&at_a, *partition));
+    send();
+    assert_eq!([&at_a, &at_b, &at_c].map(arrived), [vec![of_a], vec![of_b], vec![of_c]]);
+    let (d, at_d) = peer_with_member(&mut b, address);
+    send_to(&at_a, d.partition().unwrap());
+    send_to(&at_a, of_b);
+    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition().unwrap()], vec![of_b]]);
+}
+
+/// The kernel looks at the first datagram of a merged run only.
+#[test]
+fn what_is_for_others_is_passed_to_the_owner() {
+    let [address, _] = addresses();
+    let (mut a, _) = owner_with_members(address);
+    let (mut b, _) = peer_with_member(&mut a, address);
+    let (mut c, _) = peer_with_member(&mut a, address);
+    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let packets = partitions.map(packet);
+    let net = net(address);
+    assert!(!b.forward_from_member(at(0), &Datagram::new(&net, &packets[1])), "its own");
+    assert!(!b.forward_from_member(at(0), &Datagram::new(&net, b"short")));
+    // the first needs a channel, and is lost
+    assert!(b.forward_from_member(at(0), &Datagram::new(&net, &packets[0])));
+    a.attend(at(1));
+    b.attend(at(1));
+    for bytes in [&packets[0], &packets[2]] {
+        assert!(b.forward_from_member(at(2), &Datagram::new(&net, bytes)));
+    }
+    assert_eq!(b.forwarded(), 2);
+    assert_eq!(take(&mut a), [(net.src, 0, packets[0].clone())]);
+    assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
+    assert_eq!(take(&mut b), []);
+    // what comes by a ring is for this process, or for nobody
+    assert_eq!((a.forwarded(), b.forwarded(), c.forwarded()), (1, 2, 0));
+    // one that has become the owner forwards by itself
+    drop(a);
+    take_over(&mut b, &mut c);
+    assert!(!b.is_peer(address));
+    assert!(b.forward_from_member(at(9000), &Datagram::new(&net, &packets[2])));
+    b.flush(at(9000));
+    assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
+}
