@@ -248,6 +248,8 @@ impl SharedAddress {
         }
         let descriptors =
             [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
+        // a former owner that went on may have been just about to say something else
+        self.steered = None;
         let members = self.members.as_ref().map(AsFd::as_fd);
         let descriptors: Vec<_> = descriptors.into_iter().chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
@@ -292,9 +294,8 @@ impl SharedAddress {
         });
         let members: Vec<_> = members.collect();
         if self.steered.as_ref() != Some(&members) {
-            // if it fails, each process passes on what is not its own
-            let _ = members::attach(self.udp.as_fd(), &members);
-            self.steered = Some(members);
+            // if it fails, the next time may do; each process passes on what is not its own
+            self.steered = members::attach(self.udp.as_fd(), &members).is_ok().then_some(members);
         }
     }
 
