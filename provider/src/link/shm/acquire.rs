@@ -43,8 +43,8 @@ const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
-    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing. `make_member`: makes
-    /// a socket like the one of `bind`, beside it.
+    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing.
+    /// `make_member`: makes a socket like the one of `bind`, beside it.
     ///
     /// # Errors
     /// Those of `bind`; [`BindError::Taken`], [`BindError::Stopped`].

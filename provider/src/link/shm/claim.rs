@@ -1,6 +1,6 @@
 //! Claims of the processes that share an address: its partitions, the services that they listen for,
-//! and its member sockets. A claim is a lock in a file that all of them have open. It ends with the process that has
-//! it, however that ends.
+//! and its member sockets. A claim is a lock in a file that all of them have open. It ends with the
+//! process that has it, however that ends.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 

@@ -26,13 +26,14 @@ use roce_transport::share::IdPartition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use socket2::{SockRef, Socket};
 
-use super::socket::{peek_with, send_with};
+use super::socket::{MAX_DESCRIPTORS, peek_with, send_with};
 
 /// Makes a socket like the address's, which may have the same port as others.
 pub(in crate::link) type MakeMember = Arc<dyn Fn() -> io::Result<Socket> + Send + Sync>;
 
-/// Number of member sockets. What is for further processes is forwarded.
-pub(super) const MEMBERS: usize = 16;
+/// Number of member sockets: as many as one message carries. What is for further processes is
+/// forwarded.
+pub(super) const MEMBERS: usize = MAX_DESCRIPTORS;
 
 /// Place of a member socket in its group, from 1 to [`MEMBERS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -19,10 +19,10 @@ use rustix::{
     },
 };
 
-use super::{credentials::check_trust, members::MEMBERS};
+use super::credentials::check_trust;
 
 /// Number of descriptors that come with one message.
-const MAX_DESCRIPTORS: usize = MEMBERS;
+pub(super) const MAX_DESCRIPTORS: usize = 16;
 
 /// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
