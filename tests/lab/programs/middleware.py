@@ -18,6 +18,7 @@ def middleware_trials():
     yield from ucx_trials()
     yield from fabric_trials()
     yield from mpi_trials()
+    yield from mpi_host_trials()
 
 
 def ucx_trials():
@@ -86,6 +87,37 @@ def mpi_trials():
                 # Four ranks on two processors wait for each other most of the time.
                 figure = MPI_FIGURE if ranks == 2 else None
                 yield from trials(name, package, make, figure, ("loopback",), large=ranks > 2)
+
+
+def mpi_host_trials():
+    """Ranks on two hosts. Those of the other host are started by a shell that listens there, as by
+    ssh elsewhere.
+    """
+
+    def make(name, place, tcp):
+        environment = ucx_environment("rc_v", place, tcp)[1:]
+        # Processes share their host's address, but not with sockets only.
+        each = 1 if name.endswith("/sockets") else 2
+        # Neighbours are on different hosts.
+        hosts = ["--host", f"{{own}}:{each},{{server}}:{each}", "--map-by", "node"]
+        remote = ["--mca", "plm_rsh_agent", "{remote_shell}"]
+        if not tcp:
+            # All ranks of a host are in one `roce run`.
+            remote += ["--mca", "orte_launch_agent", "{roce} run --sysfs -d eth0 -- orted"]
+        replaces = ["replace"] * ("drop" not in name)  # as above
+        argv = (*open_mpi(2 * each, environment), *hosts, *remote, "{mpi_openmpi}", *replaces)
+        listener = ("socat", "TCP-LISTEN:2222,reuseaddr,fork", "EXEC:sh")
+        return Case(
+            name,
+            place,
+            Program(argv, (f"{2 * each} ranks, all right",)),
+            Program(listener, endless=True),
+            "tcp:2222",
+            90,
+            sysfs=not tcp,
+        )
+
+    yield from trials("openmpi/rc_v/2-hosts", "openmpi-bin", make, MPI_FIGURE, ("hosts",))
 
 
 def mpich(ranks, environment):

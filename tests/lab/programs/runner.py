@@ -16,7 +16,7 @@ class TrialRunner:
 
     def __init__(self, chosen, logs, pin):
         self.roce = place_ours(binaries.roce(), binaries.library(), logs)
-        self.runner = CaseRunner(logs, build(logs / "built"))
+        self.runner = CaseRunner(logs, {"roce": self.roce, **build(logs / "built")})
         self.versions = package_versions({trial.package for trial in chosen})
         self.recorded = record.read()
         self.pin = pin

@@ -14,7 +14,9 @@ from lab.report import CaseTable, say
 from lab.requirements import Packages
 
 # Beside those of the programs themselves.
-PACKAGES = [*("iproute2", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev")]
+PACKAGES = [
+    *("iproute2", "socat", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev")
+]
 
 
 def cases():
