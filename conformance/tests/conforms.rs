@@ -55,8 +55,10 @@ fn others() -> String {
             continue;
         }
         let shown: Vec<_> = verdicts.iter().map(|(verdict, _)| verdict.name()).collect();
-        let found = verdicts.iter().map(|(_, found)| *found).find(|found| !found.is_empty());
-        let found = found.unwrap_or_default().replace('|', "\\|");
+        let mut found: Vec<_> = verdicts.iter().map(|(_, found)| *found).collect();
+        found.retain(|found| !found.is_empty());
+        found.dedup();
+        let found = found.join("; ").replace('|', "\\|");
         let _ = writeln!(text, "| `{name}` | {} | {found} |", shown.join(" | "));
     }
     text
