@@ -360,7 +360,7 @@ static enum ibv_mtu mtu_of(uint64_t bytes)
 static struct ibv_context *context;
 static uint8_t port = 1;
 
-enum type { WINDOW, QUEUE_PAIR, HANDLE, REGION, COMPLETION_QUEUE, DOMAIN, TYPES };
+enum type { WINDOW, QUEUE_PAIR, HANDLE, REGION, SHARED_QUEUE, COMPLETION_QUEUE, DOMAIN, TYPES };
 
 struct object {
     struct object *next;
@@ -396,8 +396,8 @@ static struct object *keep(enum type type, const char *name, void *made)
 static void destroy(struct object *object)
 {
     static const char *const functions[] = {
-        "ibv_dealloc_mw", "ibv_destroy_qp", "ibv_destroy_ah",
-        "ibv_dereg_mr",   "ibv_destroy_cq", "ibv_dealloc_pd",
+        "ibv_dealloc_mw",  "ibv_destroy_qp", "ibv_destroy_ah", "ibv_dereg_mr",
+        "ibv_destroy_srq", "ibv_destroy_cq", "ibv_dealloc_pd",
     };
     struct object **link = &objects;
     int error = 0;
@@ -406,6 +406,7 @@ static void destroy(struct object *object)
     case QUEUE_PAIR: error = ibv_destroy_qp(object->object); break;
     case HANDLE: error = ibv_destroy_ah(object->object); break;
     case REGION: error = ibv_dereg_mr(object->object); break;
+    case SHARED_QUEUE: error = ibv_destroy_srq(object->object); break;
     case COMPLETION_QUEUE: error = ibv_destroy_cq(object->object); break;
     case DOMAIN: error = ibv_dealloc_pd(object->object); break;
     case TYPES: break;
@@ -528,6 +529,8 @@ static void do_qp(const struct value *command)
         .qp_type = (enum ibv_qp_type)find_word(services, text(command, "type")),
         .sq_sig_all = is_set(command, "sq_sig_all"),
     };
+    if (member(command, "srq") != NULL)
+        attributes.srq = find(SHARED_QUEUE, text(command, "srq"))->object;
     struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
     struct ibv_qp *qp = made("ibv_create_qp", ibv_create_qp(pd, &attributes));
     keep(QUEUE_PAIR, text(command, "name"), qp);
@@ -728,7 +731,9 @@ static void do_send(const struct value *command)
 
 static void do_recv(const struct value *command)
 {
-    struct ibv_qp *qp = find(QUEUE_PAIR, text(command, "qp"))->object;
+    int is_shared = member(command, "srq") != NULL;
+    enum type type = is_shared ? SHARED_QUEUE : QUEUE_PAIR;
+    void *queue = find(type, text(command, is_shared ? "srq" : "qp"))->object;
     const struct value *wr = needed(command, "wrs", LIST)->first;
     int posted = 0;
     for (; wr != NULL; wr = wr->next, posted++) {
@@ -736,7 +741,10 @@ static void do_recv(const struct value *command)
         struct ibv_recv_wr *bad, request = {
             .wr_id = number(wr, "id"), .sg_list = sges, .num_sge = scatter_list(wr, sges),
         };
-        check("ibv_post_recv", ibv_post_recv(qp, &request, &bad));
+        if (is_shared)
+            check("ibv_post_srq_recv", ibv_post_srq_recv(queue, &request, &bad));
+        else
+            check("ibv_post_recv", ibv_post_recv(queue, &request, &bad));
     }
     say("\"posted\": %d", posted);
 }
@@ -825,6 +833,13 @@ static void execute(const struct value *command)
     } else if (strcmp(name, "cq") == 0) {
         struct ibv_cq *cq = ibv_create_cq(context, (int)number(command, "size"), NULL, NULL, 0);
         keep(COMPLETION_QUEUE, text(command, "name"), made("ibv_create_cq", cq));
+    } else if (strcmp(name, "srq") == 0) {
+        struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
+        struct ibv_srq_init_attr attributes = {
+            .attr = {(uint32_t)number(command, "max_wr"), (uint32_t)number(command, "max_sge"), 0},
+        };
+        struct ibv_srq *srq = made("ibv_create_srq", ibv_create_srq(pd, &attributes));
+        keep(SHARED_QUEUE, text(command, "name"), srq);
     } else if (strcmp(name, "qp") == 0) {
         do_qp(command);
     } else if (strcmp(name, "modify") == 0) {

@@ -144,6 +144,8 @@ pub struct Connection {
     pub min_rnr_timer: u8,
     /// Queue key of a datagram queue pair.
     pub qkey: u32,
+    /// It receives from a shared receive queue.
+    pub shared: bool,
 }
 
 /// A send request of the device. Its data lies at the start of its region `source`, and its remote

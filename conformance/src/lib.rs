@@ -31,7 +31,7 @@ macro_rules! embedded {
 
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
-    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "rnr" "retry" "uc" "ud"
+    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "uc" "ud"
     "congestion"
 );
 

@@ -335,6 +335,7 @@ fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
         rnr_retry: words.or("rnr-retries", 7)?,
         min_rnr_timer: words.or("rnr-timer", 12)?,
         qkey: words.or("qkey", 0x1111_1111)?,
+        shared: words.flag("shared"),
     })
 }
 

@@ -10,13 +10,16 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
-    ids::PdId,
+    ids::{PdId, SrqId},
     mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
     qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
     time::Instant,
     wire::{Datagram, NetHeader},
-    work::{CompletionQueue, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination, Wc},
+    work::{
+        CompletionQueue, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, SrqAttr, UdDestination,
+        Wc,
+    },
 };
 
 use crate::{
@@ -48,6 +51,7 @@ struct Objects {
     /// Windows by their present keys.
     windows: BTreeMap<String, RKey>,
     queue_pair: Option<Qpn>,
+    shared: Option<SrqId>,
     queues: Option<[Arc<CompletionQueue>; 2]>,
 }
 
@@ -120,9 +124,13 @@ impl Simulated {
     }
 
     fn destroy(&mut self) -> Result<(), ObjectError> {
-        let Objects { regions, windows, queue_pair, queues } = std::mem::take(&mut self.objects);
+        let Objects { regions, windows, queue_pair, shared, queues } =
+            std::mem::take(&mut self.objects);
         if let Some(qpn) = queue_pair {
             self.adapter.destroy_qp(qpn)?;
+        }
+        if let Some(srq) = shared {
+            self.adapter.destroy_srq(srq)?;
         }
         for cq in queues.into_iter().flatten() {
             self.adapter.destroy_cq(cq.id())?;
@@ -160,11 +168,16 @@ impl Subject for Simulated {
         let queues = [cq()?, cq()?];
         let [send_cq, recv_cq] = queues.clone();
         let Connection { qp_type, sq_psn, .. } = *connection;
+        if connection.shared {
+            let attr = SrqAttr { max_wr: 64, max_sge: 4 };
+            let srq = self.adapter.create_srq(self.pd, attr).map_err(|error| refused(&error))?;
+            self.objects.shared = Some(srq);
+        }
         let init = QpInit {
             qp_type,
             send_cq,
             recv_cq,
-            srq: None,
+            srq: self.objects.shared,
             caps: QpCaps::default(),
             sq_sig_all: true,
             pd: self.pd,
@@ -201,9 +214,12 @@ impl Subject for Simulated {
 
     fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
         let (qpn, sge) = (self.queue_pair()?, self.sge(INBOX, offset, bytes)?);
-        self.adapter
-            .post_recv(self.now, qpn, &RecvWr::new(id, [sge]))
-            .map_err(|error| refused(&error))
+        let wr = RecvWr::new(id, [sge]);
+        let posted = match self.objects.shared {
+            Some(srq) => self.adapter.post_srq_recv(srq, &wr),
+            None => self.adapter.post_recv(self.now, qpn, &wr),
+        };
+        posted.map_err(|error| refused(&error))
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {

@@ -51,6 +51,8 @@ pub(super) struct Remote {
     last: Option<Clock>,
     /// What the queue pair is, and its queue key.
     kind: Option<(QpType, u32)>,
+    /// It receives from a shared receive queue.
+    is_shared: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -99,6 +101,7 @@ impl Remote {
             pause,
             last: None,
             kind: None,
+            is_shared: false,
         };
         let hello = remote.ask(json!({"do": "hello"}))?;
         let mtu = hello["active_mtu"].as_u64().and_then(|mtu| Mtu::from_bytes(mtu as u32));
@@ -260,10 +263,15 @@ impl Subject for Remote {
             _ => "rc",
         };
         let cq = |name: &str| json!({"do": "cq", "name": name, "size": 256});
-        let qp = json!({
+        let mut qp = json!({
             "do": "qp", "name": "qp", "pd": "pd", "type": service,
             "send_cq": "send", "recv_cq": "receive", "sq_sig_all": true,
         });
+        self.is_shared = connection.shared;
+        if connection.shared {
+            qp["srq"] = "srq".into();
+            self.ask(json!({"do": "srq", "name": "srq", "pd": "pd", "max_wr": 64, "max_sge": 4}))?;
+        }
         let made = self.ask_all(&[cq("send"), cq("receive"), qp])?;
         let peer = json!({"address": self.own, "qpn": peer.get(), "path_mtu": connection.mtu});
         let (rtr, rts) = match qp_type {
@@ -300,7 +308,8 @@ impl Subject for Remote {
 
     fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
         let sge = self.sge(INBOX, offset, bytes)?;
-        self.ask(json!({"do": "recv", "qp": "qp", "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
+        let queue = if self.is_shared { "srq" } else { "qp" };
+        self.ask(json!({"do": "recv", queue: queue, "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {

@@ -750,8 +750,9 @@ fn requester() -> Vec<Row> {
     ]
 }
 
+/// Memory windows and shared receive queues.
 fn windows() -> Vec<Row> {
-    use Fault::{Bind, In, KeepsWindows, Register};
+    use Fault::{Bind, Connect, In, KeepsWindows, Register};
     vec![
         // as the kernel's rxe does
         (
@@ -785,6 +786,11 @@ fn windows() -> Vec<Row> {
                     rights
                 }
             }),
+        ),
+        (
+            "flushes shared requests when a queue pair stops",
+            "shared/stays",
+            Connect(|connection| connection.shared = false),
         ),
         ("has no windows of type 1", "window/moved", Bind(|bind| bind.is_type_2 = true)),
         ("has no windows of type 2", "window/bound-twice", Bind(|bind| bind.is_type_2 = false)),
