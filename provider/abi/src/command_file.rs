@@ -40,6 +40,14 @@ pub(crate) enum Importable {
     Dm(usize),
 }
 
+/// A file that is like no other. A sandbox may refuse those of memory.
+fn new_file() -> io::Result<OwnedFd> {
+    match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
+        Ok(file) => Ok(file),
+        Err(_) => io::pipe().map(|(reader, _)| reader.into()),
+    }
+}
+
 /// Files of open contexts.
 static COMMAND_FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
 
@@ -47,7 +55,7 @@ impl CommandFile {
     pub(crate) fn new(dev: &'static Dev) -> io::Result<Arc<Self>> {
         let command_file = Arc::new(Self {
             dev,
-            file: memfd_create(c"roce-context", MemfdFlags::CLOEXEC)?,
+            file: new_file()?,
             next_handle: AtomicU32::new(1),
             importable: Mutex::default(),
         });

@@ -224,6 +224,19 @@ fn datagrams() {
     }
 }
 
+/// A sandbox that refuses what the library can do without.
+#[test]
+fn a_sandbox_refuses_something() {
+    for denied in ["memfd_create", "userfaultfd", "UDP options", "IPv6"] {
+        for sockets_only in ["0", "1"] {
+            let variables = [("DENIED", denied), ("ROCE_SOCKETS_ONLY", sockets_only)];
+            if !run_compiled("sandbox", &variables) {
+                println!("no C compiler is installed: nothing was run");
+            }
+        }
+    }
+}
+
 /// What a program has counted stays in the files that stand for those of /sys, though it ends
 /// without closing its device, and sooner than counters are published otherwise.
 #[test]

@@ -117,6 +117,11 @@ pub(super) struct ShmLink {
 }
 
 impl ShmLink {
+    /// True if there can be none, because the system gives no memory that processes share.
+    pub(super) fn is_refused() -> bool {
+        sealed::is_refused()
+    }
+
     /// `shares`: other processes may have the same addresses.
     pub(super) fn new(shares: bool) -> io::Result<Self> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;

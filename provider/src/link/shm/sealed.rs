@@ -5,6 +5,7 @@ use std::{fs::File, io, os::fd::AsFd};
 
 use rustix::{
     fs::{MemfdFlags, SealFlags},
+    io::Errno,
     process::{Resource, getrlimit},
 };
 
@@ -16,6 +17,13 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// (RLIMIT_FSIZE) is killed (SIGXFSZ).
 pub(super) fn is_allowed(length: u64) -> bool {
     getrlimit(Resource::Fsize).current.is_none_or(|limit| length <= limit)
+}
+
+/// True if the system, or a sandbox, gives no process such memory.
+pub(super) fn is_refused() -> bool {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let refusals = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
+    rustix::fs::memfd_create("roce", flags).is_err_and(|error| refusals.contains(&error))
 }
 
 /// New memory of this length, all zero. The name is for people who look for it.

@@ -11,6 +11,7 @@ use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
+    sync::Once,
     time::Duration,
 };
 
@@ -21,6 +22,7 @@ use roce_transport::{
     wire::{Ident, NetHeader},
 };
 use socket2::Socket;
+use tracing::warn;
 
 use super::{
     AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, Preparation, Prepared,
@@ -142,6 +144,19 @@ impl UdpLink {
     ) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
+        let locality = match locality {
+            Locality::SharedMemory | Locality::SharedAddress { .. } if ShmLink::is_refused() => {
+                static SAID: Once = Once::new();
+                SAID.call_once(|| {
+                    warn!(
+                        "memfd_create is refused here: packets go through sockets only, and no \
+                         processes share an address"
+                    );
+                });
+                Locality::Network
+            }
+            other => other,
+        };
         let mut shm = match locality {
             Locality::Network => None,
             Locality::SharedMemory => Some(ShmLink::new(false).map_err(system)?),
