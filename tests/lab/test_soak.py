@@ -10,7 +10,7 @@ from lab.dropin.case import Program
 from lab.soak.exchange import exchanges
 from lab.soak.fate import LONG_STOP, SHORT_STOP, UNDISTURBED, Fate, choose_fate
 from lab.soak.running import NOTICE_SECONDS, SECONDS, Running
-from lab.soak.survivor import GROWTH_KIB, Survivor, Usage
+from lab.soak.survivor import GROWTH_DESCRIPTORS, GROWTH_KIB, Survivor, Usage
 
 KILLED = -signal.SIGKILL
 
@@ -179,5 +179,7 @@ class SurvivorTest(unittest.TestCase):
 
     def test_growth(self):
         warm = Usage(8000, 30, 2)
-        self.assertEqual(self.problems(warm, Usage(8000 + GROWTH_KIB, 30, 2)), [])
-        self.assertEqual(len(self.problems(warm, Usage(8001 + GROWTH_KIB, 31, 3))), 3)
+        most = Usage(8000 + GROWTH_KIB, 30 + GROWTH_DESCRIPTORS, 2)
+        self.assertEqual(self.problems(warm, most), [])
+        more = Usage(most.kib + 1, most.descriptors + 1, 3)
+        self.assertEqual(len(self.problems(warm, more)), 3)
