@@ -30,8 +30,8 @@ const CAPACITY: u64 = 2 << 20;
 pub(super) const RING_SIZE: u64 = START + CAPACITY;
 const SKIP: u64 = u64::MAX;
 
-const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x05";
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x05";
+const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
 const MAX_DESCRIPTORS: usize = 4;
 /// Time that the device has to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);

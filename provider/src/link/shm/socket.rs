@@ -175,7 +175,7 @@ pub(super) fn receive_with(
 
 /// The same, but leaves the message, and its descriptors, to be received again.
 pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    receive_by(socket, bytes, RecvFlags::PEEK)
+    receive_by(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT)
 }
 
 fn receive_by(
