@@ -228,17 +228,17 @@ impl<S: Subject> Play<'_, S> {
                 if self.used + bytes > ROOM {
                     return Err(mistake(format!("the inbox has room for {ROOM} bytes")));
                 }
-                self.subject.post_receive(*id, self.used, *bytes)?;
+                self.subject.program()?.post_receive(*id, self.used, *bytes)?;
                 self.used += bytes;
             }
-            Step::Post(request) => self.subject.post_send(request, self.own)?,
+            Step::Post(request) => self.subject.program()?.post_send(request, self.own)?,
             Step::Bind(bind) => {
-                let bound = self.subject.bind(bind)?;
+                let bound = self.subject.program()?.bind(bind)?;
                 if let Some(before) = self.regions.insert(bind.window.clone(), bound) {
                     self.regions.insert(format!("{}{BEFORE}", bind.window), before);
                 }
             }
-            Step::Invalidate { id, window } => self.subject.invalidate(*id, window)?,
+            Step::Invalidate { id, window } => self.subject.program()?.invalidate(*id, window)?,
             Step::Supported => {}
             Step::Send(packet) => {
                 let (net, bytes) = self.scene()?.build(packet).map_err(mistake)?;
@@ -297,16 +297,16 @@ impl<S: Subject> Play<'_, S> {
                 }
             }
             Step::Fill(Pattern { place, bytes, seed }) => {
-                self.subject.fill(&place.region, place.offset, *bytes, *seed)?;
+                self.subject.program()?.fill(&place.region, place.offset, *bytes, *seed)?;
             }
             Step::Memory(pattern) => self.memory(pattern)?,
             Step::SetWord(place, value) => {
-                self.subject.set_word(&place.region, place.offset, *value)?;
+                self.subject.program()?.set_word(&place.region, place.offset, *value)?;
             }
             Step::Word(place, value) => {
                 let mut found = 0;
                 let same = self.until(self.subject.tolerance(), |play| {
-                    found = play.subject.word(&place.region, place.offset)?;
+                    found = play.subject.program()?.word(&place.region, place.offset)?;
                     Ok((found == *value).then_some(()))
                 })?;
                 if same.is_none() {
@@ -321,24 +321,23 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn connect(&mut self, connection: &Connection) -> Result<(), Stop> {
-        if connection.mtu > self.subject.mtu().bytes() {
-            return Err(Stop::Trouble(Trouble::Unsupported(format!(
-                "its port has a path MTU of {}",
-                self.subject.mtu().bytes()
-            ))));
+        let mtu = self.subject.program()?.mtu().bytes();
+        if connection.mtu > mtu {
+            let text = format!("its port has a path MTU of {mtu}");
+            return Err(Stop::Trouble(Trouble::Unsupported(text)));
         }
         let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         self.region(TARGET, ROOM, Access::LOCAL_WRITE | remote)?;
         self.region(SOURCE, ROOM, Access::LOCAL_WRITE)?;
-        self.subject.fill(SOURCE, 0, ROOM, SOURCE_SEED)?;
+        self.subject.program()?.fill(SOURCE, 0, ROOM, SOURCE_SEED)?;
         self.region(INBOX, ROOM, Access::LOCAL_WRITE)?;
-        let device = self.subject.connect(connection, self.own)?;
+        let device = self.subject.program()?.connect(connection, self.own)?;
         self.connection = Some((connection.clone(), device));
         Ok(())
     }
 
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<(), Stop> {
-        let region = self.subject.region(name, bytes, rights)?;
+        let region = self.subject.program()?.region(name, bytes, rights)?;
         self.regions.insert(name.to_owned(), region);
         Ok(())
     }
@@ -399,7 +398,7 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn completion(&mut self, queue: Queue) -> Result<Option<Completion>, Stop> {
-        let new = self.subject.completions(queue)?;
+        let new = self.subject.program()?.completions(queue)?;
         let waiting = &mut self.completions[queue as usize];
         waiting.extend(new);
         Ok(waiting.pop_front())
@@ -459,7 +458,7 @@ impl<S: Subject> Play<'_, S> {
         let Pattern { place, bytes, seed } = pattern;
         let mut first = None;
         let same = self.until(self.subject.tolerance(), |play| {
-            first = play.subject.differs(&place.region, place.offset, *bytes, *seed)?;
+            first = play.subject.program()?.differs(&place.region, place.offset, *bytes, *seed)?;
             Ok(first.is_none().then_some(()))
         })?;
         match (same, first) {
@@ -473,7 +472,7 @@ impl<S: Subject> Play<'_, S> {
     fn state(&mut self, state: &str) -> Result<(), Stop> {
         let mut found = String::new();
         let reached = self.until(self.subject.tolerance(), |play| {
-            found = play.subject.state()?;
+            found = play.subject.program()?.state()?;
             Ok((found == state).then_some(()))
         })?;
         match reached {

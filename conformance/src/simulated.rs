@@ -27,7 +27,7 @@ use crate::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, WRONG_KEY, pattern,
     },
     run::{INBOX, SOURCE},
-    subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
+    subject::{Arrival, Completion, Program, RemoteRegion, Route, Subject, Trouble},
 };
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -147,12 +147,57 @@ impl Simulated {
 }
 
 impl Subject for Simulated {
+    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+        Ok(self)
+    }
+
     fn clear(&mut self) -> Result<(), Trouble> {
         self.transmit();
         self.sent.clear();
         self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
     }
 
+    fn route(&self) -> Route {
+        Route { own: OWN.into(), device: DEVICE.into(), src_port: 0xC001, id: 0 }
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn tolerance(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        self.transmit();
+        self.adapter.handle_datagram(self.now, &Datagram::new(net, bytes));
+        self.transmit();
+        Ok(())
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        loop {
+            self.transmit();
+            while self.adapter.poll_event().is_some() {}
+            if let Some(arrival) = self.sent.pop_front() {
+                return Ok(Some(arrival));
+            }
+            match self.adapter.poll_timeout().filter(|&next| next <= until) {
+                Some(next) => {
+                    self.now = self.now.max(next);
+                    self.adapter.handle_timeout(self.now);
+                }
+                None => {
+                    self.now = self.now.max(until);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+impl Program for Simulated {
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
         let memory = Arc::new(HeapMemory::new(bytes as usize));
         let address = 0x10_0000 * (self.objects.regions.len() as u64 + 1);
@@ -324,47 +369,8 @@ impl Subject for Simulated {
         Ok(info.ok_or_else(|| mistake("queue pair"))?.state.to_string())
     }
 
-    fn route(&self) -> Route {
-        Route { own: OWN.into(), device: DEVICE.into(), src_port: 0xC001, id: 0 }
-    }
-
     fn mtu(&self) -> Mtu {
         Mtu::B4096
-    }
-
-    fn now(&self) -> Instant {
-        self.now
-    }
-
-    fn tolerance(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
-        self.transmit();
-        self.adapter.handle_datagram(self.now, &Datagram::new(net, bytes));
-        self.transmit();
-        Ok(())
-    }
-
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
-        loop {
-            self.transmit();
-            while self.adapter.poll_event().is_some() {}
-            if let Some(arrival) = self.sent.pop_front() {
-                return Ok(Some(arrival));
-            }
-            match self.adapter.poll_timeout().filter(|&next| next <= until) {
-                Some(next) => {
-                    self.now = self.now.max(next);
-                    self.adapter.handle_timeout(self.now);
-                }
-                None => {
-                    self.now = self.now.max(until);
-                    return Ok(None);
-                }
-            }
-        }
     }
 }
 

@@ -12,19 +12,49 @@ use thiserror::Error;
 
 use crate::case::{Bind, Connection, Queue, Request};
 
-/// A device under test: what its program can be told to do, and the network between it and the
-/// instrument.
-///
-/// The objects are few, so they have no names but for the regions: at most one queue pair with a
-/// completion queue for each direction, and receive requests whose bytes go to the region `inbox`,
-/// one behind the other.
+/// A device under test: the network between it and the instrument, and what its program can be told
+/// to do.
 pub trait Subject {
+    /// The program that does at the device what a case says.
+    ///
+    /// # Errors
+    /// [`Trouble`]: there is none, and only packets reach the device.
+    fn program(&mut self) -> Result<&mut dyn Program, Trouble>;
+
     /// Destroys everything that was made.
     ///
     /// # Errors
     /// [`Trouble`]
     fn clear(&mut self) -> Result<(), Trouble>;
 
+    /// The way from the instrument to the device.
+    fn route(&self) -> Route;
+
+    /// The present time.
+    fn now(&self) -> Instant;
+
+    /// How much later than it was sent a packet may be seen, and a wait be over.
+    fn tolerance(&self) -> Duration;
+
+    /// Sends a UDP payload to the device.
+    ///
+    /// # Errors
+    /// [`Trouble::Broken`]
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
+
+    /// The next UDP payload from the device, or `None` when it is `until`.
+    ///
+    /// # Errors
+    /// [`Trouble::Broken`]
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
+}
+
+/// What the program of a device can be told to do.
+///
+/// The objects are few, so they have no names but for the regions: at most one queue pair with a
+/// completion queue for each direction, and receive requests whose bytes go to the region `inbox`,
+/// one behind the other.
+pub trait Program {
     /// Registers so many bytes of zeros.
     ///
     /// # Errors
@@ -103,29 +133,8 @@ pub trait Subject {
     /// [`Trouble`]
     fn state(&mut self) -> Result<String, Trouble>;
 
-    /// The way from the instrument to the device.
-    fn route(&self) -> Route;
-
     /// The greatest path MTU.
     fn mtu(&self) -> Mtu;
-
-    /// The present time.
-    fn now(&self) -> Instant;
-
-    /// How much later than it was sent a packet may be seen, and a wait be over.
-    fn tolerance(&self) -> Duration;
-
-    /// Sends a UDP payload to the device.
-    ///
-    /// # Errors
-    /// [`Trouble::Broken`]
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
-
-    /// The next UDP payload from the device, or `None` when it is `until`.
-    ///
-    /// # Errors
-    /// [`Trouble::Broken`]
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
 }
 
 /// Addresses of both ends.

@@ -18,7 +18,7 @@ use roce_conformance::{
     case::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Place, Queue, Request, RequestKind, WRONG_KEY,
     },
-    subject::{Arrival, Completion, RemoteRegion, Route, Subject, Trouble},
+    subject::{Arrival, Completion, Program, RemoteRegion, Route, Subject, Trouble},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
@@ -233,6 +233,10 @@ fn names(rights: Access) -> Vec<&'static str> {
 }
 
 impl Subject for Remote {
+    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+        Ok(self)
+    }
+
     fn clear(&mut self) -> Result<(), Trouble> {
         self.regions.clear();
         self.windows.clear();
@@ -243,6 +247,64 @@ impl Subject for Remote {
         Ok(())
     }
 
+    fn route(&self) -> Route {
+        Route { own: self.own, device: self.device, src_port: ROCE_UDP_PORT, id: 0 }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO.plus(self.start.elapsed())
+    }
+
+    fn tolerance(&self) -> Duration {
+        TOLERANCE
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        if let Some(last) = self.last {
+            sleep(self.pause.saturating_sub(last.elapsed()));
+        }
+        self.last = Some(Clock::now());
+        let run = Transmit {
+            src: net.src,
+            dst: net.dst,
+            src_port: net.src_port,
+            traffic_class: net.traffic_class,
+            hop_limit: net.hop_limit,
+            segment: bytes.len(),
+            range: 0..bytes.len(),
+        };
+        let sent = self.link.send(self.now(), bytes, &[run]);
+        match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {
+            0 => Err(Trouble::Broken("cannot send: the socket is full".into())),
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        loop {
+            self.read_link()?;
+            if let Some(arrival) = self.arrivals.pop_front() {
+                return Ok(Some(arrival));
+            }
+            let now = self.now();
+            if now >= until {
+                return Ok(None);
+            }
+            let left = until.since(now);
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+            let descriptors = self.link.descriptors();
+            let mut ready: Vec<_> =
+                descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            match poll(&mut ready, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
+            }
+        }
+    }
+}
+
+impl Program for Remote {
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
         let made = self.ask(json!({
             "do": "mr", "name": name, "pd": "pd", "length": bytes, "access": names(rights),
@@ -432,63 +494,7 @@ impl Subject for Remote {
         Ok(text_of(&self.ask(json!({"do": "query", "qp": "qp"}))?["state"]))
     }
 
-    fn route(&self) -> Route {
-        Route { own: self.own, device: self.device, src_port: ROCE_UDP_PORT, id: 0 }
-    }
-
     fn mtu(&self) -> Mtu {
         self.mtu
-    }
-
-    fn now(&self) -> Instant {
-        Instant::ZERO.plus(self.start.elapsed())
-    }
-
-    fn tolerance(&self) -> Duration {
-        TOLERANCE
-    }
-
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
-        if let Some(last) = self.last {
-            sleep(self.pause.saturating_sub(last.elapsed()));
-        }
-        self.last = Some(Clock::now());
-        let run = Transmit {
-            src: net.src,
-            dst: net.dst,
-            src_port: net.src_port,
-            traffic_class: net.traffic_class,
-            hop_limit: net.hop_limit,
-            segment: bytes.len(),
-            range: 0..bytes.len(),
-        };
-        let sent = self.link.send(self.now(), bytes, &[run]);
-        match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {
-            0 => Err(Trouble::Broken("cannot send: the socket is full".into())),
-            _ => Ok(()),
-        }
-    }
-
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
-        loop {
-            self.read_link()?;
-            if let Some(arrival) = self.arrivals.pop_front() {
-                return Ok(Some(arrival));
-            }
-            let now = self.now();
-            if now >= until {
-                return Ok(None);
-            }
-            let left = until.since(now);
-            let timeout =
-                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
-            let descriptors = self.link.descriptors();
-            let mut ready: Vec<_> =
-                descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-            match poll(&mut ready, Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
-            }
-        }
     }
 }

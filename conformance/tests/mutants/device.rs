@@ -9,7 +9,7 @@ use std::{
 use roce_conformance::{
     Simulated, Subject,
     case::{Bind, Connection, Queue, Request},
-    subject::{Arrival, Completion, RemoteRegion, Route, Trouble},
+    subject::{Arrival, Completion, Program, RemoteRegion, Route, Trouble},
 };
 use roce_transport::{
     addr::{Mtu, Qpn},
@@ -118,6 +118,10 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
 }
 
 impl Subject for Mutant<'_> {
+    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+        Ok(self)
+    }
+
     fn clear(&mut self) -> Result<(), Trouble> {
         self.notes = Notes::default();
         self.besides.clear();
@@ -125,6 +129,74 @@ impl Subject for Mutant<'_> {
         self.inner.clear()
     }
 
+    fn route(&self) -> Route {
+        self.inner.route()
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn tolerance(&self) -> Duration {
+        self.inner.tolerance()
+    }
+
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut packet = bytes.to_vec();
+        if packet.len() < 16 {
+            return self.inner.send(net, &packet);
+        }
+        match self.fault {
+            Fault::In(change) => {
+                let goes_on = change(&mut self.notes, net, &mut packet);
+                if packet != bytes {
+                    seal(net, &mut packet);
+                }
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+            Fault::Trusting => seal(net, &mut packet),
+            Fault::Memory(change) => change(&self.notes, &packet, &mut self.inner),
+            Fault::Besides(make) => self.besides.extend(make(&self.notes, &packet)),
+            _ => {}
+        }
+        if is_request(bytes) {
+            self.notes.come.insert(psn(bytes));
+            self.notes.next = psn(bytes).wrapping_add(1) & 0x00FF_FFFF;
+        }
+        self.inner.send(net, &packet)
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        if let Some(mut arrival) = self.besides.pop_front() {
+            arrival.at = self.inner.now();
+            return Ok(Some(arrival));
+        }
+        loop {
+            let Some(mut arrival) = self.inner.receive(until)? else { return Ok(None) };
+            let original = arrival.clone();
+            let goes_on = match self.fault {
+                Fault::Out(change) => {
+                    let goes_on = change(&mut self.notes, &arrival.net, &mut arrival.bytes);
+                    seal(&arrival.net, &mut arrival.bytes);
+                    goes_on
+                }
+                Fault::Raw(change) => change(&mut self.notes, &arrival.net, &mut arrival.bytes),
+                _ => true,
+            };
+            if syndrome(&original.bytes).is_some_and(|syndrome| syndrome > 0x1F) {
+                self.notes.naks.push(original.clone());
+            }
+            self.notes.left.insert(psn(&original.bytes));
+            if goes_on {
+                return Ok(Some(arrival));
+            }
+        }
+    }
+}
+
+impl Program for Mutant<'_> {
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
         let rights = if let Fault::Register(change) = self.fault { change(rights) } else { rights };
         let region = self.inner.region(name, bytes, rights)?;
@@ -215,73 +287,7 @@ impl Subject for Mutant<'_> {
         }
     }
 
-    fn route(&self) -> Route {
-        self.inner.route()
-    }
-
     fn mtu(&self) -> Mtu {
         self.inner.mtu()
-    }
-
-    fn now(&self) -> Instant {
-        self.inner.now()
-    }
-
-    fn tolerance(&self) -> Duration {
-        self.inner.tolerance()
-    }
-
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
-        let mut packet = bytes.to_vec();
-        if packet.len() < 16 {
-            return self.inner.send(net, &packet);
-        }
-        match self.fault {
-            Fault::In(change) => {
-                let goes_on = change(&mut self.notes, net, &mut packet);
-                if packet != bytes {
-                    seal(net, &mut packet);
-                }
-                if !goes_on {
-                    return Ok(());
-                }
-            }
-            Fault::Trusting => seal(net, &mut packet),
-            Fault::Memory(change) => change(&self.notes, &packet, &mut self.inner),
-            Fault::Besides(make) => self.besides.extend(make(&self.notes, &packet)),
-            _ => {}
-        }
-        if is_request(bytes) {
-            self.notes.come.insert(psn(bytes));
-            self.notes.next = psn(bytes).wrapping_add(1) & 0x00FF_FFFF;
-        }
-        self.inner.send(net, &packet)
-    }
-
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
-        if let Some(mut arrival) = self.besides.pop_front() {
-            arrival.at = self.inner.now();
-            return Ok(Some(arrival));
-        }
-        loop {
-            let Some(mut arrival) = self.inner.receive(until)? else { return Ok(None) };
-            let original = arrival.clone();
-            let goes_on = match self.fault {
-                Fault::Out(change) => {
-                    let goes_on = change(&mut self.notes, &arrival.net, &mut arrival.bytes);
-                    seal(&arrival.net, &mut arrival.bytes);
-                    goes_on
-                }
-                Fault::Raw(change) => change(&mut self.notes, &arrival.net, &mut arrival.bytes),
-                _ => true,
-            };
-            if syndrome(&original.bytes).is_some_and(|syndrome| syndrome > 0x1F) {
-                self.notes.naks.push(original.clone());
-            }
-            self.notes.left.insert(psn(&original.bytes));
-            if goes_on {
-                return Ok(Some(arrival));
-            }
-        }
     }
 }

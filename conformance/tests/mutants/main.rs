@@ -4,7 +4,7 @@ mod device;
 
 use std::collections::BTreeSet;
 
-use roce_conformance::{Case, Runner, Simulated, Subject, Verdict, chapters};
+use roce_conformance::{Case, Runner, Simulated, Subject, Verdict, chapters, subject::Program};
 use roce_transport::mem::Access;
 
 use device::{Fault, Mutant, is_request, psn, set_psn, syndrome};
