@@ -4,6 +4,7 @@ mod agent;
 mod diff;
 mod html;
 mod junit;
+mod network;
 mod play;
 mod remote;
 mod report;

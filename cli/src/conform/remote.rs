@@ -1,17 +1,15 @@
 //! The device under test over UDP, and its agent over TCP.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io::{BufRead, BufReader, ErrorKind, Write},
-    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
-    thread::sleep,
-    time::{Duration, Instant as Clock},
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    time::Duration,
 };
 
 use roce::{
-    Access, BindError, Mtu, QpType, Qpn,
-    link::{Link, Locality, SocketOptions, UdpLink},
-    transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader},
+    Access, Mtu, QpType, Qpn,
+    transport::{time::Instant, wire::NetHeader},
 };
 use roce_conformance::{
     INBOX, SOURCE,
@@ -20,24 +18,17 @@ use roce_conformance::{
     },
     subject::{Arrival, Completion, Program, RemoteRegion, Route, Subject, Trouble},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
-use super::agent::PORT;
+use super::{agent::PORT, network::Network};
 use crate::failure::Failure;
 
-/// Time that a packet, or an answer of the agent, may be late by on a host that has other things to
-/// do.
-const TOLERANCE: Duration = Duration::from_millis(200);
 /// Time for an answer of the agent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A device that an agent drives.
 pub(super) struct Remote {
-    start: Clock,
-    link: UdpLink,
-    own: IpAddr,
-    device: IpAddr,
+    network: Network,
     mtu: Mtu,
     agent: BufReader<TcpStream>,
     /// The agent, or its host, has ended, and what came last of it.
@@ -45,10 +36,6 @@ pub(super) struct Remote {
     regions: BTreeMap<String, Region>,
     /// Present keys of the windows.
     windows: BTreeMap<String, u32>,
-    arrivals: VecDeque<Arrival>,
-    /// Shortest time between two packets.
-    pause: Duration,
-    last: Option<Clock>,
     /// What the queue pair is, and its queue key.
     kind: Option<(QpType, u32)>,
     /// It receives from a shared receive queue.
@@ -86,20 +73,13 @@ impl Remote {
         })?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let (link, own) = open_link(device, from)?;
         let mut remote = Self {
-            start: Clock::now(),
-            link,
-            own,
-            device,
+            network: Network::open(device, from, pause)?,
             mtu: Mtu::B256,
             agent: BufReader::new(stream),
             gone: None,
             regions: BTreeMap::new(),
             windows: BTreeMap::new(),
-            arrivals: VecDeque::new(),
-            pause,
-            last: None,
             kind: None,
             is_shared: false,
         };
@@ -170,57 +150,6 @@ impl Remote {
         let Region { lkey, address } = self.find(name)?;
         Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
     }
-
-    /// Takes what the link has.
-    fn read_link(&mut self) -> Result<(), Trouble> {
-        let at = self.now();
-        let (device, arrivals) = (self.device, &mut self.arrivals);
-        let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
-        let mut sink = |datagram: &roce::link::Datagram<'_>| {
-            if datagram.net.src == device {
-                let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
-                arrivals.push_back(Arrival { at, net, bytes });
-            }
-        };
-        while self.link.receive(at, &mut sink).map_err(broken)? > 0 {}
-        Ok(())
-    }
-}
-
-/// The link from an own address from which the device can be reached.
-fn open_link(device: IpAddr, from: Option<IpAddr>) -> Result<(UdpLink, IpAddr), Failure> {
-    let options =
-        SocketOptions { source_ports: Some(1), segments: Some(1), ..SocketOptions::default() };
-    let link = match from {
-        None if device.is_loopback() && device.is_ipv4() => {
-            UdpLink::bind_loopback(Some(device), Locality::Network, options)
-        }
-        _ => {
-            let own = match from {
-                Some(own) => own,
-                None => route(device).map_err(|error| {
-                    format!("no way to {device}: {error}; name an own address with --from")
-                })?,
-            };
-            UdpLink::bind(&[(own, 0)], Locality::Network, options)
-        }
-    };
-    let link = link.map_err(|error| match error {
-        BindError::Taken(own) => Failure::from(format!(
-            "UDP port 4791 of {own} is taken: end what uses it, or name another address with --from"
-        )),
-        other => other.into(),
-    })?;
-    let own = link.addresses().first().copied().ok_or("the link has no address")?;
-    Ok((link, own))
-}
-
-/// The own address of packets to another one.
-fn route(to: IpAddr) -> std::io::Result<IpAddr> {
-    let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect((to, ROCE_UDP_PORT))?;
-    Ok(socket.local_addr()?.ip())
 }
 
 fn text_of(value: &Value) -> String {
@@ -242,65 +171,27 @@ impl Subject for Remote {
         self.windows.clear();
         self.kind = None;
         self.ask_all(&[json!({"do": "clear"}), json!({"do": "pd", "name": "pd"})])?;
-        self.read_link()?;
-        self.arrivals.clear();
-        Ok(())
+        self.network.clear()
     }
 
     fn route(&self) -> Route {
-        Route { own: self.own, device: self.device, src_port: ROCE_UDP_PORT, id: 0 }
+        self.network.route()
     }
 
     fn now(&self) -> Instant {
-        Instant::ZERO.plus(self.start.elapsed())
+        self.network.now()
     }
 
     fn tolerance(&self) -> Duration {
-        TOLERANCE
+        self.network.tolerance()
     }
 
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
-        if let Some(last) = self.last {
-            sleep(self.pause.saturating_sub(last.elapsed()));
-        }
-        self.last = Some(Clock::now());
-        let run = Transmit {
-            src: net.src,
-            dst: net.dst,
-            src_port: net.src_port,
-            traffic_class: net.traffic_class,
-            hop_limit: net.hop_limit,
-            segment: bytes.len(),
-            range: 0..bytes.len(),
-        };
-        let sent = self.link.send(self.now(), bytes, &[run]);
-        match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {
-            0 => Err(Trouble::Broken("cannot send: the socket is full".into())),
-            _ => Ok(()),
-        }
+        self.network.send(net, bytes)
     }
 
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
-        loop {
-            self.read_link()?;
-            if let Some(arrival) = self.arrivals.pop_front() {
-                return Ok(Some(arrival));
-            }
-            let now = self.now();
-            if now >= until {
-                return Ok(None);
-            }
-            let left = until.since(now);
-            let timeout =
-                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
-            let descriptors = self.link.descriptors();
-            let mut ready: Vec<_> =
-                descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-            match poll(&mut ready, Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
-            }
-        }
+        self.network.receive(until)
     }
 }
 
@@ -335,7 +226,7 @@ impl Program for Remote {
             self.ask(json!({"do": "srq", "name": "srq", "pd": "pd", "max_wr": 64, "max_sge": 4}))?;
         }
         let made = self.ask_all(&[cq("send"), cq("receive"), qp])?;
-        let peer = json!({"address": self.own, "qpn": peer.get(), "path_mtu": connection.mtu});
+        let peer = json!({"address": self.network.route().own, "qpn": peer.get(), "path_mtu": connection.mtu});
         let (rtr, rts) = match qp_type {
             QpType::Ud => (json!({}), json!({"sq_psn": sq_psn})),
             QpType::Uc => (json!({"peer": peer, "rq_psn": rq_psn}), json!({"sq_psn": sq_psn})),
@@ -410,7 +301,8 @@ impl Program for Remote {
             wr["imm"] = immediate.into();
         }
         if let Some((QpType::Ud, qkey)) = self.kind {
-            wr["destination"] = json!({"address": self.own, "qpn": peer.get(), "qkey": qkey});
+            wr["destination"] =
+                json!({"address": self.network.route().own, "qpn": peer.get(), "qkey": qkey});
         }
         self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
     }
