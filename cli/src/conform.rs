@@ -9,16 +9,23 @@ mod play;
 mod remote;
 mod report;
 
-use std::{fs, net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    fs,
+    net::IpAddr,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use clap::Subcommand;
-use roce_conformance::{Case, Chapter, Simulated, Verdict, chapters};
+use roce_conformance::{Case, Chapter, Runner, Simulated, Verdict, chapters, subject::Listener};
 
 use crate::{
     failure::Failure,
     ladder::wrap,
     output::{errln, outln},
 };
+use network::Network;
 use play::Options;
 use remote::Remote;
 use report::Results;
@@ -28,7 +35,8 @@ use report::Results;
 /// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
 /// has in its memory with the rules of the specification. On the device's host an agent does what a
 /// program there would do: `roce conform agent DEVICE` for a device of this tool, and for any other
-/// the program that `roce conform agent --python` prints.
+/// the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what a
+/// program that listens for connections shows of its device.
 ///
 /// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates, 4
 /// if some deviation loses or exposes data; 1 if nothing could be tried.
@@ -43,11 +51,18 @@ pub(crate) struct Args {
     /// Where the agent is: HOST:PORT. By default port 4792 of the device's address
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
+    /// Without an agent: the port of a program there that listens for connections of rdma_cm, such as
+    /// `rping -s -P`. Only the cases that need no more are played
+    #[arg(long, value_name = "PORT", requires = "address", conflicts_with = "agent")]
+    cm: Option<u16>,
+    /// Private data that the program wants in a request, as hexadecimal digits: 56 bytes at most
+    #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal)]
+    cm_data: Option<PrivateData>,
     /// The own address, to which the device connects. By default the one that the route has
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
     /// Try a device of this tool in virtual time, without a network
-    #[arg(long, conflicts_with_all = ["address", "agent", "from"])]
+    #[arg(long, conflicts_with_all = ["address", "agent", "cm", "from"])]
     r#virtual: bool,
     /// Cases of this file instead of those that come with the tool; docs/guide/cases.md says how
     /// they are written
@@ -123,6 +138,17 @@ fn judge(args: &Args) -> Result<ExitCode, Failure> {
 fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     let options = Options { repeat: args.repeat, captures: args.captures.as_deref() };
     let results = match args.address {
+        Some(address) if let Some(port) = args.cm => {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let private_data = args.cm_data.clone().unwrap_or_default().0;
+            let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
+            let pause = Duration::from_secs(1) / args.rate;
+            let mut network = Network::open(address, args.from, Some(listener.clone()), pause)?;
+            greet(&mut network, address, port)?;
+            // other numbers than those of the greeting
+            network.listener = Some(Listener { seed: !listener.seed, ..listener });
+            play::all(&mut network, &address.to_string(), chapters, &options)?
+        }
         Some(address) if !args.r#virtual => {
             let pause = Duration::from_secs(1) / args.rate;
             let mut remote = Remote::reach(address, args.agent.as_deref(), args.from, pause)?;
@@ -147,6 +173,35 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     Ok(status(&results))
 }
 
+/// Finds out whether a program accepts connections.
+fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failure> {
+    const GREETING: &str =
+        "chapter A\ncase greeting\n rule A\n cost A\n connect cm\n send dreq\n expect drep";
+    let chapter = Chapter::parse("own", GREETING)?;
+    let outcome = chapter.cases.iter().map(|case| Runner::new(network).run(case)).next();
+    match outcome.and_then(|outcome| outcome.finding) {
+        None => Ok(()),
+        Some((_, why)) => Err(format!(
+            "no program accepts connections at port {port} of {address}: {why}; start one there, \
+             such as `rping -s -P -p {port}`"
+        )
+        .into()),
+    }
+}
+
+/// Private data of a request.
+#[derive(Clone, Default)]
+struct PrivateData(Vec<u8>);
+
+fn hexadecimal(text: &str) -> Result<PrivateData, String> {
+    let is_digits = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_digits || !text.len().is_multiple_of(2) || text.len() > 112 {
+        return Err("write an even number of hexadecimal digits, 112 at most".into());
+    }
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).map_err(|error| error.to_string());
+    (0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>().map(PrivateData)
+}
+
 fn status(results: &Results) -> ExitCode {
     ExitCode::from(match results.worst() {
         Verdict::Conforms | Verdict::NotSupported => 0,
@@ -167,8 +222,12 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
             vec![Chapter::parse(name.as_deref().unwrap_or("own"), &text)?]
         }
     };
+    // over a network there is an agent, or a program that listens
+    let is_possible = |case: &Case| args.address.is_none() || case.is_by_cm() == args.cm.is_some();
     let is_chosen = |case: &Case| {
-        (args.only.is_empty() || args.only.iter().any(|part| case.name.contains(part.as_str())))
+        is_possible(case)
+            && (args.only.is_empty()
+                || args.only.iter().any(|part| case.name.contains(part.as_str())))
             && !args.skip.contains(&case.name)
     };
     for chapter in &mut chapters {
@@ -177,7 +236,14 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
     chapters.retain(|chapter| !chapter.cases.is_empty());
     if chapters.is_empty() {
         let patterns = args.only.join(" or ");
-        return Err(format!("no case has {patterns} in its name; see `roce conform --list`").into());
+        let kind = match (args.address, args.cm) {
+            (Some(_), Some(_)) => " that needs no agent",
+            (Some(_), None) => " that is played with an agent",
+            _ => "",
+        };
+        return Err(
+            format!("no case{kind} has {patterns} in its name; see `roce conform --list`").into()
+        );
     }
     Ok(chapters)
 }

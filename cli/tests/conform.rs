@@ -49,12 +49,48 @@ impl Drop for Agent {
     }
 }
 
+/// A program that listens for connections, which ends with the test.
+fn listener(address: &str) -> Agent {
+    watchdog::start(String::new);
+    let mut rping = Command::new(env!("CARGO_BIN_EXE_roce"));
+    rping.args(["rping", "-s", "-P", "-a", address]).stdin(Stdio::null()).stderr(Stdio::null());
+    let listener = Agent(rping.spawn().unwrap());
+    while !conform(&[address, "--cm", "7174", "--only", "cm/end"]).status.success() {}
+    listener
+}
+
 /// Verdicts by case.
 fn verdicts(json: &str) -> Vec<(String, String)> {
     let document: serde_json::Value = serde_json::from_str(json).unwrap();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let cases = document["cases"].as_array().unwrap().iter();
     cases.map(|case| (text(&case["name"]), text(&case["verdict"]))).collect()
+}
+
+#[test]
+fn our_device_conforms_without_an_agent() {
+    let _listener = listener("127.79.20.21");
+    let output = conform(&["127.79.20.21", "--cm", "7174", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all = verdicts(&text);
+    let wrong: Vec<_> = all.iter().filter(|(_, verdict)| verdict != "conforms").collect();
+    assert!(wrong.is_empty() && all.len() >= 60, "{wrong:?}\n{text}");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text.contains("CM REQ for port 7174"), "{text}");
+}
+
+#[test]
+fn a_program_that_does_not_listen_is_said() {
+    let output = conform(&["127.79.20.22", "--cm", "7174"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let expected = "roce: no program accepts connections at port 7174 of 127.79.20.22: the device does \
+                    not connect: nothing comes in 1s; start one there, such as `rping -s -P -p 7174`\n";
+    assert_eq!(errors, expected);
+    let output = conform(&["127.79.20.22", "--cm", "7174", "--cm-data", "0"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("write an even number of hexadecimal digits"), "{errors}");
 }
 
 #[test]

@@ -146,6 +146,9 @@ pub struct Connection {
     pub qkey: u32,
     /// It receives from a shared receive queue.
     pub shared: bool,
+    /// It is made by connection management, by a program that listens; what the device expects is
+    /// then its own choice, as are its rights and depths.
+    pub by_cm: bool,
 }
 
 /// A send request of the device. Its data lies at the start of its region `source`, and its remote
@@ -238,6 +241,42 @@ pub enum PacketKind {
     Operation(Operation),
     /// A congestion notification.
     Cnp,
+    /// A message of connection management, in a datagram to queue pair 1.
+    Message(Message),
+}
+
+/// A message of connection management (12.6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs, reason = "the specification's names")]
+pub enum Message {
+    Req,
+    Mra,
+    Rej,
+    Rep,
+    Rtu,
+    Dreq,
+    Drep,
+    SidrReq,
+    SidrRep,
+    Lap,
+    Apr,
+}
+
+impl Message {
+    /// Every message, with its name in cases.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::Req, "req"),
+        (Self::Mra, "mra"),
+        (Self::Rej, "rej"),
+        (Self::Rep, "rep"),
+        (Self::Rtu, "rtu"),
+        (Self::Dreq, "dreq"),
+        (Self::Drep, "drep"),
+        (Self::SidrReq, "sidr-req"),
+        (Self::SidrRep, "sidr-rep"),
+        (Self::Lap, "lap"),
+        (Self::Apr, "apr"),
+    ];
 }
 
 impl Packet {
@@ -297,6 +336,8 @@ pub enum Field {
     Positive,
     /// AETH: syndrome.
     Syndrome(u8),
+    /// AETH: a NAK that ends the connection, for whichever reason.
+    Refused,
     /// AETH: an RNR NAK with any timer code.
     NotReady,
     /// AETH: message sequence number.
@@ -327,6 +368,55 @@ pub enum Field {
     DirtyPadding,
     /// IP: traffic class, ECN bits included.
     TrafficClass(u8),
+    /// Field of a message of connection management.
+    Message(MessageField),
+}
+
+/// A field of a message of connection management.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageField {
+    /// Which of the instrument's communication IDs it has, counted from 1.
+    Id(u8),
+    /// REQ: which of the instrument's queue pairs, counted from 1; without it as the ID.
+    OwnQp(u8),
+    /// REQ, SIDR_REQ: port of the service; without it that of the program that listens.
+    Port(u16),
+    /// REQ: code of the transport service.
+    Transport(u8),
+    /// REQ: code of the path MTU.
+    PathMtu(u8),
+    /// REQ: code of the time for which the device waits for an answer.
+    ResponseTimeout(u8),
+    /// REQ: how often a message without an answer is sent again.
+    Retries(u8),
+    /// REQ: the path leads to an address that is not the device's.
+    WrongGid,
+    /// REQ, SIDR_REQ: version of the IP header in the private data (A11).
+    IpVersion(u8),
+    /// The communication ID of the device is another.
+    WrongPeerId,
+    /// DREQ, LAP: the queue pair of the device is another.
+    WrongPeerQp,
+    /// MRA, REJ: the message that it is about.
+    About(Message),
+    /// MRA: code of the time until the answer.
+    ServiceTimeout(u8),
+    /// REJ: reason.
+    Reason(u16),
+    /// SIDR_REP, APR: status.
+    Status(u8),
+    /// It is the same as the latest of its kind.
+    Same,
+    /// MAD: version of the frame.
+    BaseVersion(u8),
+    /// MAD: class.
+    Class(u8),
+    /// MAD: version of the class.
+    ClassVersion(u8),
+    /// MAD: method.
+    Method(u8),
+    /// MAD: attribute.
+    Attribute(u16),
 }
 
 /// Key of a [`Field`].
@@ -402,7 +492,34 @@ impl fmt::Display for Severity {
     }
 }
 
+impl Case {
+    /// True for a case that needs a program that listens for connections, and no agent.
+    #[must_use]
+    pub fn is_by_cm(&self) -> bool {
+        match self.steps.first() {
+            Some((_, Step::Connect(connection))) => connection.by_cm,
+            Some((_, Step::Send(packet))) => matches!(packet.operation, PacketKind::Message(_)),
+            _ => false,
+        }
+    }
+}
+
 impl Step {
+    /// True if it needs an agent at the device.
+    #[must_use]
+    pub const fn needs_agent(&self) -> bool {
+        !matches!(
+            self,
+            Self::Connect(_)
+                | Self::Send(_)
+                | Self::Again
+                | Self::Expect { .. }
+                | Self::Silence { .. }
+                | Self::Supported
+                | Self::Wait(_)
+        )
+    }
+
     /// True if the step says of the device that it does something, not only that it refrains: what
     /// is unplugged fails there.
     #[must_use]

@@ -9,6 +9,7 @@
 //! Nothing here opens a socket, reads a clock or waits: a [`Subject`] does.
 
 pub mod case;
+mod dialog;
 mod known;
 mod packet;
 mod parse;
@@ -32,7 +33,7 @@ macro_rules! embedded {
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
     "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "uc" "ud"
-    "congestion"
+    "congestion" "cm" "connected"
 );
 
 /// The cases that come with this crate.

@@ -8,13 +8,14 @@ use roce_transport::{
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, HEADERS_MAX, Headers,
-        ICRC_LEN, Ident, Immediate, InvalidateEth, NetHeader, Opcode, Packet as Wire, Reth,
-        Service, Syndrome, icrc, padding, verify_icrc,
+        ICRC_LEN, Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation, Packet as Wire,
+        Reth, Service, Syndrome, icrc, padding, verify_icrc,
     },
 };
 
 use crate::{
     case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, WRONG_KEY, pattern},
+    dialog::{self, Dialog},
     subject::{Arrival, RemoteRegion, Route},
 };
 
@@ -43,7 +44,13 @@ impl Scene<'_> {
         match kind {
             PacketKind::Operation(operation) => Opcode::new(self.service, operation),
             PacketKind::Cnp => Some(Opcode::CNP),
+            PacketKind::Message(_) => Opcode::new(Service::Ud, Operation::SendOnly),
         }
+    }
+
+    /// The queue pair of the device that gets a packet.
+    const fn destination(&self, kind: PacketKind) -> Qpn {
+        if matches!(kind, PacketKind::Message(_)) { Qpn::GSI } else { self.device }
     }
 
     fn region(&self, name: &str) -> Result<RemoteRegion, String> {
@@ -55,7 +62,7 @@ impl Scene<'_> {
 
     /// First PSN of the direction that a packet of the instrument, or of the device, belongs to.
     const fn base(&self, packet: &Packet, from_device: bool) -> u32 {
-        if matches!(packet.operation, PacketKind::Cnp) {
+        if matches!(packet.operation, PacketKind::Cnp | PacketKind::Message(_)) {
             return 0; // it belongs to neither
         }
         if packet.is_response() == from_device { self.rq_psn } else { self.sq_psn }
@@ -65,8 +72,12 @@ impl Scene<'_> {
         Psn::new(self.base(packet, from_device).wrapping_add_signed(relative) & 0x00FF_FFFF)
     }
 
-    /// The datagram of a packet that the instrument sends.
-    pub(crate) fn build(&self, packet: &Packet) -> Result<(NetHeader, Vec<u8>), String> {
+    /// The datagram of a packet that the instrument sends, with the MAD if it is a message.
+    pub(crate) fn build(
+        &self,
+        packet: &Packet,
+        mad: Option<Vec<u8>>,
+    ) -> Result<(NetHeader, Vec<u8>), String> {
         let opcode = self
             .opcode(packet.operation)
             .ok_or("the service of the queue pair has no such packet")?;
@@ -78,9 +89,13 @@ impl Scene<'_> {
             hop_limit: 64,
             ident: Ident::Known { id: self.route.id, dont_fragment: true },
         };
-        let mut bth = Bth::new(opcode, self.device, Psn::new(0));
+        let mut bth = Bth::new(opcode, self.destination(packet.operation), Psn::new(0));
         let mut payload = Vec::new();
         let mut words = Words { qkey: self.qkey, own: self.own, ..Words::default() };
+        if let Some(mad) = mad {
+            payload = mad;
+            (words.qkey, words.own) = (QKey::GSI.0, Qpn::GSI);
+        }
         for field in &packet.fields {
             match *field {
                 Field::Psn(relative) => bth.psn = self.psn(packet, false, relative),
@@ -106,6 +121,7 @@ impl Scene<'_> {
                 }
                 Field::Length(length) => words.length = Some(length),
                 Field::Positive => words.syndrome = Syndrome::ACK,
+                Field::Refused => words.syndrome = Syndrome::from_wire(0x62),
                 Field::NotReady => words.syndrome = Syndrome::RnrNak { timer: 1 },
                 Field::Syndrome(byte) => words.syndrome = Syndrome::from_wire(byte),
                 Field::Msn(msn) => words.msn = msn,
@@ -125,7 +141,9 @@ impl Scene<'_> {
                 | Field::SwappedIcrc
                 | Field::Cut(_)
                 | Field::Extra(_)
-                | Field::DirtyPadding => {}
+                | Field::DirtyPadding
+                // of the payload, above
+                | Field::Message(_) => {}
             }
         }
         let length = payload.len() as u32;
@@ -154,8 +172,12 @@ impl Scene<'_> {
     pub(crate) fn check(&self, packet: &Packet, arrival: &Arrival) -> Result<(), String> {
         let wire = sound(arrival)?;
         let (bth, ext) = (wire.headers.bth(), wire.headers.ext());
-        if bth.dest_qp != self.own {
-            return Err(format!("it goes to queue pair {}, not {}", bth.dest_qp, self.own));
+        let own = match packet.operation {
+            PacketKind::Message(_) => Qpn::GSI,
+            _ => self.own,
+        };
+        if bth.dest_qp != own {
+            return Err(format!("it goes to queue pair {}, not {own}", bth.dest_qp));
         }
         if Some(bth.opcode) != self.opcode(packet.operation) {
             return Err(format!("it is {}", bth.opcode));
@@ -168,6 +190,10 @@ impl Scene<'_> {
             }
         };
         let words = Words::of(ext);
+        if own == Qpn::GSI {
+            is("the Q_Key", words.qkey.into(), QKey::GSI.0.into())?;
+            is("the source queue pair", words.own.get().into(), Qpn::GSI.get().into())?;
+        }
         for field in &packet.fields {
             match *field {
                 Field::Psn(relative) => {
@@ -203,6 +229,10 @@ impl Scene<'_> {
                 Field::Positive => match words.syndrome {
                     Syndrome::Ack { .. } => {}
                     other => return Err(format!("it says {other}")),
+                },
+                Field::Refused => match words.syndrome.to_wire() {
+                    0x61..=0x63 => {}
+                    _ => return Err(format!("it says {}", words.syndrome)),
                 },
                 Field::NotReady => match words.syndrome {
                     Syndrome::RnrNak { .. } => {}
@@ -241,7 +271,9 @@ impl Scene<'_> {
                 | Field::SwappedIcrc
                 | Field::Cut(_)
                 | Field::Extra(_)
-                | Field::DirtyPadding => {}
+                | Field::DirtyPadding
+                // a dialog checks them
+                | Field::Message(_) => {}
             }
         }
         Ok(())
@@ -298,6 +330,9 @@ pub(crate) fn describe(arrival: &Arrival) -> String {
     match Wire::parse(&arrival.bytes) {
         Ok(wire) => {
             let bth = wire.headers.bth();
+            if let Some(text) = dialog::text(bth.dest_qp, wire.payload) {
+                return text;
+            }
             let syndrome = wire.headers.ext().aeth().map(|aeth| format!(", {}", aeth.syndrome));
             format!("{} of PSN {:#x}{}", bth.opcode, bth.psn.get(), syndrome.unwrap_or_default())
         }
@@ -305,9 +340,19 @@ pub(crate) fn describe(arrival: &Arrival) -> String {
     }
 }
 
-/// True for a packet that has nothing to do with this queue pair of the instrument.
-pub(crate) fn is_foreign(arrival: &Arrival, own: Qpn) -> bool {
-    Wire::parse(&arrival.bytes).is_ok_and(|wire| wire.headers.bth().dest_qp != own)
+/// The payload of a datagram to queue pair 1.
+pub(crate) fn management(arrival: &Arrival) -> Option<&[u8]> {
+    let wire = Wire::parse(&arrival.bytes).ok()?;
+    (wire.headers.bth().dest_qp == Qpn::GSI).then_some(wire.payload)
+}
+
+/// True for a packet that has nothing to do with this queue pair of the instrument, nor with what it
+/// has said.
+pub(crate) fn is_foreign(arrival: &Arrival, own: Qpn, dialog: Option<&Dialog>) -> bool {
+    match (management(arrival), dialog) {
+        (Some(payload), Some(dialog)) => dialog.is_foreign(payload),
+        _ => Wire::parse(&arrival.bytes).is_ok_and(|wire| wire.headers.bth().dest_qp != own),
+    }
 }
 
 /// Fields of the headers behind the BTH.

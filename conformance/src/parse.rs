@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Bind, Case, Chapter, Completes, Connection, Field, Key, Packet, PacketKind, Pattern, Place,
-        Queue, Request, RequestKind, Severity, Step,
+        Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField, Packet,
+        PacketKind, Pattern, Place, Queue, Request, RequestKind, Severity, Step,
     },
     run::PATIENCE,
 };
@@ -170,8 +170,15 @@ fn case(
             return Err((None, format!("the case has no line that starts with {word}")));
         }
     }
-    if !matches!(case.steps.first(), Some((_, Step::Connect(_)))) {
-        return Err((None, "the first step of a case is: connect rc, uc or ud".into()));
+    if !matches!(case.steps.first(), Some((_, Step::Connect(_)))) && !case.is_by_cm() {
+        let steps = "connect rc, uc, ud or cm, or a message to a program that listens: send req";
+        return Err((None, format!("the first step of a case is: {steps}")));
+    }
+    if case.is_by_cm()
+        && let Some((number, _)) = case.steps.iter().find(|(_, step)| step.needs_agent())
+    {
+        let text = "a case of connection management has only packets: send, again, expect, wait";
+        return Err((Some(*number), text.into()));
     }
     if !case.steps.iter().any(|(_, step)| step.needs_life()) {
         return Err((
@@ -312,13 +319,23 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
 }
 
 fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
-    let qp_type = match words.next("a service")? {
+    let service = words.next("a service")?;
+    let qp_type = match service {
         "rc" => QpType::Rc,
         "uc" => QpType::Uc,
         "ud" => QpType::Ud,
-        other => return Err(format!("a service is rc, uc or ud, and not {other}")),
+        "cm" => {
+            return Ok(Connection {
+                mtu: words.or("mtu", 1024)?,
+                sq_psn: words.or("sends", 0x100)?,
+                by_cm: true,
+                ..connection(&mut Words(vec!["rc"]))?
+            });
+        }
+        other => return Err(format!("a service is rc, uc, ud or cm, and not {other}")),
     };
     Ok(Connection {
+        by_cm: false,
         qp_type,
         mtu: words.or("mtu", 1024)?,
         rq_psn: words.or("expects", 0x200)?,
@@ -469,6 +486,10 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
             fields.push(Field::Positive);
             acknowledge
         }
+        "nak" => {
+            fields.push(Field::Refused);
+            acknowledge
+        }
         "rnr" => {
             fields.push(Field::NotReady);
             acknowledge
@@ -477,6 +498,9 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
             Some(&(_, syndrome)) => {
                 fields.push(Field::Syndrome(syndrome));
                 acknowledge
+            }
+            None if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) => {
+                PacketKind::Message(message)
             }
             None => {
                 let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
@@ -491,12 +515,42 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
     };
     while !words.0.is_empty() {
         let field = field(words)?;
+        let is_message = matches!(operation, PacketKind::Message(_));
+        if is_message && is_for_data(&field) {
+            return Err(format!(
+                "{name} is a message of connection management, and has no such field"
+            ));
+        }
+        if !is_message && matches!(field, Field::Message(_)) {
+            return Err(format!(
+                "only messages of connection management have this, and not {name}"
+            ));
+        }
         if !sent && is_for_sending(&field) {
             return Err("only a packet that is sent can be so damaged".into());
         }
         fields.push(field);
     }
     Ok(Packet { operation, fields })
+}
+
+/// True for a field that a message of connection management does not have.
+const fn is_for_data(field: &Field) -> bool {
+    !matches!(
+        field,
+        Field::Psn(_)
+            | Field::Message(_)
+            | Field::Opcode(_)
+            | Field::Version(_)
+            | Field::PKey(_)
+            | Field::Qp(_)
+            | Field::QKey(_)
+            | Field::WrongIcrc
+            | Field::SwappedIcrc
+            | Field::Cut(_)
+            | Field::Extra(_)
+            | Field::TrafficClass(_)
+    )
 }
 
 const fn is_for_sending(field: &Field) -> bool {
@@ -511,6 +565,24 @@ const fn is_for_sending(field: &Field) -> bool {
             | Field::Cut(_)
             | Field::Extra(_)
             | Field::DirtyPadding
+            | Field::Message(
+                MessageField::OwnQp(_)
+                    | MessageField::Port(_)
+                    | MessageField::Transport(_)
+                    | MessageField::PathMtu(_)
+                    | MessageField::ResponseTimeout(_)
+                    | MessageField::Retries(_)
+                    | MessageField::WrongGid
+                    | MessageField::IpVersion(_)
+                    | MessageField::WrongPeerId
+                    | MessageField::WrongPeerQp
+                    | MessageField::ServiceTimeout(_)
+                    | MessageField::BaseVersion(_)
+                    | MessageField::Class(_)
+                    | MessageField::ClassVersion(_)
+                    | MessageField::Method(_)
+                    | MessageField::Attribute(_)
+            )
     )
 }
 
@@ -562,6 +634,37 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
         "extra" => Field::Extra(words.number(name)?),
         "dirty-padding" => Field::DirtyPadding,
         "tclass" => Field::TrafficClass(words.number(name)?),
+        _ => Field::Message(message_field(name, words)?),
+    })
+}
+
+fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, String> {
+    Ok(match name {
+        "id" => MessageField::Id(words.number(name)?),
+        "own-qp" => MessageField::OwnQp(words.number(name)?),
+        "port" => MessageField::Port(words.number(name)?),
+        "transport" => MessageField::Transport(words.number(name)?),
+        "path-mtu" => MessageField::PathMtu(words.number(name)?),
+        "response-timeout" => MessageField::ResponseTimeout(words.number(name)?),
+        "cm-retries" => MessageField::Retries(words.number(name)?),
+        "wrong-gid" => MessageField::WrongGid,
+        "ip-version" => MessageField::IpVersion(words.number(name)?),
+        "wrong-peer-id" => MessageField::WrongPeerId,
+        "wrong-peer-qp" => MessageField::WrongPeerQp,
+        "about" => match words.next(name)? {
+            "req" => MessageField::About(Message::Req),
+            "rep" => MessageField::About(Message::Rep),
+            other => return Err(format!("about is req or rep, and not {other}")),
+        },
+        "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),
+        "reason" => MessageField::Reason(words.number(name)?),
+        "status" => MessageField::Status(words.number(name)?),
+        "same" => MessageField::Same,
+        "base-version" => MessageField::BaseVersion(words.number(name)?),
+        "class" => MessageField::Class(words.number(name)?),
+        "class-version" => MessageField::ClassVersion(words.number(name)?),
+        "method" => MessageField::Method(words.number(name)?),
+        "attribute" => MessageField::Attribute(words.number(name)?),
         _ => return Err(format!("no field of a packet is called {name}")),
     })
 }

@@ -8,6 +8,7 @@ use std::{
 
 use roce_transport::{
     addr::Qpn,
+    cm::RejectReason,
     mem::Access,
     psn::Psn,
     qp::QpType,
@@ -16,8 +17,12 @@ use roce_transport::{
 };
 
 use crate::{
-    case::{BEFORE, Case, Completes, Connection, Pattern, Queue, Severity, Step},
-    packet::{Scene, describe, is_foreign},
+    case::{
+        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Queue, Severity,
+        Step,
+    },
+    dialog::{self, Dialog, NUMBERS},
+    packet::{Scene, describe, is_foreign, management},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
 
@@ -97,6 +102,8 @@ pub struct Seen {
 const FIRST_QPN: u32 = 0x8001;
 /// Time that a packet or completion may take to come, if the case does not say.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Time for a program that listens, and ends with a connection, to be started anew.
+const RESTART: Duration = Duration::from_secs(3);
 /// Room of the regions that every case has.
 const ROOM: u32 = 32_768;
 /// Region that receive requests write.
@@ -123,8 +130,41 @@ impl<'a, S: Subject> Runner<'a, S> {
 
     /// Plays a case.
     pub fn run(&mut self, case: &Case) -> Outcome {
-        let own = Qpn::new(self.next_qpn);
-        self.next_qpn += 1;
+        let end = self.subject.now().plus(RESTART);
+        loop {
+            let (outcome, is_heard) = self.once(case);
+            let now = self.subject.now();
+            if is_heard || now >= end || !self.wait(now.plus(RESTART / 30)) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Lets time pass, in which what comes is for nobody.
+    fn wait(&mut self, until: Instant) -> bool {
+        loop {
+            match self.subject.receive(until) {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Plays it once; false if nobody listens.
+    fn once(&mut self, case: &Case) -> (Outcome, bool) {
+        let mut own = Qpn::new(self.next_qpn);
+        let mut dialog = None;
+        if case.is_by_cm() {
+            if let Some(listener) = self.subject.listener() {
+                own = Qpn::new(0x10_0000 | self.next_qpn.wrapping_add(listener.seed) & 0xF_FFFF);
+                let base = listener.seed.wrapping_add(self.next_qpn) & 0x7FFF_FFFF;
+                dialog = Some(Dialog::new(listener, self.subject.route(), base, own));
+            }
+            self.next_qpn += NUMBERS;
+        } else {
+            self.next_qpn += 1;
+        }
         let start = self.subject.now();
         let mut play = Play {
             subject: self.subject,
@@ -133,6 +173,8 @@ impl<'a, S: Subject> Runner<'a, S> {
             mark: start,
             mark_is_late: false,
             connection: None,
+            dialog,
+            is_heard: true,
             regions: BTreeMap::new(),
             used: 0,
             arrivals: VecDeque::new(),
@@ -141,7 +183,10 @@ impl<'a, S: Subject> Runner<'a, S> {
             last: None,
         };
         let (verdict, finding) = play.all(case);
-        let (packets, time) = (play.packets, play.subject.now().since(start));
+        let (packets, is_heard) = (std::mem::take(&mut play.packets), play.is_heard);
+        // what of it fails is no verdict on the device
+        let _ = play.part();
+        let time = play.subject.now().since(start);
         let mut outcome = Outcome { verdict, finding, packets, time };
         if let Err(trouble) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);
@@ -150,7 +195,7 @@ impl<'a, S: Subject> Runner<'a, S> {
                 Some((_, found)) => *found += &format!("; then {trouble}"),
             }
         }
-        outcome
+        (outcome, is_heard)
     }
 }
 
@@ -171,7 +216,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Wrong(text.into()))
 }
 
-/// A mistake of the case.
+/// Nothing that the device would be at fault for.
 fn mistake(text: impl Into<String>) -> Stop {
     Stop::Trouble(Trouble::Broken(text.into()))
 }
@@ -185,6 +230,10 @@ struct Play<'a, S: Subject> {
     /// It is the time at which a packet was seen, which may have been sent earlier.
     mark_is_late: bool,
     connection: Option<(Connection, Qpn)>,
+    /// What has been said, in a case of connection management.
+    dialog: Option<Dialog>,
+    /// Somebody listens for connections.
+    is_heard: bool,
     regions: BTreeMap<String, RemoteRegion>,
     /// Bytes of the inbox that receive requests have.
     used: u32,
@@ -196,6 +245,9 @@ struct Play<'a, S: Subject> {
 
 impl<S: Subject> Play<'_, S> {
     fn all(&mut self, case: &Case) -> (Verdict, Option<(usize, String)>) {
+        if case.is_by_cm() && self.dialog.is_none() {
+            return (Verdict::NotSupported, Some((0, "nobody listens for connections".into())));
+        }
         let supported = case.steps.iter().position(|(_, step)| *step == Step::Supported);
         for (at, (line, step)) in case.steps.iter().enumerate() {
             let severity = match supported {
@@ -241,7 +293,7 @@ impl<S: Subject> Play<'_, S> {
             Step::Invalidate { id, window } => self.subject.program()?.invalidate(*id, window)?,
             Step::Supported => {}
             Step::Send(packet) => {
-                let (net, bytes) = self.scene()?.build(packet).map_err(mistake)?;
+                let (net, bytes) = self.build(packet)?;
                 return self.send(net, bytes);
             }
             Step::Again => {
@@ -251,19 +303,31 @@ impl<S: Subject> Play<'_, S> {
             }
             Step::Expect { packet, after, within } => {
                 let until = self.mark.plus(*within).plus(self.subject.tolerance());
-                let mut arrival = self.next_arrival(until)?;
+                let mut arrival = self.next_arrival_but(packet, until)?;
                 // a repeat that had come before the pause that is measured began
                 while !after.is_zero()
                     && arrival.as_ref().is_some_and(|arrival| arrival.at < self.mark)
                 {
-                    arrival = self.next_arrival(until)?;
+                    arrival = self.next_arrival_but(packet, until)?;
                 }
                 let Some(arrival) = arrival else {
                     return wrong(format!("nothing comes in {within:?}"));
                 };
-                self.scene()?
-                    .check(packet, &arrival)
-                    .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
+                if let Err(why) = self.check(packet, &arrival)? {
+                    let is_reply = packet.operation == PacketKind::Message(Message::Rep);
+                    let rejection = management(&arrival).and_then(dialog::rejection);
+                    return match rejection.filter(|_| is_reply) {
+                        Some(RejectReason::INVALID_SERVICE_ID) => {
+                            self.is_heard = false;
+                            Err(mistake("nobody listens at that port any more"))
+                        }
+                        // which says nothing of the device
+                        Some(RejectReason::CONSUMER) => {
+                            Err(mistake("the program that listens refuses the connection"))
+                        }
+                        _ => wrong(format!("{why}, in the {}", describe(&arrival))),
+                    };
+                }
                 let waited = arrival.at.since(self.mark);
                 // the packet before may have been seen late
                 let early =
@@ -278,8 +342,11 @@ impl<S: Subject> Play<'_, S> {
                 // what the device sends for the step before is on its way
                 let until = self.subject.now().plus(*time).plus(self.subject.tolerance() / 4);
                 while let Some(arrival) = self.next_arrival(until)? {
+                    if is_of_the_program(&arrival) {
+                        continue;
+                    }
                     if let Some(but) = but
-                        && self.scene()?.check(but, &arrival).is_ok()
+                        && self.check(but, &arrival)?.is_ok()
                     {
                         continue;
                     }
@@ -321,6 +388,9 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn connect(&mut self, connection: &Connection) -> Result<(), Stop> {
+        if connection.by_cm {
+            return self.connect_by_cm(connection);
+        }
         let mtu = self.subject.program()?.mtu().bytes();
         if connection.mtu > mtu {
             let text = format!("its port has a path MTU of {mtu}");
@@ -336,6 +406,39 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
+    /// Connects to the program that listens.
+    fn connect_by_cm(&mut self, connection: &Connection) -> Result<(), Stop> {
+        if let Some(dialog) = &mut self.dialog {
+            (dialog.sq_psn, dialog.mtu) = (connection.sq_psn, connection.mtu);
+        }
+        let message = |message| Packet { operation: PacketKind::Message(message), fields: vec![] };
+        let (after, within) = (Duration::ZERO, PATIENCE);
+        self.step(&Step::Send(message(Message::Req)))?;
+        let replied = self.step(&Step::Expect { packet: message(Message::Rep), after, within });
+        match replied {
+            Err(Stop::Wrong(why)) => Err(mistake(format!("the device does not connect: {why}"))),
+            _ => replied.and_then(|()| self.step(&Step::Send(message(Message::Rtu)))),
+        }
+    }
+
+    /// Ends what connections there are.
+    fn part(&mut self) -> Result<(), Stop> {
+        // one that is not answered was lost, or the device takes the connection for ended
+        for _ in 0..2 {
+            let open: Vec<_> = self.dialog.iter().flat_map(Dialog::open).collect();
+            for id in open {
+                let farewell = self.dialog.as_ref().map(|dialog| dialog.farewell(id));
+                if let Some(packet) = farewell {
+                    let (net, bytes) = self.build(&packet)?;
+                    self.send(net, bytes)?;
+                }
+            }
+            let end = self.subject.now().plus(self.subject.tolerance());
+            while self.dialog.iter().flat_map(Dialog::open).next().is_some() && self.take(end)? {}
+        }
+        Ok(())
+    }
+
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<(), Stop> {
         let region = self.subject.program()?.region(name, bytes, rights)?;
         self.regions.insert(name.to_owned(), region);
@@ -343,22 +446,56 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn scene(&self) -> Result<Scene<'_>, Stop> {
+        let scene = Scene {
+            route: self.subject.route(),
+            service: Service::Rc,
+            own: self.own,
+            device: Qpn::new(0),
+            rq_psn: 0,
+            sq_psn: 0,
+            qkey: 0,
+            regions: &self.regions,
+        };
+        if let Some(dialog) = &self.dialog {
+            let (device, rq_psn) = dialog.device().unwrap_or_default();
+            return Ok(Scene { device, rq_psn, sq_psn: dialog.sq_psn, ..scene });
+        }
         let (connection, device) =
             self.connection.as_ref().ok_or_else(|| mistake("the case does not connect first"))?;
         Ok(Scene {
-            route: self.subject.route(),
             service: match connection.qp_type {
                 QpType::Uc => Service::Uc,
                 QpType::Ud => Service::Ud,
                 _ => Service::Rc,
             },
-            own: self.own,
             device: *device,
             rq_psn: Psn::new(connection.rq_psn).get(),
             sq_psn: Psn::new(connection.sq_psn).get(),
             qkey: connection.qkey,
-            regions: &self.regions,
+            ..scene
         })
+    }
+
+    fn build(&mut self, packet: &Packet) -> Result<(NetHeader, Vec<u8>), Stop> {
+        let mad = match (packet.operation, &mut self.dialog) {
+            (PacketKind::Message(message), Some(dialog)) => {
+                Some(dialog.encode(message, &packet.fields))
+            }
+            (PacketKind::Message(_), None) => {
+                return Err(mistake("messages are for cases that begin with one, or connect cm"));
+            }
+            _ => None,
+        };
+        self.scene()?.build(packet, mad).map_err(mistake)
+    }
+
+    /// Why a packet of the device is not this one.
+    fn check(&mut self, packet: &Packet, arrival: &Arrival) -> Result<Result<(), String>, Stop> {
+        let checked = self.scene()?.check(packet, arrival);
+        Ok(checked.and_then(|()| match (&mut self.dialog, management(arrival)) {
+            (Some(dialog), Some(payload)) => dialog.check(packet, payload),
+            _ => Ok(()),
+        }))
     }
 
     fn send(&mut self, net: NetHeader, bytes: Vec<u8>) -> Result<(), Stop> {
@@ -376,7 +513,10 @@ impl<S: Subject> Play<'_, S> {
     fn take(&mut self, until: Instant) -> Result<bool, Stop> {
         let Some(arrival) = self.subject.receive(until)? else { return Ok(false) };
         let Arrival { at, net, ref bytes } = arrival;
-        if !is_foreign(&arrival, self.own) {
+        if !is_foreign(&arrival, self.own, self.dialog.as_ref()) {
+            if let (Some(dialog), Some(payload)) = (&mut self.dialog, management(&arrival)) {
+                dialog.hear(payload);
+            }
             let at = at.since(self.start);
             self.packets.push(Seen { at, from_device: true, net, bytes: bytes.clone() });
             self.arrivals.push_back(arrival);
@@ -388,6 +528,27 @@ impl<S: Subject> Play<'_, S> {
     fn next_arrival(&mut self, until: Instant) -> Result<Option<Arrival>, Stop> {
         while self.arrivals.is_empty() && self.take(until)? {}
         Ok(self.arrivals.pop_front())
+    }
+
+    /// The next packet that may have been meant: not one that is left to the program that listens,
+    /// unless it is this one, nor one of another connection.
+    fn next_arrival_but(
+        &mut self,
+        packet: &Packet,
+        until: Instant,
+    ) -> Result<Option<Arrival>, Stop> {
+        loop {
+            let Some(arrival) = self.next_arrival(until)? else { return Ok(None) };
+            let is_of_another = match (&self.dialog, management(&arrival)) {
+                (Some(dialog), Some(payload)) => dialog.is_of_another(packet, payload),
+                _ => false,
+            };
+            let is_passed_over = is_of_another
+                || is_of_the_program(&arrival) && self.check(packet, &arrival)?.is_err();
+            if !is_passed_over {
+                return Ok(Some(arrival));
+            }
+        }
     }
 
     /// Lets time pass.
@@ -480,6 +641,13 @@ impl<S: Subject> Play<'_, S> {
             None => wrong(format!("the queue pair is in {found} where {state} is right")),
         }
     }
+}
+
+/// True for a message that a program may have sent whenever it likes: that it takes longer, or ends
+/// the connection.
+fn is_of_the_program(arrival: &Arrival) -> bool {
+    let message = management(arrival).and_then(dialog::message);
+    matches!(message, Some(Message::Mra | Message::Dreq))
 }
 
 /// Time between two questions.

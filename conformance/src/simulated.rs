@@ -10,6 +10,7 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
+    cm::{Accept, ConnEvent, ConnId, IpHeader, Listen, PortSpace, RejectReason, Req},
     ids::{PdId, SrqId},
     mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
@@ -27,7 +28,7 @@ use crate::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, WRONG_KEY, pattern,
     },
     run::{INBOX, SOURCE},
-    subject::{Arrival, Completion, Program, RemoteRegion, Route, Subject, Trouble},
+    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
 };
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -41,7 +42,18 @@ pub struct Simulated {
     transmit: TransmitBuffer,
     pd: PdId,
     objects: Objects,
+    listener: Listener,
+    /// Connections that its program has accepted.
+    connections: Vec<Connected>,
     sent: VecDeque<Arrival>,
+}
+
+/// A connection of the program that listens.
+#[derive(Debug)]
+struct Connected {
+    conn: ConnId,
+    qpn: Qpn,
+    cq: Arc<CompletionQueue>,
 }
 
 /// What cases make.
@@ -64,12 +76,19 @@ impl Default for Simulated {
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![IpAddr::from(DEVICE).into()]);
         let pd = adapter.alloc_pd().unwrap_or_else(|_| unreachable!("it has none yet"));
+        let listener = Listener { port: 7174, private_data: Vec::new(), seed: 1 };
+        let service_id = PortSpace::Tcp.service(listener.port);
+        adapter
+            .cm_listen(Listen { service_id, address: None, backlog: 64 })
+            .unwrap_or_else(|_| unreachable!("nobody listens yet"));
         Self {
             now: Instant::from_nanos(1_000_000),
             adapter,
             transmit: TransmitBuffer::new(1 << 17, TransmitLimits::SINGLE),
             pd,
             objects: Objects::default(),
+            listener,
+            connections: Vec::new(),
             sent: VecDeque::new(),
         }
     }
@@ -98,6 +117,65 @@ impl Simulated {
                 bytes: bytes.to_vec(),
             }));
         }
+    }
+
+    /// What the program that listens does: it accepts, and ends what the peer ends.
+    fn serve(&mut self) {
+        while let Some(event) = self.adapter.poll_cm_event() {
+            match event {
+                ConnEvent::Request { conn, req, .. } => {
+                    // as rdma_cm does, before a program sees the request
+                    let header = req.private_data.0.first_chunk().and_then(IpHeader::parse);
+                    let is_for_it = req.transport == 0 && header.is_some();
+                    if !is_for_it || self.accept(conn, &req).is_none() {
+                        let _ = self.adapter.cm_reject(self.now, conn, RejectReason::CONSUMER, &[]);
+                    }
+                }
+                ConnEvent::Disconnected { conn }
+                | ConnEvent::Rejected { conn, .. }
+                | ConnEvent::Unreachable { conn }
+                | ConnEvent::ConnectError { conn } => {
+                    // gone already, if it was not of this peer
+                    let _ = self.adapter.cm_disconnect(self.now, conn, &[]);
+                    let at = self.connections.iter().position(|it| it.conn == conn);
+                    if let Some(at) = at {
+                        let Connected { qpn, cq, .. } = self.connections.swap_remove(at);
+                        let _ = self.adapter.destroy_qp(qpn);
+                        let _ = self.adapter.destroy_cq(cq.id());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn accept(&mut self, conn: ConnId, req: &Req) -> Option<()> {
+        let cq = self.adapter.create_cq(16).ok()?;
+        let init = QpInit {
+            qp_type: QpType::Rc,
+            send_cq: cq.clone(),
+            recv_cq: cq.clone(),
+            srq: None,
+            caps: QpCaps::default(),
+            sq_sig_all: true,
+            pd: self.pd,
+            quirks: Quirks::default(),
+        };
+        let qpn = self.adapter.create_qp(init).ok()?;
+        self.connections.push(Connected { conn, qpn, cq });
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        self.adapter.to_init(qpn, &Init { access, ..Init::default() }).ok()?;
+        let accept = Accept {
+            qpn,
+            starting_psn: Psn::new(0x0012_3456),
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            srq: false,
+            private_data: &[],
+        };
+        self.adapter.cm_accept(self.now, conn, &accept, true).ok()
     }
 
     fn queue_pair(&self) -> Result<Qpn, Trouble> {
@@ -151,7 +229,16 @@ impl Subject for Simulated {
         Ok(self)
     }
 
+    fn listener(&self) -> Option<&Listener> {
+        Some(&self.listener)
+    }
+
     fn clear(&mut self) -> Result<(), Trouble> {
+        for Connected { conn, qpn, cq } in std::mem::take(&mut self.connections) {
+            self.adapter.cm_destroy(self.now, conn);
+            let _ = self.adapter.destroy_qp(qpn);
+            let _ = self.adapter.destroy_cq(cq.id());
+        }
         self.transmit();
         self.sent.clear();
         self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
@@ -172,12 +259,14 @@ impl Subject for Simulated {
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
         self.transmit();
         self.adapter.handle_datagram(self.now, &Datagram::new(net, bytes));
+        self.serve();
         self.transmit();
         Ok(())
     }
 
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
         loop {
+            self.serve();
             self.transmit();
             while self.adapter.poll_event().is_some() {}
             if let Some(arrival) = self.sent.pop_front() {

@@ -21,6 +21,10 @@ pub trait Subject {
     /// [`Trouble`]: there is none, and only packets reach the device.
     fn program(&mut self) -> Result<&mut dyn Program, Trouble>;
 
+    /// The program at the device that listens for connections, whose other behaviour is its own; no
+    /// more than one.
+    fn listener(&self) -> Option<&Listener>;
+
     /// Destroys everything that was made.
     ///
     /// # Errors
@@ -135,6 +139,17 @@ pub trait Program {
 
     /// The greatest path MTU.
     fn mtu(&self) -> Mtu;
+}
+
+/// A program that listens for reliable connections, in the port space `RDMA_PS_TCP`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// Its port.
+    pub port: u16,
+    /// Private data that it wants in a request, behind the IP header; at most 56 bytes.
+    pub private_data: Vec<u8>,
+    /// A number that requests of earlier runs did not have: the device may remember those.
+    pub seed: u32,
 }
 
 /// Addresses of both ends.

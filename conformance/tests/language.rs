@@ -51,7 +51,7 @@ fn a_case_for_each_value() {
 #[test]
 fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\nexpect ack psn x", "own.case:7: psn is a number, such as 3 or -1");
-    refused("connect rd\nexpect ack", "own.case:6: a service is rc, uc or ud, and not rd");
+    refused("connect rd\nexpect ack", "own.case:6: a service is rc, uc, ud or cm, and not rd");
     refused("connect rc\njump", "no statement is called jump");
     refused("connect rc\nsend write-twice", "no packet is called write-twice");
     refused("connect rc\nsend ack colour 3", "no field of a packet is called colour");
@@ -62,6 +62,10 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc rights all\nexpect ack", "rights are none");
     refused("send ack\nexpect ack", "the first step of a case is: connect");
     refused("connect rc\nsend ack\nexpect nothing for 5ms", "switched off would conform");
+    refused("send req to target\nexpect rep", "has no such field");
+    refused("send req\nexpect rep port 9", "only a packet that is sent");
+    refused("connect rc\nsend ack reason 8", "only messages of connection management");
+    refused("send req\nexpect rep\npost send 1", "own.case:8: a case of connection management has");
     for (text, part) in [
         ("case one", "own.case:1: a file starts with: chapter TITLE"),
         ("chapter A\nconnect rc", "own.case:2: here stands: case NAME"),

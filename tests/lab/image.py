@@ -70,6 +70,14 @@ MODULES = [
     *("rdma_rxe", "ib_uverbs", "rdma_ucm"),
 ]
 
+# Modules that a suite loads when it wants them: `load_command`.
+LATE_MODULES = ["nvmet-rdma"]
+
+
+def load_command(module):
+    """Loads one of the late modules in a guest. What it depends on may be there already."""
+    return f"for name in $(cat /modules/{module}); do insmod /modules/$name; done 2>/dev/null"
+
 
 def prepare(kernel_name):
     """Builds what is missing; returns (kernel image, initramfs)."""
@@ -84,7 +92,7 @@ def initramfs(kernel):
     recipe = [
         kernel.version,
         package_versions(GUEST_PACKAGES),
-        *(GUEST_PROGRAMS, GUEST_FILES, MODULES),
+        *(GUEST_PROGRAMS, GUEST_FILES, MODULES, LATE_MODULES),
         *(path.read_text() for path in [*sources, Path(__file__)]),
     ]
     digest = hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]
@@ -173,17 +181,18 @@ def add_python(root):
 
 
 def add_kernel_modules(root, kernel):
-    """Adds the modules of `MODULES` and those that they depend on, and their order."""
-    order = []
-    for module in MODULES:
-        for path in module_files(kernel, module):
-            name = path.name.removesuffix(".xz")
-            if name not in order:
-                order.append(name)
-                data = path.read_bytes()
-                data = lzma.decompress(data) if path.suffix == ".xz" else data
-                (root / "modules" / name).write_bytes(data)
-    (root / "modules" / "order").write_text("\n".join(order) + "\n")
+    """Adds the modules and those that they depend on, and their order."""
+    for name, modules in [("order", MODULES), *((late, [late]) for late in LATE_MODULES)]:
+        files = {
+            path.name.removesuffix(".xz"): path
+            for module in modules
+            for path in module_files(kernel, module)
+        }
+        for file, path in files.items():
+            data = path.read_bytes()
+            data = lzma.decompress(data) if path.suffix == ".xz" else data
+            (root / "modules" / file).write_bytes(data)
+        (root / "modules" / name).write_text("\n".join(files) + "\n")
 
 
 def module_files(kernel, module):

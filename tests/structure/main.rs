@@ -144,7 +144,14 @@ const AGENT: Crate = Crate {
 const CONFORMANCE: Crate = Crate {
     folder: "conformance/src",
     root: "lib.rs",
-    layers: &[&["case"], &["subject"], &["packet"], &["run"], &["known", "parse", "simulated"]],
+    layers: &[
+        &["case"],
+        &["subject"],
+        &["dialog"],
+        &["packet"],
+        &["run"],
+        &["known", "parse", "simulated"],
+    ],
 };
 
 const PLAYGROUND: Crate = Crate {

@@ -12,7 +12,7 @@ use roce::{
     link::{Link, Locality, SocketOptions, UdpLink},
     transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader},
 };
-use roce_conformance::subject::{Arrival, Program, Route, Subject, Trouble};
+use roce_conformance::subject::{Arrival, Listener, Program, Route, Subject, Trouble};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::Failure;
@@ -27,6 +27,8 @@ pub(super) struct Network {
     link: UdpLink,
     own: IpAddr,
     device: IpAddr,
+    /// A program there that listens for connections.
+    pub(super) listener: Option<Listener>,
     arrivals: VecDeque<Arrival>,
     /// Shortest time between two packets.
     pause: Duration,
@@ -38,11 +40,12 @@ impl Network {
     pub(super) fn open(
         device: IpAddr,
         from: Option<IpAddr>,
+        listener: Option<Listener>,
         pause: Duration,
     ) -> Result<Self, Failure> {
         let (link, own) = open_link(device, from)?;
         let (start, arrivals) = (Clock::now(), VecDeque::new());
-        Ok(Self { start, link, own, device, arrivals, pause, last: None })
+        Ok(Self { start, link, own, device, listener, arrivals, pause, last: None })
     }
 
     /// Takes what the link has.
@@ -64,6 +67,10 @@ impl Network {
 impl Subject for Network {
     fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
         Err(Trouble::Unsupported("only an agent can do that".into()))
+    }
+
+    fn listener(&self) -> Option<&Listener> {
+        self.listener.as_ref()
     }
 
     fn clear(&mut self) -> Result<(), Trouble> {

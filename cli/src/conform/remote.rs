@@ -16,7 +16,7 @@ use roce_conformance::{
     case::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Place, Queue, Request, RequestKind, WRONG_KEY,
     },
-    subject::{Arrival, Completion, Program, RemoteRegion, Route, Subject, Trouble},
+    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
 };
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ impl Remote {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut remote = Self {
-            network: Network::open(device, from, pause)?,
+            network: Network::open(device, from, None, pause)?,
             mtu: Mtu::B256,
             agent: BufReader::new(stream),
             gone: None,
@@ -164,6 +164,10 @@ fn names(rights: Access) -> Vec<&'static str> {
 impl Subject for Remote {
     fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
         Ok(self)
+    }
+
+    fn listener(&self) -> Option<&Listener> {
+        None
     }
 
     fn clear(&mut self) -> Result<(), Trouble> {

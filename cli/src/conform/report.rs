@@ -2,7 +2,10 @@
 
 use std::{io, time::Duration};
 
-use roce::transport::wire::Packet;
+use roce::{
+    Qpn,
+    transport::{cm::CmMad, wire::Packet},
+};
 use roce_conformance::{Case, Outcome, Seen, Verdict, chapters, known};
 use roce_world::packet_text;
 use serde_json::{Value, json};
@@ -113,7 +116,11 @@ fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
 /// A packet in a few words.
 fn text(seen: &Seen) -> String {
     match Packet::parse(&seen.bytes) {
-        Ok(packet) => packet_text::packet(&packet.headers, packet.payload.len(), None),
+        Ok(packet) => {
+            let is_management = packet.headers.bth().dest_qp == Qpn::GSI;
+            let mad = is_management.then(|| CmMad::parse(packet.payload).ok()).flatten();
+            packet_text::packet(&packet.headers, packet.payload.len(), mad.as_ref())
+        }
         Err(error) => format!("{} bytes: {error}", seen.bytes.len()),
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use roce_conformance::{
     Simulated, Subject,
     case::{Bind, Connection, Queue, Request},
-    subject::{Arrival, Completion, Program, RemoteRegion, Route, Trouble},
+    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Trouble},
 };
 use roce_transport::{
     addr::{Mtu, Qpn},
@@ -120,6 +120,10 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
 impl Subject for Mutant<'_> {
     fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
         Ok(self)
+    }
+
+    fn listener(&self) -> Option<&Listener> {
+        self.inner.listener()
     }
 
     fn clear(&mut self) -> Result<(), Trouble> {

@@ -14,7 +14,7 @@ from lab import binaries
 from lab.conform import known
 from lab.guest import Guest
 from lab.host import REPO, LabError, output_of
-from lab.image import GUEST_PACKAGES, PYTHON_PATH, prepare
+from lab.image import GUEST_PACKAGES, PYTHON_PATH, load_command, prepare
 from lab.interop.links import UdpNetwork
 from lab.report import CaseTable, Result, say
 from lab.requirements import KERNELS, Kernel, Packages
@@ -22,11 +22,45 @@ from lab.running import wait_until
 
 # Port of the agent.
 PORT = 4792
+# Chapters that need no agent, but a program that listens.
+WITHOUT_AGENT = ["cm", "connected"]
 START_SECONDS = 20
 CHAPTER_SECONDS = 240
+LOAD_SECONDS = 60
 # What is said of a case that stops the host, and by the tool of those from then on.
 CRASH = "the kernel crashes"
 GONE = "the agent is gone"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A program in the guest that listens for connections."""
+
+    port: int
+    start: str  # a line of shell
+    module: str = ""
+    private_data: str = ""  # what it wants in a request, in hexadecimal digits
+    lacks: tuple = ()  # cases for which its connections have not what they need
+
+
+# What the device does, it does for each of them.
+LISTENERS = {
+    # which ends with what it does not expect
+    "rping": Listener(7174, "while :; do rping -s -P -a {address} -p 7174; done >/dev/null 2>&1 &"),
+    "nvmet": Listener(
+        4420,
+        "mount -t configfs none /sys/kernel/config && cd /sys/kernel/config/nvmet && "
+        "mkdir subsystems/one ports/1 && echo 1 >subsystems/one/attr_allow_any_host && "
+        "cd ports/1 && echo rdma >addr_trtype && echo ipv4 >addr_adrfam && "
+        "echo {address} >addr_traddr && echo 4420 >addr_trsvcid && "
+        "ln -s ../../subsystems/one subsystems/one",
+        "nvmet-rdma",
+        # the first queue, with 32 entries of each direction
+        "0000000020001f00" + 24 * "00",
+        # it gives nobody READ
+        ("connected/read-nothing", "connected/order"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -35,15 +69,22 @@ class Chapter:
 
     kernel: str
     chapter: str
+    # the program that listens, where there is no agent
+    listener: str = ""
 
     @property
     def name(self):
-        return f"{self.kernel}/{self.chapter}"
+        return "/".join(filter(None, [self.kernel, self.chapter, self.listener]))
 
 
 def cases():
     chapters = sorted(path.stem for path in (REPO / "conformance" / "cases").glob("*.case"))
-    return [Chapter(kernel, chapter) for kernel in KERNELS for chapter in chapters]
+    return [
+        Chapter(kernel, chapter, listener)
+        for kernel in KERNELS
+        for chapter in chapters
+        for listener in (LISTENERS if chapter in WITHOUT_AGENT else [""])
+    ]
 
 
 def add_arguments(parser):
@@ -122,6 +163,19 @@ class Instrument:
         if not listening:
             raise LabError(f"guest: the agent does not start: {output}{self.log()}")
         say(self.log().strip())
+        self.listening = set()
+
+    def listen(self, name):
+        """Has a program listen."""
+        if name in self.listening:
+            return
+        self.listening.add(name)
+        listener = LISTENERS[name]
+        if listener.module:
+            self.guest.run(load_command(listener.module), LOAD_SECONDS)
+        status, output = self.guest.run(listener.start.format(address=self.guest.ipv4))
+        if status != 0:
+            raise LabError(f"guest: {name} does not start: {output}")
 
     def close(self):
         self.guest.close()
@@ -151,13 +205,24 @@ class Instrument:
             elif lost:
                 problems.append(f"{lost}: {found[lost][1]}")
             wanted = [name for name in wanted if name not in results]
+        expected = self.recorded
+        if case.listener:
+            # what has harmed connection management shows in what comes next
+            if any(verdict == "harmful" for verdict, _ in results.values()):
+                self.close()
+                self.start()
+            first = {name: self.results[name] for name in results if name in self.results}
+            for name in LISTENERS[case.listener].lacks:
+                results.pop(name, None)
+            if first and expected is None:
+                expected = first
         self.results.update(results)
         counts = {}
         for verdict, _ in results.values():
             counts[verdict] = counts.get(verdict, 0) + 1
         note = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-        if self.recorded is not None:
-            problems += known.differences(self.recorded, results)
+        if expected is not None:
+            problems += known.differences(expected, results)
         report = [("agent", self.log())] if problems else []
         return Result(problems, report, time.monotonic() - started, note)
 
@@ -172,6 +237,12 @@ class Instrument:
         command = [self.roce, "conform", self.guest.ipv4, "--json", "--only", f"{case.chapter}/"]
         for name in skipped:
             command += ["--skip", name]
+        if case.listener:
+            self.listen(case.listener)
+            listener = LISTENERS[case.listener]
+            command += ["--cm", str(listener.port)]
+            if listener.private_data:
+                command += ["--cm-data", listener.private_data]
         process = self.bridge.start(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

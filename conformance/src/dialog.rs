@@ -1,0 +1,493 @@
+//! Messages of connection management: from a case's words to MADs, and back.
+
+use std::collections::BTreeMap;
+
+use roce_transport::{
+    addr::{Mtu, PKey, Qpn},
+    cm::{
+        About, Apr, CmMad, Drep, Dreq, IpHeader, Lap, Message as Body, Mra, PortSpace, PrivateData,
+        Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
+    },
+    psn::Psn,
+};
+
+use crate::{
+    case::{Field, Message, MessageField, Packet, PacketKind},
+    subject::{Listener, Route},
+};
+
+/// Communication IDs that a case may have.
+const IDS: u8 = 64;
+/// Distance between the numbers of two cases.
+pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
+/// Code of the time for which the device waits for an answer before it sends a message again: 4.3 s,
+/// so that it does so in no case that is not about it.
+const RESPONSE_TIMEOUT: u8 = 20;
+/// READs and atomics of each direction.
+const DEPTH: u8 = 4;
+
+/// What has been said in a case.
+#[derive(Debug)]
+pub(crate) struct Dialog {
+    listener: Listener,
+    route: Route,
+    /// Communication ID 0 of the case; no message has it.
+    base: u32,
+    /// Queue pair of the instrument that belongs to ID 1.
+    own: Qpn,
+    /// First PSN that the device sends.
+    pub(crate) sq_psn: u32,
+    pub(crate) mtu: u32,
+    connections: BTreeMap<u8, Connection>,
+}
+
+/// What the instrument knows of a connection.
+#[derive(Debug, Default)]
+struct Connection {
+    /// A REQ was sent.
+    is_requested: bool,
+    /// A REJ came or was sent, or a DREP came.
+    is_over: bool,
+    /// The REP.
+    reply: Option<Rep>,
+    /// Transaction of the device's DREQ that is to be answered.
+    asked_to_end: Option<u64>,
+    /// The latest message of each kind.
+    latest: BTreeMap<Message, CmMad>,
+}
+
+impl Dialog {
+    pub(crate) fn new(listener: &Listener, route: Route, base: u32, own: Qpn) -> Self {
+        Self {
+            listener: listener.clone(),
+            route,
+            base,
+            own,
+            sq_psn: 0x100,
+            mtu: 1024,
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// The first connection's queue pair at the device, and the first PSN that it expects.
+    pub(crate) fn device(&self) -> Option<(Qpn, u32)> {
+        let reply = self.connections.get(&1)?.reply?;
+        Some((reply.local_qpn, reply.starting_psn.get()))
+    }
+
+    /// Connections that the device may still have.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u8> {
+        let is_open = |it: &Connection| it.is_requested && !it.is_over;
+        self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
+    }
+
+    /// What ends a connection, from the instrument's side.
+    pub(crate) fn farewell(&self, id: u8) -> Packet {
+        let connection = self.connections.get(&id);
+        let message = match connection {
+            Some(it) if it.asked_to_end.is_some() => Message::Drep,
+            Some(it) if it.reply.is_some() => Message::Dreq,
+            _ => Message::Rej,
+        };
+        let mut fields = vec![MessageField::Id(id)];
+        if message == Message::Rej {
+            fields.extend([
+                MessageField::About(Message::Req),
+                MessageField::Reason(RejectReason::TIMEOUT.0),
+            ]);
+        }
+        Packet {
+            operation: PacketKind::Message(message),
+            fields: fields.into_iter().map(Field::Message).collect(),
+        }
+    }
+
+    /// The MAD of a message that the instrument sends.
+    pub(crate) fn encode(&mut self, message: Message, fields: &[Field]) -> Vec<u8> {
+        let id = id(fields);
+        let body = self.body(message, id, fields);
+        let transaction = match (message, self.connections.get(&id)) {
+            (Message::Drep, Some(Connection { asked_to_end: Some(asked), .. })) => *asked,
+            _ => self.transaction(message, id),
+        };
+        let connection = self.connections.entry(id).or_default();
+        match message {
+            Message::Req => connection.is_requested = true,
+            Message::Rej | Message::Drep => connection.is_over = true,
+            _ => {}
+        }
+        let mut mad = CmMad::new(transaction, body).encode().to_vec();
+        for field in own(fields) {
+            match field {
+                MessageField::BaseVersion(version) => mad[0] = version,
+                MessageField::Class(class) => mad[1] = class,
+                MessageField::ClassVersion(version) => mad[2] = version,
+                MessageField::Method(method) => mad[3] = method,
+                MessageField::Attribute(attribute) => {
+                    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
+                }
+                _ => {}
+            }
+        }
+        mad
+    }
+
+    fn body(&self, message: Message, id: u8, fields: &[Field]) -> Body {
+        let local_id = self.base + u32::from(id);
+        let peer = self.connections.get(&id).and_then(|it| it.reply.as_ref());
+        let is_set = |field| own(fields).any(|it| it == field);
+        let differs = |is_wrong| if is_wrong { 0x0055_0000 } else { 0 };
+        let remote_id =
+            peer.map_or(0x0BAD_0000, |it| it.local_id) ^ differs(is_set(MessageField::WrongPeerId));
+        let remote_qpn = Qpn::new(
+            peer.map_or(0, |it| it.local_qpn.get()) ^ differs(is_set(MessageField::WrongPeerQp)),
+        );
+        let about = own(fields).find_map(|field| match field {
+            MessageField::About(Message::Req) => Some(About::Req),
+            MessageField::About(Message::Rep) => Some(About::Rep),
+            _ => None,
+        });
+        let about = about.unwrap_or(About::Other);
+        let none = PrivateData::default();
+        match message {
+            Message::Req => Body::Req(Box::new(self.request(local_id, id, fields))),
+            Message::Mra => {
+                let service_timeout = value(fields, |field| match field {
+                    MessageField::ServiceTimeout(code) => Some(code),
+                    _ => None,
+                });
+                let service_timeout = service_timeout.unwrap_or(RESPONSE_TIMEOUT);
+                Body::Mra(Mra { local_id, remote_id, about, service_timeout, private_data: none })
+            }
+            Message::Rej => {
+                let reason = value(fields, |field| match field {
+                    MessageField::Reason(reason) => Some(RejectReason(reason)),
+                    _ => None,
+                });
+                let reason = reason.unwrap_or(RejectReason::CONSUMER);
+                // the device has said no ID if it has not replied
+                let remote_id = if peer.is_some() { remote_id } else { 0 };
+                Body::Rej(Box::new(Rej::new(local_id, remote_id, about, reason)))
+            }
+            Message::Rep => Body::Rep(Box::new(Rep {
+                local_id,
+                remote_id,
+                local_qpn: self.qpn(id, fields),
+                starting_psn: Psn::new(self.sq_psn),
+                ..Rep::default()
+            })),
+            Message::Rtu => {
+                Body::Rtu(Rtu { local_id, remote_id, private_data: PrivateData::default() })
+            }
+            Message::Dreq => Body::Dreq(Dreq {
+                local_id,
+                remote_id,
+                remote_qpn,
+                private_data: PrivateData::default(),
+            }),
+            Message::Drep => {
+                Body::Drep(Drep { local_id, remote_id, private_data: PrivateData::default() })
+            }
+            Message::SidrReq => Body::SidrReq(SidrReq {
+                request_id: local_id,
+                pkey: PKey::DEFAULT,
+                service_id: PortSpace::Udp.service(self.port(fields)),
+                private_data: self.header(fields),
+            }),
+            Message::SidrRep => {
+                Body::SidrRep(SidrRep { request_id: local_id, ..SidrRep::default() })
+            }
+            Message::Lap => Body::Lap(Lap { local_id, remote_id, remote_qpn }),
+            Message::Apr => Body::Apr(Box::new(Apr { local_id, remote_id, ..Apr::default() })),
+        }
+    }
+
+    fn request(&self, local_id: u32, id: u8, fields: &[Field]) -> Req {
+        let mut req = Req {
+            local_id,
+            service_id: PortSpace::Tcp.service(self.port(fields)),
+            local_ca_guid: 0x0200_0000_0000_0000 | u64::from(self.listener.seed),
+            local_qpn: self.qpn(id, fields),
+            responder_resources: DEPTH,
+            initiator_depth: DEPTH,
+            remote_response_timeout: RESPONSE_TIMEOUT,
+            flow_control: true,
+            starting_psn: Psn::new(self.sq_psn),
+            local_response_timeout: RESPONSE_TIMEOUT,
+            retry_count: 7,
+            pkey: PKey::DEFAULT,
+            path_mtu: Mtu::from_bytes(self.mtu).map_or(0, |mtu| mtu as u8),
+            rnr_retry: 7,
+            max_cm_retries: 15,
+            primary: ReqPath {
+                // the permissive ones, as RoCE has none
+                local_lid: 0xFFFF,
+                remote_lid: 0xFFFF,
+                local_gid: self.route.own.into(),
+                remote_gid: self.route.device.into(),
+                hop_limit: 64,
+                ack_timeout: 18,
+                ..ReqPath::default()
+            },
+            private_data: self.header(fields),
+            ..Req::default()
+        };
+        for field in own(fields) {
+            match field {
+                MessageField::Transport(code) => req.transport = code,
+                MessageField::PathMtu(code) => req.path_mtu = code,
+                MessageField::ResponseTimeout(code) => req.local_response_timeout = code,
+                MessageField::Retries(count) => req.max_cm_retries = count,
+                MessageField::WrongGid => {
+                    req.primary.remote_gid.0[15] ^= 0x40;
+                }
+                _ => {}
+            }
+        }
+        req
+    }
+
+    fn port(&self, fields: &[Field]) -> u16 {
+        let port = value(fields, |field| match field {
+            MessageField::Port(port) => Some(port),
+            _ => None,
+        });
+        port.unwrap_or(self.listener.port)
+    }
+
+    fn qpn(&self, id: u8, fields: &[Field]) -> Qpn {
+        let other = value(fields, |field| match field {
+            MessageField::OwnQp(other) => Some(other),
+            _ => None,
+        });
+        Qpn::new(self.own.get() + u32::from(other.unwrap_or(id)) - 1)
+    }
+
+    /// The IP header, and behind it what the listener wants.
+    fn header<const N: usize>(&self, fields: &[Field]) -> PrivateData<N> {
+        let Route { own: src, device: dst, .. } = self.route;
+        let mut bytes = IpHeader { src_port: 45_000, src, dst }.encode().to_vec();
+        for field in own(fields) {
+            if let MessageField::IpVersion(version) = field {
+                bytes[1] = version << 4;
+            }
+        }
+        bytes.extend(&self.listener.private_data);
+        PrivateData::new(&bytes).unwrap_or_default()
+    }
+
+    /// Transaction of a message of the instrument. A REQ and what follows from it have the same.
+    fn transaction(&self, message: Message, id: u8) -> u64 {
+        let kind = match message {
+            Message::Dreq | Message::SidrReq | Message::Lap => message as u64,
+            _ => Message::Req as u64,
+        };
+        u64::from(self.base) << 32 | kind << 8 | u64::from(id)
+    }
+
+    /// True for a message that is for nobody in this case.
+    pub(crate) fn is_foreign(&self, payload: &[u8]) -> bool {
+        CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message).is_none())
+    }
+
+    fn id_of(&self, body: &Body) -> Option<u8> {
+        let number = own_id(body).wrapping_sub(self.base);
+        (1..=u32::from(IDS)).contains(&number).then_some(number as u8)
+    }
+
+    /// Notes what a message says, whatever a case expects.
+    pub(crate) fn hear(&mut self, payload: &[u8]) {
+        let Ok(mad) = CmMad::parse(payload) else { return };
+        let Some(id) = self.id_of(&mad.message) else { return };
+        let connection = self.connections.entry(id).or_default();
+        match &mad.message {
+            Body::Rep(rep) => {
+                connection.reply.get_or_insert(**rep);
+            }
+            Body::Rej(_) | Body::Drep(_) => connection.is_over = true,
+            Body::Dreq(_) => connection.asked_to_end = Some(mad.transaction),
+            _ => {}
+        }
+    }
+
+    /// True for a message of another connection than the one that is expected to say something.
+    pub(crate) fn is_of_another(&self, packet: &Packet, payload: &[u8]) -> bool {
+        let id = id(&packet.fields);
+        CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message) != Some(id))
+    }
+
+    /// Why a MAD of the device is not the message that is expected.
+    pub(crate) fn check(&mut self, packet: &Packet, payload: &[u8]) -> Result<(), String> {
+        let PacketKind::Message(message) = packet.operation else { return Ok(()) };
+        let mad = CmMad::parse(payload).map_err(|error| format!("it is {error}"))?;
+        let body = &mad.message;
+        if kind(body) != message {
+            return Err(format!("it is {}", words(body)));
+        }
+        let id = id(&packet.fields);
+        if self.id_of(body) != Some(id) {
+            return Err(format!("its communication ID of the peer is {:#x}", own_id(body)));
+        }
+        let is_answer = match body {
+            Body::Rep(_) | Body::Drep(_) | Body::SidrRep(_) | Body::Apr(_) => true,
+            Body::Rej(rej) => rej.about == About::Req,
+            Body::Mra(mra) => mra.about == About::Req,
+            _ => false,
+        };
+        let asked = match body {
+            Body::Drep(_) => Message::Dreq,
+            Body::SidrRep(_) => Message::SidrReq,
+            Body::Apr(_) => Message::Lap,
+            _ => Message::Req,
+        };
+        let right = self.transaction(asked, id);
+        if is_answer && mad.transaction != right {
+            return Err(format!(
+                "its transaction is {:#x} where {right:#x} is right",
+                mad.transaction
+            ));
+        }
+        self.agrees(body, id)?;
+        for field in own(&packet.fields) {
+            let is_right = match (field, body) {
+                (MessageField::Reason(reason), Body::Rej(rej)) => rej.reason.0 == reason,
+                (MessageField::About(about), Body::Rej(rej)) => is_about(rej.about, about),
+                (MessageField::About(about), Body::Mra(mra)) => is_about(mra.about, about),
+                (MessageField::Status(status), Body::SidrRep(rep)) => rep.status == status,
+                (MessageField::Status(status), Body::Apr(apr)) => apr.status == status,
+                (MessageField::Same, _) => {
+                    let latest = self.connections.get(&id).and_then(|it| it.latest.get(&message));
+                    if latest.is_some_and(|latest| *latest != mad) {
+                        return Err("it is not the same as before".into());
+                    }
+                    true
+                }
+                _ => true,
+            };
+            if !is_right {
+                return Err(format!("it is {}", words(body)));
+            }
+        }
+        self.connections.entry(id).or_default().latest.insert(message, mad);
+        Ok(())
+    }
+
+    /// What every message of its kind must say.
+    fn agrees(&self, body: &Body, id: u8) -> Result<(), String> {
+        match body {
+            Body::Rep(rep) => {
+                if rep.local_id == 0 {
+                    return Err("its communication ID is 0".into());
+                }
+                if !(2..0x00FF_FFFF).contains(&rep.local_qpn.get()) {
+                    return Err(format!("its queue pair is {}", rep.local_qpn));
+                }
+                let others = self.connections.iter().filter(|(other, _)| **other != id);
+                for other in others.filter_map(|(_, it)| it.reply) {
+                    if other.local_id == rep.local_id || other.local_qpn == rep.local_qpn {
+                        return Err("it has the ID or the queue pair of another connection".into());
+                    }
+                }
+            }
+            Body::Dreq(Dreq { local_id, .. }) => {
+                let reply = self.connections.get(&id).and_then(|it| it.reply);
+                if reply.is_some_and(|reply| reply.local_id != *local_id) {
+                    return Err(format!(
+                        "its communication ID is {local_id:#x}, and not the REP's"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The fields that are of the message.
+fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
+    fields.iter().filter_map(|field| match field {
+        Field::Message(field) => Some(*field),
+        _ => None,
+    })
+}
+
+fn value<T>(fields: &[Field], of: impl Fn(MessageField) -> Option<T>) -> Option<T> {
+    own(fields).find_map(of)
+}
+
+/// The communication ID that a packet names, counted from 1.
+fn id(fields: &[Field]) -> u8 {
+    let id = value(fields, |field| match field {
+        MessageField::Id(id) => Some(id),
+        _ => None,
+    });
+    id.unwrap_or(1).clamp(1, IDS)
+}
+
+fn is_about(found: About, expected: Message) -> bool {
+    match expected {
+        Message::Req => found == About::Req,
+        Message::Rep => found == About::Rep,
+        _ => found == About::Other,
+    }
+}
+
+const fn kind(body: &Body) -> Message {
+    match body {
+        Body::Req(_) => Message::Req,
+        Body::Mra(_) => Message::Mra,
+        Body::Rej(_) => Message::Rej,
+        Body::Rep(_) => Message::Rep,
+        Body::Rtu(_) => Message::Rtu,
+        Body::Dreq(_) => Message::Dreq,
+        Body::Drep(_) => Message::Drep,
+        Body::SidrReq(_) => Message::SidrReq,
+        Body::SidrRep(_) => Message::SidrRep,
+        Body::Lap(_) => Message::Lap,
+        Body::Apr(_) => Message::Apr,
+    }
+}
+
+/// The communication ID of a message's receiver.
+fn own_id(body: &Body) -> u32 {
+    match body {
+        Body::Mra(it) => it.remote_id,
+        Body::Rej(it) => it.remote_id,
+        Body::Rep(it) => it.remote_id,
+        Body::Rtu(it) => it.remote_id,
+        Body::Dreq(it) => it.remote_id,
+        Body::Drep(it) => it.remote_id,
+        Body::SidrRep(it) => it.request_id,
+        Body::Lap(it) => it.remote_id,
+        Body::Apr(it) => it.remote_id,
+        Body::Req(_) | Body::SidrReq(_) => 0,
+    }
+}
+
+fn words(body: &Body) -> String {
+    match body {
+        Body::Rej(rej) => format!("REJ ({})", rej.reason),
+        Body::SidrRep(rep) => format!("SIDR_REP of status {}", rep.status),
+        Body::Apr(apr) => format!("APR of status {}", apr.status),
+        other => other.name().to_owned(),
+    }
+}
+
+/// The message in the payload of a datagram to queue pair 1, in words.
+pub(crate) fn text(dest_qp: Qpn, payload: &[u8]) -> Option<String> {
+    let mad = (dest_qp == Qpn::GSI).then(|| CmMad::parse(payload).ok())??;
+    Some(words(&mad.message))
+}
+
+/// Reason of a rejection.
+pub(crate) fn rejection(payload: &[u8]) -> Option<RejectReason> {
+    match CmMad::parse(payload).ok()?.message {
+        Body::Rej(rej) => Some(rej.reason),
+        _ => None,
+    }
+}
+
+/// The message in a payload.
+pub(crate) fn message(payload: &[u8]) -> Option<Message> {
+    CmMad::parse(payload).ok().map(|mad| kind(&mad.message))
+}
