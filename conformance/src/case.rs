@@ -107,6 +107,9 @@ pub enum Step {
     Fill(Pattern),
     /// Memory of the device holds a pattern.
     Memory(Pattern),
+    /// Memory of the device holds the addresses of the instrument's last packet, as the network header
+    /// has them.
+    Header(Place),
     /// The device's program sets an 8-byte word, in its host's byte order.
     SetWord(Place, u64),
     /// An 8-byte word of the device's memory has this value.
@@ -368,6 +371,10 @@ pub enum Field {
     DirtyPadding,
     /// IP: traffic class, ECN bits included.
     TrafficClass(u8),
+    /// IP: TTL or hop limit.
+    HopLimit(u8),
+    /// UDP: source port.
+    SourcePort(u16),
     /// Field of a message of connection management.
     Message(MessageField),
 }

@@ -108,6 +108,8 @@ impl Scene<'_> {
                 Field::Qp(qpn) => bth.dest_qp = Qpn::new(qpn),
                 Field::Data { bytes, seed } => payload = pattern(seed, bytes),
                 Field::TrafficClass(class) => net.traffic_class = class,
+                Field::HopLimit(limit) => net.hop_limit = limit,
+                Field::SourcePort(port) => net.src_port = port,
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
                     (words.address, words.rkey) = (address.wrapping_add_signed(offset), rkey);
@@ -262,8 +264,10 @@ impl Scene<'_> {
                 Field::TrafficClass(class) => {
                     is("the traffic class", arrival.net.traffic_class.into(), class.into())?;
                 }
+                Field::HopLimit(_)
+                | Field::SourcePort(_)
                 // the reader of cases takes these for packets that are sent only
-                Field::Version(_)
+                | Field::Version(_)
                 | Field::Pad(_)
                 | Field::Reserved
                 | Field::Key(_)

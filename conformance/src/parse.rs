@@ -304,6 +304,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         "completes" => completes(words)?,
         "fill" => Step::Fill(pattern(words)?),
         "memory" => Step::Memory(pattern(words)?),
+        "header" => Step::Header(place(words)?),
         "set" => Step::SetWord(place(words)?, words.needed("to")?),
         "word" => Step::Word(place(words)?, words.needed("is")?),
         "state" => Step::State(words.next("a state")?.to_owned()),
@@ -312,7 +313,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             return Err(format!(
                 "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
                  region, bind, invalidate, receive, post, send, again, expect, completes, fill, \
-                 memory, set, word, state, wait, supported"
+                 memory, header, set, word, state, wait, supported"
             ));
         }
     })
@@ -550,6 +551,8 @@ const fn is_for_data(field: &Field) -> bool {
             | Field::Cut(_)
             | Field::Extra(_)
             | Field::TrafficClass(_)
+            | Field::HopLimit(_)
+            | Field::SourcePort(_)
     )
 }
 
@@ -565,6 +568,8 @@ const fn is_for_sending(field: &Field) -> bool {
             | Field::Cut(_)
             | Field::Extra(_)
             | Field::DirtyPadding
+            | Field::HopLimit(_)
+            | Field::SourcePort(_)
             | Field::Message(
                 MessageField::OwnQp(_)
                     | MessageField::Port(_)
@@ -634,6 +639,8 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
         "extra" => Field::Extra(words.number(name)?),
         "dirty-padding" => Field::DirtyPadding,
         "tclass" => Field::TrafficClass(words.number(name)?),
+        "hop-limit" => Field::HopLimit(words.number(name)?),
+        "source-port" => Field::SourcePort(words.number(name)?),
         _ => Field::Message(message_field(name, words)?),
     })
 }

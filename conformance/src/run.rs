@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
+    net::IpAddr,
     time::Duration,
 };
 
@@ -18,8 +19,8 @@ use roce_transport::{
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Queue, Severity,
-        Step,
+        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Place, Queue,
+        Severity, Step,
     },
     dialog::{self, Dialog, NUMBERS},
     packet::{Scene, describe, is_foreign, management},
@@ -367,6 +368,7 @@ impl<S: Subject> Play<'_, S> {
                 self.subject.program()?.fill(&place.region, place.offset, *bytes, *seed)?;
             }
             Step::Memory(pattern) => self.memory(pattern)?,
+            Step::Header(place) => self.header(place)?,
             Step::SetWord(place, value) => {
                 self.subject.program()?.set_word(&place.region, place.offset, *value)?;
             }
@@ -628,6 +630,29 @@ impl<S: Subject> Play<'_, S> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// IPv4's header lies in the last 20 of the 40 bytes, and the others mean nothing (A17.4.5.1).
+    fn header(&mut self, place: &Place) -> Result<(), Stop> {
+        let (net, _) = self.last.as_ref().ok_or_else(|| mistake("nothing was sent before"))?;
+        let (offset, expected) = match (net.src, net.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => (32, [src.octets(), dst.octets()].concat()),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => (8, [src.octets(), dst.octets()].concat()),
+            _ => return Err(mistake("the addresses are of two families")),
+        };
+        for (at, word) in expected.chunks_exact(8).enumerate() {
+            let offset = place.offset + offset + 8 * at as u32;
+            let found = self.subject.program()?.word(&place.region, offset)?;
+            let right = u64::from_ne_bytes(std::array::from_fn(|byte| word[byte]));
+            // the device's host may have the other byte order
+            if found != right && found != right.swap_bytes() {
+                let found = found.to_ne_bytes();
+                return wrong(format!(
+                    "the network header has the bytes {found:02x?} where {word:02x?} are right"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn state(&mut self, state: &str) -> Result<(), Stop> {

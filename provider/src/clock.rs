@@ -18,8 +18,9 @@ fn origin() -> &'static Origin {
     ORIGIN.get_or_init(|| Origin { monotonic: std::time::Instant::now(), wall: SystemTime::now() })
 }
 
-/// Time since the process first asked for it.
-pub(crate) fn now() -> Instant {
+/// The present time: since the process first asked for it.
+#[must_use]
+pub fn now() -> Instant {
     Instant::ZERO.plus(origin().monotonic.elapsed())
 }
 

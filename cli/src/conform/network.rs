@@ -3,13 +3,14 @@
 use std::{
     collections::VecDeque,
     net::{IpAddr, UdpSocket},
+    os::fd::BorrowedFd,
     thread::sleep,
     time::{Duration, Instant as Clock},
 };
 
 use roce::{
-    BindError,
-    link::{Link, Locality, SocketOptions, UdpLink},
+    BindError, Device, OpenOptions,
+    link::{self, Link, Locality, SocketOptions, UdpLink},
     transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader},
 };
 use roce_conformance::subject::{Arrival, Listener, Program, Route, Subject, Trouble};
@@ -23,8 +24,9 @@ const TOLERANCE: Duration = Duration::from_millis(200);
 
 /// A device that only packets reach: what is at it is a program of its own.
 pub(super) struct Network {
-    start: Clock,
-    link: UdpLink,
+    link: Box<dyn Link>,
+    /// It takes any source port.
+    is_raw: bool,
     own: IpAddr,
     device: IpAddr,
     /// A program there that listens for connections.
@@ -36,16 +38,60 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Prepares to send to a device.
+    /// Prepares to send to a device, from an address or a raw device of this host.
     pub(super) fn open(
         device: IpAddr,
-        from: Option<IpAddr>,
+        from: Option<&str>,
         listener: Option<Listener>,
         pause: Duration,
     ) -> Result<Self, Failure> {
-        let (link, own) = open_link(device, from)?;
-        let (start, arrivals) = (Clock::now(), VecDeque::new());
-        Ok(Self { start, link, own, device, listener, arrivals, pause, last: None })
+        let is_raw = from.is_some_and(|from| from.starts_with("raw:"));
+        let link = match from {
+            Some(raw) if is_raw => Device::named(raw)?.open_link(&OpenOptions::default())?,
+            Some(own) => {
+                let wrong = |_| {
+                    format!(
+                        "--from {own}: write an own address, or raw:INTERFACE,ip=ADDRESS/LENGTH"
+                    )
+                };
+                udp_link(device, Some(own.parse().map_err(wrong)?))?
+            }
+            None => udp_link(device, None)?,
+        };
+        let own = link.addresses().into_iter().find(|own| own.is_ipv4() == device.is_ipv4());
+        let own =
+            own.ok_or_else(|| format!("there is no own address from which to reach {device}"))?;
+        let arrivals = VecDeque::new();
+        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, last: None })
+    }
+
+    /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device is
+    /// asked: which MAC address it has.
+    pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
+        loop {
+            self.read_link()?;
+            if self.wait(Some(other), until)? || self.now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the link, or another descriptor; true if that can be read.
+    fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, Trouble> {
+        let now = self.now();
+        let due = self.link.deadline().map_or(until, |due| due.min(until));
+        let left = due.max(now).since(now);
+        let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+        let descriptors = self.link.descriptors();
+        let all = descriptors.iter().chain(&other);
+        let mut ready: Vec<_> =
+            all.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
+        }
+        let is_other = ready.get(descriptors.len());
+        Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }
 
     /// Takes what the link has.
@@ -53,7 +99,7 @@ impl Network {
         let at = self.now();
         let (device, arrivals) = (self.device, &mut self.arrivals);
         let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
-        let mut sink = |datagram: &roce::link::Datagram<'_>| {
+        let mut sink = |datagram: &link::Datagram<'_>| {
             if datagram.net.src == device {
                 let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
                 arrivals.push_back(Arrival { at, net, bytes });
@@ -84,7 +130,7 @@ impl Subject for Network {
     }
 
     fn now(&self) -> Instant {
-        Instant::ZERO.plus(self.start.elapsed())
+        link::now()
     }
 
     fn tolerance(&self) -> Duration {
@@ -92,6 +138,10 @@ impl Subject for Network {
     }
 
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+        if net.src_port != ROCE_UDP_PORT && !self.is_raw {
+            let text = "only a raw device sends from any UDP port: --from raw:INTERFACE";
+            return Err(Trouble::Unsupported(text.into()));
+        }
         if let Some(last) = self.last {
             sleep(self.pause.saturating_sub(last.elapsed()));
         }
@@ -122,22 +172,13 @@ impl Subject for Network {
             if now >= until {
                 return Ok(None);
             }
-            let left = until.since(now);
-            let timeout =
-                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
-            let descriptors = self.link.descriptors();
-            let mut ready: Vec<_> =
-                descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-            match poll(&mut ready, Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
-            }
+            self.wait(None, until)?;
         }
     }
 }
 
 /// The link from an own address from which the device can be reached.
-fn open_link(device: IpAddr, from: Option<IpAddr>) -> Result<(UdpLink, IpAddr), Failure> {
+fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failure> {
     let options =
         SocketOptions { source_ports: Some(1), segments: Some(1), ..SocketOptions::default() };
     let link = match from {
@@ -154,14 +195,13 @@ fn open_link(device: IpAddr, from: Option<IpAddr>) -> Result<(UdpLink, IpAddr), 
             UdpLink::bind(&[(own, 0)], Locality::Network, options)
         }
     };
-    let link = link.map_err(|error| match error {
-        BindError::Taken(own) => Failure::from(format!(
+    match link {
+        Ok(link) => Ok(Box::new(link)),
+        Err(BindError::Taken(own)) => Err(Failure::from(format!(
             "UDP port 4791 of {own} is taken: end what uses it, or name another address with --from"
-        )),
-        other => other.into(),
-    })?;
-    let own = link.addresses().first().copied().ok_or("the link has no address")?;
-    Ok((link, own))
+        ))),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// The own address of packets to another one.

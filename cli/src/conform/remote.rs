@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, ErrorKind, Write},
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    os::fd::AsFd,
     time::Duration,
 };
 
@@ -53,7 +54,7 @@ impl Remote {
     pub(super) fn reach(
         device: IpAddr,
         agent: Option<&str>,
-        from: Option<IpAddr>,
+        from: Option<&str>,
         pause: Duration,
     ) -> Result<Self, Failure> {
         let place = match agent {
@@ -121,6 +122,11 @@ impl Remote {
     fn exchange(&mut self, commands: &[Value]) -> Result<Vec<Value>, String> {
         let line = format!("{}\n", Value::from(commands));
         self.agent.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
+        if self.agent.buffer().is_empty() {
+            let end = self.network.now().plus(PATIENCE);
+            let agent = self.agent.get_ref().as_fd();
+            self.network.attend(agent, end).map_err(|error| error.to_string())?;
+        }
         let mut answer = String::new();
         let length = self.agent.read_line(&mut answer).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => format!("no answer for {} s", PATIENCE.as_secs()),

@@ -357,6 +357,19 @@ impl Device {
         open_link(self.name.clone(), self.port(), link, surroundings, options)
     }
 
+    /// Opens its link alone, for programs that build and read packets themselves. Such a link is to be
+    /// called with the times of [`link::now`](crate::link::now).
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_link(&self, options: &OpenOptions) -> Result<Box<dyn Link>, OpenError> {
+        let (link, _) = match &self.kind {
+            Kind::Raw(station) => self.open_raw(station, options)?,
+            _ => self.open_udp(options)?,
+        };
+        Ok(link)
+    }
+
     /// The link of a raw device, and what watches its interface: its addresses stay.
     fn open_raw(
         &self,

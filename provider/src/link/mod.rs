@@ -22,7 +22,7 @@ use roce_transport::{
     time::Instant,
 };
 
-pub use crate::{bind::BindError, ethernet::FrameCounters, fabric::Direction};
+pub use crate::{bind::BindError, clock::now, ethernet::FrameCounters, fabric::Direction};
 pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};

@@ -24,6 +24,11 @@ from lab.running import wait_until
 PORT = 4792
 # Chapters that need no agent, but a program that listens.
 WITHOUT_AGENT = ["cm", "connected"]
+# Chapters with packets that only a raw device sends, that device, and what is said without one.
+RAW_CHAPTERS = ["wire"]
+RAW_INTERFACE = "own0"
+RAW_DEVICE = f"raw:{RAW_INTERFACE},ip=10.77.0.250/24"
+WANTS_RAW = "only a raw device"
 START_SECONDS = 20
 CHAPTER_SECONDS = 240
 LOAD_SECONDS = 60
@@ -71,19 +76,23 @@ class Chapter:
     chapter: str
     # the program that listens, where there is no agent
     listener: str = ""
+    # the instrument is a raw device
+    raw: bool = False
 
     @property
     def name(self):
-        return "/".join(filter(None, [self.kernel, self.chapter, self.listener]))
+        parts = [self.kernel, self.chapter, self.listener, "raw" if self.raw else ""]
+        return "/".join(filter(None, parts))
 
 
 def cases():
     chapters = sorted(path.stem for path in (REPO / "conformance" / "cases").glob("*.case"))
     return [
-        Chapter(kernel, chapter, listener)
+        Chapter(kernel, chapter, listener, raw)
         for kernel in KERNELS
         for chapter in chapters
         for listener in (LISTENERS if chapter in WITHOUT_AGENT else [""])
+        for raw in ([False, True] if chapter in RAW_CHAPTERS else [False])
     ]
 
 
@@ -110,6 +119,7 @@ def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
     roce, table = binaries.roce(), CaseTable(chosen)
     with UdpNetwork() as bridge:
+        bridge.add_veth(RAW_INTERFACE, "br0")
         numbers = itertools.count(2)
         for kernel in kernels(chosen):
             image, initramfs = prepare(kernel)
@@ -206,6 +216,7 @@ class Instrument:
                 problems.append(f"{lost}: {found[lost][1]}")
             wanted = [name for name in wanted if name not in results]
         expected = self.recorded
+        results = {name: found for name, found in results.items() if WANTS_RAW not in found[1]}
         if case.listener:
             # what has harmed connection management shows in what comes next
             if any(verdict == "harmful" for verdict, _ in results.values()):
@@ -237,6 +248,8 @@ class Instrument:
         command = [self.roce, "conform", self.guest.ipv4, "--json", "--only", f"{case.chapter}/"]
         for name in skipped:
             command += ["--skip", name]
+        if case.raw:
+            command += ["--from", RAW_DEVICE]
         if case.listener:
             self.listen(case.listener)
             listener = LISTENERS[case.listener]
