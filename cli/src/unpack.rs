@@ -8,6 +8,8 @@ use crate::{failure::Failure, library, output::outln};
 ///
 /// With that directory in LD_LIBRARY_PATH a program finds roce without `roce run`. With DIR, the
 /// library is copied there with its names: into an image, or a volume that a container shares.
+///
+/// `pkgconfig` in it is for PKG_CONFIG_PATH: what is built then links with roce.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to copy the library, instead of the user's cache
@@ -25,6 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => library::directory(&library::find(None)?, &BTreeSet::new())?,
     };
+    library::describe(&directory)
+        .map_err(|error| format!("cannot write into {}: {error}", directory.display()))?;
     outln!("{}", directory.display());
     Ok(())
 }

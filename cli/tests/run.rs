@@ -297,11 +297,14 @@ fn the_library_is_copied_with_its_names() {
     let volume = scratch.join("open/volume/lib");
     for _ in 0..2 {
         assert_eq!(unpack(&[volume.to_str().unwrap()]), volume);
+        for name in ["libibverbs", "librdmacm"] {
+            linked_by_pkg_config(&volume, name);
+        }
         for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
             assert_eq!(fs::read_link(volume.join(name)).unwrap(), Path::new("libroce_abi.so"));
         }
         assert_eq!(fs::read(volume.join("libroce_abi.so")).unwrap(), b"\x7FELF");
-        assert_eq!(fs::read_dir(&volume).unwrap().count(), 5);
+        assert_eq!(fs::read_dir(&volume).unwrap().count(), 6);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(["unpack", "/proc/nowhere"]).env("ROCE_LIBRARY", scratch.join("open/library"));
@@ -309,6 +312,22 @@ fn the_library_is_copied_with_its_names() {
 }
 
 /// What is made for another processor is named before the dynamic linker stumbles over it.
+/// What a build gets that asks pkg-config for the library.
+fn linked_by_pkg_config(directory: &Path, name: &str) {
+    let text = fs::read_to_string(directory.join(format!("pkgconfig/{name}.pc"))).unwrap();
+    assert!(text.starts_with("libdir=${pcfiledir}/..\n"), "{text}");
+    let mut command = Command::new("pkg-config");
+    command.args(["--libs", name]).env("PKG_CONFIG_PATH", directory.join("pkgconfig"));
+    match command.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            let of = format!("-L{}/pkgconfig/.. -l{}", directory.display(), &name[3..]);
+            assert_eq!(said.trim(), of, "{output:?}");
+        }
+        Err(_) => eprintln!("there is no pkg-config: it is left to CI"),
+    }
+}
+
 #[test]
 fn what_is_made_for_another_processor_is_refused() {
     let scratch = Scratch::new("machine");

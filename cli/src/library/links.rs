@@ -24,6 +24,13 @@ pub(super) const SOCKETS: &str = "librspreload.so";
 /// which the dynamic linker then loads once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
+/// What pkg-config says to who links with the library: nothing but where it is. The headers are those of
+/// rdma-core, whose newest version it has the symbols of.
+const PKG_CONFIG: [(&str, &str); 2] = [
+    ("libibverbs.pc", include_str!("libibverbs.pc")),
+    ("librdmacm.pc", include_str!("librdmacm.pc")),
+];
+
 /// A directory in which the library has these names, and `also` those: beside the library, or in
 /// the user's cache where that cannot be written or others could. It belongs to this library only,
 /// and stays from one run to the next: a program that runs may still load from it.
@@ -56,6 +63,17 @@ pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> 
     sockets.map_or(Ok(()), |sockets| write(&directory.join(SOCKETS), sockets))?;
     write(&directory.join(NAME), library)?;
     LINKS.into_iter().try_for_each(|name| link(&directory.join(name), Path::new(NAME)))
+}
+
+/// Writes what pkg-config says of a directory with the names, where it is not there yet.
+pub(crate) fn describe(directory: &Path) -> io::Result<()> {
+    let directory = directory.join("pkgconfig");
+    fs::create_dir_all(&directory)?;
+    PKG_CONFIG.into_iter().try_for_each(|(name, text)| {
+        let path = directory.join(name);
+        let is_there = fs::read(&path).is_ok_and(|found| found == text.as_bytes());
+        if is_there { Ok(()) } else { write(&path, text.as_bytes()) }
+    })
 }
 
 /// Writes a file as a whole, so that others that look meanwhile find this one or the one before.

@@ -10,6 +10,6 @@ mod sockets;
 mod trust;
 
 pub(crate) use find::{contents, find, sockets_contents};
-pub(crate) use links::{copy, directory};
+pub(crate) use links::{copy, describe, directory};
 pub(crate) use machine::Machine;
 pub(crate) use sockets::sockets;
