@@ -1,5 +1,7 @@
 """Endpoints: the objects of A or B, and the commands that make and use them."""
 
+from copy import copy
+
 from lab.interop.rows.row import Region, RowError
 
 # Fields of commands that are names of objects.
@@ -15,6 +17,7 @@ class Endpoint:
         self.letter, self.backend, self.address = letter, backend, address
         self.end, self.row = end, row
         self.keys = {}
+        self.qp = "qp"
         self.regions = {
             name: end.regions.get(name, Region(seed=seed)) for name, seed in seeds.items()
         }
@@ -64,13 +67,24 @@ class Endpoint:
             {"do": "fill", "mr": name, "offset": 0, "length": region.length, "seed": region.seed}
             for name, region in self.regions.items()
         ]
-        qp = {"do": "qp", "name": "qp", "pd": "pd", "type": self.row.service, "caps": end.caps}
-        qp |= {"send_cq": "sends", "recv_cq": "recvs"}
-        if end.srq:
-            qp["srq"] = "srq"
-        answers = self.do(*commands, qp)
+        answers = self.do(*commands, self.queue_pair())
         self.keys = dict(zip(self.regions, answers[first_region:], strict=False))
         self.qpn = answers[-1]["qpn"]
+
+    def queue_pair(self):
+        """Command that creates a queue pair."""
+        qp = {"do": "qp", "name": self.qp, "pd": "pd", "type": self.row.service}
+        qp |= {"caps": self.end.caps, "send_cq": "sends", "recv_cq": "recvs"}
+        if self.end.srq:
+            qp["srq"] = "srq"
+        return qp
+
+    def another(self, name):
+        """The same side with one more queue pair, which is created."""
+        other = copy(self)
+        other.qp = name
+        other.qpn = other.do(other.queue_pair())[0]["qpn"]
+        return other
 
     def transitions(self, other, psn, other_psn):
         """Commands from RESET to the last state."""
@@ -87,7 +101,7 @@ class Endpoint:
         steps = [("init", init), ("rtr", rtr), ("rts", rts)]
         count = ["reset", "init", "rtr", "rts"].index(end.last_state)
         return [
-            {"do": "modify", "qp": "qp", "to": {state: attributes}}
+            {"do": "modify", "qp": self.qp, "to": {state: attributes}}
             for state, attributes in steps[:count]
         ]
 
@@ -127,7 +141,7 @@ class Endpoint:
     def sending(self, wrs, other, first=1):
         """Command that posts send requests, numbered from `first`."""
         requests = [self.request(first + n, wr, other) for n, wr in enumerate(wrs)]
-        return {"do": "send", "qp": "qp", "wrs": requests}
+        return {"do": "send", "qp": self.qp, "wrs": requests}
 
     def receiving(self, recvs, first=1):
         """Command that posts receive requests, numbered from `first`."""
@@ -135,8 +149,8 @@ class Endpoint:
             {"id": first + n, "sges": [self.sge(place) for place in places]}
             for n, places in enumerate(recvs)
         ]
-        queue = "srq" if self.end.srq else "qp"
-        return {"do": "recv", queue: queue, "wrs": wrs}
+        queue = {"srq": "srq"} if self.end.srq else {"qp": self.qp}
+        return {"do": "recv", **queue, "wrs": wrs}
 
 
 def pick(end, *names):

@@ -1,6 +1,6 @@
 """Rows of verbs: every operation that both sides have, in many lengths, and under loss."""
 
-from lab.interop.rows.verbs import messages, placement, stress, windows
+from lab.interop.rows.verbs import bulk, messages, placement, stress, windows
 from lab.interop.rows.verbs.common import LENGTHS, MTU, PORT_MTU, UNRELIABLE, families
 
 
@@ -22,3 +22,5 @@ def rows():
     yield from placement.placement()
     yield from stress.bursts()
     yield from stress.faults()
+    yield from bulk.reads()
+    yield from bulk.queue_pairs()
