@@ -108,7 +108,7 @@ impl Simulated {
         loop {
             self.transmit.clear();
             self.adapter.poll_transmit(self.now, &mut self.transmit);
-            if self.transmit.is_empty() {
+            if self.transmit.is_empty() && !self.transmit.may_have_more() {
                 return;
             }
             self.sent.extend(self.transmit.datagrams().map(|(net, bytes)| Arrival {

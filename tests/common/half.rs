@@ -297,7 +297,7 @@ impl Half {
         let mut packets = Vec::new();
         loop {
             let turn = self.take_turn();
-            if turn.is_empty() {
+            if turn.is_empty() && !self.node.transmit.may_have_more() {
                 return packets;
             }
             packets.extend(turn);

@@ -317,7 +317,7 @@ impl Pair {
                 let datagrams = node.transmit.datagrams();
                 audits[side as usize].sent(&node.adapter, &node.recorded, datagrams);
             }
-            if node.transmit.is_empty() {
+            if node.transmit.is_empty() && !node.transmit.may_have_more() {
                 more = false;
                 break;
             }

@@ -128,7 +128,7 @@ impl Star {
             loop {
                 node.transmit.clear();
                 node.adapter.poll_transmit(self.now, &mut node.transmit);
-                if node.transmit.is_empty() {
+                if node.transmit.is_empty() && !node.transmit.may_have_more() {
                     break;
                 }
                 for (net, bytes) in node.transmit.datagrams() {

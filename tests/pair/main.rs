@@ -23,6 +23,7 @@ mod faults;
 mod flows;
 mod gone;
 mod handles;
+mod holds;
 mod injected;
 mod late;
 mod limits;

@@ -238,7 +238,7 @@ impl<'a> World<'a> {
             };
             node.transmit.clear();
             node.adapter.poll_transmit(now, &mut node.transmit);
-            let is_empty = node.transmit.is_empty();
+            let is_over = node.transmit.is_empty() && !node.transmit.may_have_more();
             let mut drawn = Drawn::default();
             for (net, bytes) in node.transmit.datagrams() {
                 let number = network.next_number();
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
                 self.viewer.datagram(&SentDatagram { number, at, side, net, bytes, verdict })?;
             }
             self.draw(&mut drawn)?;
-            if is_empty {
+            if is_over {
                 self.node_mut(side).poll();
                 return Ok(());
             }

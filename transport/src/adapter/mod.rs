@@ -7,8 +7,8 @@
 //! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
 //!   [`handle_timeout`](Adapter::handle_timeout) when the time of
 //!   [`poll_timeout`](Adapter::poll_timeout) has come;
-//! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until it yields
-//!   nothing more, [`poll_event`](Adapter::poll_event) and
+//! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until its buffer
+//!   stays empty and [has no more](TransmitBuffer::may_have_more), [`poll_event`](Adapter::poll_event) and
 //!   [`poll_cm_event`](Adapter::poll_cm_event) until they are empty, and
 //!   [`poll_timeout`](Adapter::poll_timeout) once.
 //!
@@ -408,7 +408,8 @@ impl Adapter {
 
     // The world.
 
-    /// Does what was due at or before `now`.
+    /// Does what was due at or before `now`, or a part of it, if that is much: then
+    /// [`poll_timeout`](Self::poll_timeout) still tells a time that has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { cm, by_qpn, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
@@ -416,16 +417,16 @@ impl Adapter {
             let hears = matches!(info.state, State::Rtr | State::Rts | State::Sqd | State::Sqe);
             (hears && info.dest_qpn == peer).then_some(info.rq_psn)
         });
+        let mut left = timers::PORTION;
         while let Some(index) =
-            self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline))
+            self.timers.pop_due(now, &mut left, |index| self.qps.get(index).and_then(Qp::deadline))
         {
             let counted = self.counted_before(index);
             self.with_qp(index, now, Qp::handle_timeout);
             self.count_since(counted);
         }
-        while let Some(index) =
-            self.cq_timers.pop_due(now, |index| self.cqs.get(index).and_then(|cq| cq.deadline()))
-        {
+        let deadline_of_cq = |index| self.cqs.get(index).and_then(|cq| cq.deadline());
+        while let Some(index) = self.cq_timers.pop_due(now, &mut left, deadline_of_cq) {
             if let Some(cq) = self.cqs.get(index).filter(|cq| cq.expire(now)) {
                 self.events.push_back(Event::Completion(cq.id()));
             }
@@ -435,7 +436,8 @@ impl Adapter {
 
     // What is due.
 
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be before
+    /// anything is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
         let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
@@ -454,7 +456,9 @@ impl Adapter {
     }
 
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
-    /// its turn. The caller sends what is in it and calls again until the buffer stays empty.
+    /// its turn. The caller sends what is in it and calls again until the buffer stays empty and
+    /// [has no more](TransmitBuffer::may_have_more): of thousands that turn out to have nothing to
+    /// send, a call looks at some.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(now, buffer) {
             return;
@@ -462,12 +466,16 @@ impl Adapter {
         if self.gids.has_flow_ports() {
             // whose packets leave from one source port can share a run
             let qps = &self.qps;
-            self.turns.sort_fresh_by_key(|index| {
+            self.turns.sort_fresh_by_key(VISITS, |index| {
                 let path = qps.get(index)?.common.path?;
                 Some((path.src_port, path.dst))
             });
         }
-        while let Some(turn) = self.turns.begin(|index| &mut self.places[index]) {
+        let mut visits = VISITS;
+        while visits > 0
+            && let Some(turn) = self.turns.begin(|index| &mut self.places[index])
+        {
+            visits -= 1;
             let index = turn.index;
             if !self.qps.contains(index) {
                 self.turns.end(turn, 0, false, &mut self.places[index]);
@@ -507,6 +515,9 @@ impl Adapter {
             if full {
                 return;
             }
+        }
+        if !self.turns.is_empty() {
+            buffer.hold_back();
         }
     }
 
@@ -591,6 +602,9 @@ impl fmt::Debug for Adapter {
             .finish_non_exhaustive()
     }
 }
+
+/// Number of queue pairs that are looked at for one transmit buffer, at most.
+const VISITS: usize = 256;
 
 /// A packet's part of a turn, at least: a turn has 64 packets at most.
 const LEAST_PART: u64 = QUANTUM / 64;

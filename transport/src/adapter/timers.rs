@@ -2,11 +2,17 @@
 //!
 //! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in
 //! the heap is pushed; a later one is noticed when the entry comes up.
+//!
+//! Thousands may come up at once. Each call looks at so many of them that it does not take long, and
+//! the next goes on.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::time::Instant;
+
+/// Number of entries that a call looks at, at most.
+pub(super) const PORTION: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -44,34 +50,48 @@ impl Timers {
         }
     }
 
-    /// The earliest deadline; `current` tells a queue pair's present one.
+    /// The earliest deadline, or an earlier time, if many entries have to be corrected until it is
+    /// found; `current` tells a queue pair's present one.
     pub(super) fn next(&mut self, current: impl Fn(usize) -> Option<Instant>) -> Option<Instant> {
-        while let Some(&Reverse((at, index))) = self.heap.peek() {
-            if self.earliest[index] == Some(at) && current(index) == Some(at) {
-                return Some(at);
+        for _ in 0..PORTION {
+            let &Reverse((at, index)) = self.heap.peek()?;
+            let is_earliest = self.earliest[index] == Some(at);
+            let due = if is_earliest { current(index) } else { None };
+            if due == Some(at) {
+                return due;
             }
             self.heap.pop();
-            if self.earliest[index] == Some(at) {
+            if is_earliest {
                 self.earliest[index] = None;
-                self.set(index, current(index));
+                self.set(index, due);
             }
         }
-        None
+        self.heap.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Takes a queue pair whose deadline is `now` or earlier.
+    /// Takes a queue pair whose deadline is `now` or earlier, as long as `left` is not zero: it
+    /// shrinks with each entry that is looked at.
     pub(super) fn pop_due(
         &mut self,
         now: Instant,
+        left: &mut usize,
         current: impl Fn(usize) -> Option<Instant>,
     ) -> Option<usize> {
-        // an entry that is late is corrected when its time comes, not before
-        if self.heap.peek().is_none_or(|Reverse((at, _))| *at > now) || self.next(current)? > now {
-            return None;
+        while let Some(&Reverse((at, index))) = self.heap.peek()
+            && at <= now
+        {
+            *left = left.checked_sub(1)?;
+            self.heap.pop();
+            if self.earliest[index] != Some(at) {
+                continue; // an earlier one has taken its place
+            }
+            self.earliest[index] = None;
+            match current(index) {
+                Some(due) if due <= now => return Some(index),
+                moved => self.set(index, moved),
+            }
         }
-        let Reverse((_, index)) = self.heap.pop()?;
-        self.earliest[index] = None;
-        Some(index)
+        None
     }
 }
 
@@ -90,10 +110,40 @@ mod tests {
         timers.set(1, at(20));
         let moved = |index: usize| [at(30), at(20)][index];
         assert_eq!(timers.next(moved), at(20));
-        assert_eq!(timers.pop_due(Instant::from_nanos(25), moved), Some(1));
-        assert_eq!(timers.pop_due(Instant::from_nanos(25), |i| [at(30), None][i]), None);
-        assert_eq!(timers.pop_due(Instant::from_nanos(30), |i| [at(30), None][i]), Some(0));
+        let mut left = PORTION;
+        let mut pop = |now, current: &dyn Fn(usize) -> _| {
+            timers.pop_due(Instant::from_nanos(now), &mut left, current)
+        };
+        assert_eq!(pop(25, &moved), Some(1));
+        assert_eq!(pop(25, &|i| [at(30), None][i]), None);
+        assert_eq!(pop(30, &|i| [at(30), None][i]), Some(0));
         assert_eq!(timers.next(|_| None), None);
+    }
+
+    /// However many entries have moved, or are due, a call looks at so many of them and no more.
+    #[test]
+    fn no_call_looks_at_all() {
+        let many = 10 * PORTION;
+        let mut timers = Timers::default();
+        (0..many).for_each(|index| timers.set(index, at(10)));
+        let looked = core::cell::Cell::new(0);
+        let moved = |_: usize| {
+            looked.set(looked.get() + 1);
+            at(1000)
+        };
+        assert_eq!(timers.next(moved), at(10), "too early, but never too late");
+        assert_eq!(looked.take(), PORTION);
+        let now = Instant::from_nanos(10);
+        for round in 1..10 {
+            let mut left = PORTION;
+            assert_eq!(timers.pop_due(now, &mut left, moved), None);
+            assert_eq!(looked.take(), PORTION);
+            let next = if round < 9 { 10 } else { 1000 };
+            assert_eq!(timers.heap.peek().map(|Reverse((at, _))| at.as_nanos()), Some(next));
+        }
+        let (now, mut left) = (Instant::from_nanos(1000), PORTION);
+        let due = core::iter::from_fn(|| timers.pop_due(now, &mut left, moved));
+        assert_eq!(due.count(), PORTION);
     }
 
     #[test]
@@ -111,7 +161,7 @@ mod tests {
         let mut timers = Timers::default();
         timers.set(0, at(10));
         timers.set(0, at(5));
-        assert_eq!(timers.pop_due(Instant::from_nanos(5), |_| at(5)), Some(0));
+        assert_eq!(timers.pop_due(Instant::from_nanos(5), &mut 1, |_| at(5)), Some(0));
         assert_eq!(timers.next(|_| None), None);
     }
 }

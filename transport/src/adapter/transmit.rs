@@ -78,7 +78,7 @@ pub struct TransmitBuffer {
     len: usize,
     runs: Vec<Transmit>,
     limits: TransmitLimits,
-    /// True if a packet that could leave waits for the next buffer.
+    /// True if something that may be due waits for the next buffer.
     holds_back: bool,
 }
 
@@ -158,7 +158,7 @@ impl TransmitBuffer {
         self.limits.segments > 1
     }
 
-    /// Leaves the next packet to the next buffer.
+    /// Leaves what is next to the next buffer.
     pub(super) const fn hold_back(&mut self) {
         self.holds_back = true;
     }

@@ -5,7 +5,7 @@
 //! is under way, and for others like it. What it sends so is its share of the round: when that is
 //! used up, it waits until all others have had their turn.
 
-use alloc::collections::VecDeque;
+use alloc::{collections::VecDeque, vec::Vec};
 
 /// Packets of the largest run of datagrams, at the largest path MTU.
 pub(super) const LARGEST_RUN: u64 = 15;
@@ -56,11 +56,15 @@ impl Turns {
         }
     }
 
-    /// Reorders those that come before others; each of them has one turn all the same.
-    pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, key: impl Fn(usize) -> K) {
-        if self.fresh.len() > 1 {
-            self.fresh.make_contiguous().sort_by_key(|&index| key(index));
+    /// Reorders the first `count` of those that come before others; each of them has one turn all
+    /// the same.
+    pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, count: usize, key: impl Fn(usize) -> K) {
+        if self.fresh.len() < 2 {
+            return;
         }
+        let mut first: Vec<_> = self.fresh.drain(..count.min(self.fresh.len())).collect();
+        first.sort_by_cached_key(|&index| key(index));
+        first.into_iter().rev().for_each(|index| self.fresh.push_front(index));
     }
 
     /// Begins the next turn, or goes on with one.
@@ -114,7 +118,7 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use std::{vec, vec::Vec};
+    use std::{cell::Cell, vec};
 
     use super::*;
 
@@ -157,6 +161,20 @@ mod tests {
         test.add(9);
         let round: Vec<_> = (0..5).map(|_| test.next(QUANTUM, true).unwrap()).collect();
         assert_eq!(round, [1, 2, 3, 0, 9], "what it sends now waits for everybody's turn");
+    }
+
+    #[test]
+    fn a_few_of_many_are_sorted() {
+        let mut test = Test::new();
+        (0..100).for_each(|index| test.add(index));
+        let looked = Cell::new(0);
+        test.turns.sort_fresh_by_key(10, |index| {
+            looked.set(looked.get() + 1);
+            100 - index
+        });
+        assert_eq!(looked.get(), 10);
+        let order: Vec<_> = (0..12).map(|_| test.next(1, false).unwrap()).collect();
+        assert_eq!(order, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 10, 11]);
     }
 
     #[test]

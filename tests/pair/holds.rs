@@ -1,0 +1,95 @@
+//! What one call does is bounded, however many queue pairs there are: whoever holds the device's lock
+//! meanwhile gives it back soon. Counted in work, not in time.
+
+use std::time::Duration;
+
+use roce_transport::{
+    adapter::{Adapter, TransmitBuffer, TransmitLimits},
+    qp::QpType,
+    time::Instant,
+    work::{Data, RecvWr, SendWr},
+};
+
+use crate::common::{End, Half, Node, Options, Pair, Side};
+
+const MANY: usize = 1000;
+
+/// Queue pairs of one adapter in RTS, each with a peer on a host of its own.
+fn many(node: &mut Node, options: &Options) -> Vec<End> {
+    let connect = |index: usize| {
+        let end = node.qp(Side::A, QpType::Rc, options);
+        let [.., high, low] = index.to_be_bytes();
+        node.connect(end.qpn, [10, 1, high, low].into(), Half::PEER, 1, 1, options);
+        end
+    };
+    (0..MANY).map(connect).collect()
+}
+
+fn buffer() -> TransmitBuffer {
+    TransmitBuffer::new(1 << 20, TransmitLimits { segments: 64, bytes: 65507 })
+}
+
+/// All have had a transition, and might have something to send; none has.
+#[test]
+fn a_buffer_is_not_filled_by_asking_all() {
+    let mut half = Half::new(Options::default());
+    let _ends = many(&mut half.node, &Options { cqe: 1, ..Options::default() });
+    let mut buffer = buffer();
+    for call in 1.. {
+        buffer.clear();
+        half.node.adapter.poll_transmit(half.now, &mut buffer);
+        assert!(buffer.is_empty());
+        if !buffer.may_have_more() {
+            assert_eq!(call, MANY.div_ceil(256));
+            return;
+        }
+    }
+}
+
+/// The timers of all fire at the same moment: some are served, and the rest is still due.
+#[test]
+fn timers_that_fire_together_are_served_in_portions() {
+    let mut half = Half::new(Options::default());
+    let ends = many(&mut half.node, &Options { cqe: 8, ..Options::default() });
+    let adapter = &mut half.node.adapter;
+    for end in &ends {
+        adapter.post_send(half.now, end.qpn, &SendWr::send(1, Data::empty())).unwrap();
+    }
+    let mut buffer = buffer();
+    let mut sent = 0;
+    while sent < MANY {
+        buffer.clear();
+        adapter.poll_transmit(half.now, &mut buffer);
+        sent += buffer.datagrams().count();
+    }
+    // far behind every timer
+    let late = half.now.plus(Duration::from_secs(60));
+    let fired = |adapter: &Adapter| adapter.counters().timeouts + adapter.counters().tail_probes;
+    for portion in 1.. {
+        let before = fired(adapter);
+        adapter.handle_timeout(late);
+        let served = fired(adapter) - before;
+        assert!(served <= 64, "{served} at once");
+        if fired(adapter) == MANY as u64 {
+            assert_eq!(portion, MANY.div_ceil(64));
+            return;
+        }
+        assert!(adapter.poll_timeout().is_some_and(|at| at <= late), "the rest is still due");
+    }
+}
+
+/// What is left for the next call is not forgotten: every one of many completes.
+#[test]
+fn portions_forget_nobody() {
+    let mut pair = Pair::new();
+    let options = Options { cqe: 8, ..Options::default() };
+    let ends: Vec<_> = (0..MANY).map(|_| pair.connect(options)).collect();
+    pair.fault(&format!("drop times {MANY}"));
+    for (a, b) in &ends {
+        pair.post_recv(b, &RecvWr::new(1, []));
+        pair.post_send(a, &SendWr::send(1, Data::empty()));
+    }
+    pair.run();
+    assert!(ends.iter().all(|(a, _)| a.send_outcomes().len() == 1));
+    assert!(pair.now < Instant::from_nanos(60_000_000_000));
+}
