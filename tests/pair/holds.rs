@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer, TransmitLimits},
-    qp::QpType,
+    qp::{QpCaps, QpType},
     time::Instant,
-    work::{Data, RecvWr, SendWr},
+    work::{Data, RecvWr, SendWr, WcStatus},
 };
 
 use crate::common::{End, Half, Node, Options, Pair, Side};
@@ -92,4 +92,67 @@ fn portions_forget_nobody() {
     pair.run();
     assert!(ends.iter().all(|(a, _)| a.send_outcomes().len() == 1));
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
+}
+
+/// A queue pair with thousands of requests goes into ERR: they are flushed in portions, in order, what
+/// is posted meanwhile behind them; and the event that tells of the last comes after it.
+#[test]
+fn thousands_of_requests_are_flushed_in_portions() {
+    const REQUESTS: u64 = 3000;
+    let max_send_wr = REQUESTS as u32 + 1;
+    let caps = QpCaps { max_send_wr, max_recv_wr: max_send_wr, ..Options::default().caps };
+    let options = Options { caps, cqe: 2 * max_send_wr as usize, ..Options::default() };
+    let mut half = Half::new(options);
+    let qpn = half.qp.qpn;
+    let adapter = &mut half.node.adapter;
+    for id in 0..REQUESTS {
+        adapter.post_send(half.now, qpn, &SendWr::send(id, Data::empty())).unwrap();
+        adapter.post_recv(half.now, qpn, &RecvWr::new(id, [])).unwrap();
+    }
+    adapter.to_error(half.now, qpn).unwrap();
+    let (sends, recvs) = (half.qp.send_cq.clone(), half.qp.recv_cq.clone());
+    let told = || (sends.len() + recvs.len()) as u64;
+    assert_eq!(told(), 128);
+    adapter.post_send(half.now, qpn, &SendWr::send(REQUESTS, Data::empty())).unwrap();
+    adapter.post_recv(half.now, qpn, &RecvWr::new(REQUESTS, [])).unwrap();
+    let mut buffer = buffer();
+    loop {
+        let before = told();
+        buffer.clear();
+        adapter.poll_transmit(half.now, &mut buffer);
+        assert!(buffer.is_empty());
+        assert!(told() - before <= 128, "{} at once", told() - before);
+        if !buffer.may_have_more() {
+            break;
+        }
+    }
+    let flushed: Vec<_> = (0..=REQUESTS).map(|id| (id, Err(WcStatus::WrFlushErr))).collect();
+    assert_eq!(half.qp.send_outcomes(), flushed);
+    assert_eq!(half.qp.recv_outcomes(), flushed);
+}
+
+/// Flushing many requests does not keep others from sending, nor does it outlive a reset.
+#[test]
+fn a_flush_that_is_under_way() {
+    let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };
+    let mut pair = Pair::new();
+    let (a, _) = pair.connect(Options { caps, ..Options::default() });
+    let (other, far) = pair.connect(Options::default());
+    for id in 0..1000 {
+        pair.a.adapter.post_recv(pair.now, a.qpn, &RecvWr::new(id, [])).unwrap();
+    }
+    pair.a.adapter.to_error(pair.now, a.qpn).unwrap();
+    pair.post_recv(&far, &RecvWr::new(1, []));
+    pair.post_send(&other, &SendWr::send(1, Data::empty()));
+    let mut buffer = buffer();
+    for _ in 0..2 {
+        buffer.clear();
+        pair.a.adapter.poll_transmit(pair.now, &mut buffer);
+    }
+    assert_eq!(buffer.datagrams().count(), 1, "behind one portion");
+    pair.a.adapter.to_reset(a.qpn).unwrap();
+    let told = a.recv_cq.len();
+    assert!(told < 1000);
+    pair.run();
+    assert_eq!(a.recv_cq.len(), told);
 }

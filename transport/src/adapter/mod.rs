@@ -493,7 +493,13 @@ impl Adapter {
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
                 let (qp, mut env) = self.split(index, now);
-                let Some(built) = qp.build(slot, &mut env) else { break (false, false) };
+                let Some(built) = qp.build(slot, &mut env) else {
+                    let is_flushing = qp.is_flushing();
+                    if is_flushing {
+                        visits = 0; // that was work enough
+                    }
+                    break (is_flushing, false);
+                };
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
                 self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;

@@ -76,7 +76,19 @@ pub(crate) struct Qp {
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
     drained: bool,
     drain_event: bool,
+    /// In ERR: what is still to be done on the way there.
+    flushing: Option<Flushing>,
 }
+
+/// What is left of entering ERR.
+#[derive(Clone, Copy, Debug)]
+struct Flushing {
+    /// [`Event::LastWqeReached`] is raised at the end.
+    last_wqe: bool,
+}
+
+/// Number of requests that are flushed at once, at most: a queue may hold thousands.
+const FLUSHED_AT_ONCE: usize = 128;
 
 impl Qp {
     pub(crate) fn new(common: Common, caps: &QpCaps, window: &WindowConfig) -> Self {
@@ -91,6 +103,7 @@ impl Qp {
             established: false,
             drained: false,
             drain_event: false,
+            flushing: None,
         }
     }
 
@@ -148,10 +161,10 @@ impl Qp {
     pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
         self.check_send(wr, 0)?;
         let wqe = SendWqe::new(wr, env.regions);
-        if matches!(self.common.state, State::Err | State::Sqe) {
+        if matches!(self.common.state, State::Err | State::Sqe) && self.flushing.is_none() {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         } else {
-            self.requester.push(wqe);
+            self.requester.push(wqe); // behind those that are still to be flushed, if any
         }
         Ok(())
     }
@@ -170,7 +183,7 @@ impl Qp {
         if wr.sges.len() > caps.max_recv_sge as usize {
             return Err(PostError::TooManySges { limit: caps.max_recv_sge });
         }
-        if state == State::Err {
+        if state == State::Err && self.flushing.is_none() {
             self.common.complete_recv(wr.wr_id, Err(WcError::FLUSHED), false, env);
             return Ok(());
         }
@@ -323,6 +336,7 @@ impl Qp {
 
     /// Writes the next packet that is due, without its ICRC, to the start of `slot`.
     pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+        self.flush(env);
         if self.common.qp_type == QpType::Ud {
             let built = ud::build(&self.common, &mut self.requester, slot, env);
             self.settle(env);
@@ -496,20 +510,42 @@ impl Qp {
     }
 
     /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
-    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why.
+    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why. What is
+    /// left of many requests is flushed in later turns.
     fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
         self.rate = Rate::default();
         self.enter(State::Err, failure, env);
-        self.flush_sends(env);
-        self.responder.answers.behind.flush(&self.common, env);
-        while let Some(id) = self.responder.flush() {
+        let has_srq = self.common.srq.is_some() || self.common.qp_type == QpType::XrcTarget;
+        let last_wqe = self.flushing.is_some_and(|flushing| flushing.last_wqe);
+        self.flushing = Some(Flushing { last_wqe: last_wqe || was_alive && has_srq });
+        self.flush(env);
+    }
+
+    /// Flushes the next requests, if any are left.
+    fn flush(&mut self, env: &mut Env<'_>) {
+        let Some(Flushing { last_wqe }) = self.flushing else { return };
+        for _ in 0..FLUSHED_AT_ONCE {
+            if let Some(wqe) = self.requester.flush() {
+                self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
+                continue;
+            }
+            self.responder.answers.behind.flush(&self.common, env);
+            let Some(id) = self.responder.flush() else {
+                self.flushing = None;
+                if last_wqe {
+                    env.events.push_back(Event::LastWqeReached(self.common.qpn));
+                }
+                return;
+            };
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }
-        if was_alive && (self.common.srq.is_some() || self.common.qp_type == QpType::XrcTarget) {
-            env.events.push_back(Event::LastWqeReached(self.common.qpn));
-        }
+    }
+
+    /// True if requests are still to be flushed.
+    pub(crate) const fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
     }
 
     fn flush_sends(&mut self, env: &mut Env<'_>) {

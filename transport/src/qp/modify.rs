@@ -259,6 +259,7 @@ impl Qp {
             self.leave_srq(srqs);
         }
         self.reliability = Reliability::NONE;
+        self.flushing = None;
         let common = &mut self.common;
         common.state = State::Reset;
         (common.pkey_index, common.pkey) = (0, PKey::DEFAULT);
