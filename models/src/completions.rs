@@ -25,7 +25,7 @@ struct Queue {
 
 impl Queue {
     fn new() -> Arc<Self> {
-        let cq = CompletionQueue::new(CqId(1), 2);
+        let cq = CompletionQueue::new(CqId(1), CqRoom::new(2));
         Arc::new(Self { cq, validity: Validity::default() })
     }
 

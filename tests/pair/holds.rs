@@ -1,16 +1,17 @@
 //! What one call does is bounded, however many queue pairs there are: whoever holds the device's lock
 //! meanwhile gives it back soon. Counted in work, not in time.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer, TransmitLimits},
+    addr::Qpn,
     qp::{QpCaps, QpType},
     time::Instant,
-    work::{Data, RecvWr, SendWr, WcStatus},
+    work::{CqRoom, Data, RecvWr, SendWr, SrqAttr, WcStatus},
 };
 
-use crate::common::{End, Half, Node, Options, Pair, Side};
+use crate::common::{End, Half, Node, Options, Pair, Side, all_ok};
 
 const MANY: usize = 1000;
 
@@ -155,4 +156,62 @@ fn a_flush_that_is_under_way() {
     assert!(told < 1000);
     pair.run();
     assert_eq!(a.recv_cq.len(), told);
+}
+
+/// Requests of a queue pair that goes are taken from it, and dropped by the caller.
+#[test]
+fn requests_of_a_queue_pair_that_goes() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let buffer = pair.a.buffer(64);
+    for id in 0..3 {
+        pair.post_send(&a, &SendWr::send(id, buffer.all()));
+        pair.post_recv(&a, &RecvWr::new(id, [buffer.all()]));
+    }
+    let held = Arc::strong_count(&buffer.region);
+    let requests = pair.a.adapter.abandon_requests(a.qpn).unwrap();
+    pair.a.adapter.to_reset(a.qpn).unwrap();
+    assert_eq!((requests.len(), Arc::strong_count(&buffer.region)), ([3, 3], held));
+    drop(requests);
+    assert_eq!(Arc::strong_count(&buffer.region), held - 6);
+    // the queue pair is as good as new
+    pair.b.adapter.to_reset(b.qpn).unwrap();
+    let options = Options::default();
+    pair.a.connect(a.qpn, pair.b.ip, b.qpn, 0x200, 0x100, &options);
+    pair.b.connect(b.qpn, pair.a.ip, a.qpn, 0x100, 0x200, &options);
+    pair.post_recv(&b, &RecvWr::new(1, []));
+    pair.post_send(&a, &SendWr::send(1, Data::empty()));
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([1], 0));
+    assert_eq!(a.recv_outcomes(), []);
+    assert!(pair.a.adapter.abandon_requests(Qpn::new(7)).is_none());
+}
+
+#[test]
+fn requests_of_a_shared_receive_queue_that_goes() {
+    let mut half = Half::new(Options::default());
+    let pd = half.node.pd;
+    let adapter = &mut half.node.adapter;
+    let srq = adapter.create_srq(pd, SrqAttr { max_wr: 8, max_sge: 1 }).unwrap();
+    (0..5).for_each(|id| adapter.post_srq_recv(srq, &RecvWr::new(id, [])).unwrap());
+    assert_eq!(adapter.abandon_srq_requests(srq).unwrap().len(), [0, 5]);
+    adapter.destroy_srq(srq).unwrap();
+    assert!(adapter.abandon_srq_requests(srq).is_none());
+}
+
+/// Room for completions is made before the adapter is asked.
+#[test]
+fn a_completion_queue_gets_room_that_is_there() {
+    let mut half = Half::new(Options::default());
+    let limit = half.node.adapter.limits().max_cqe;
+    let adapter = &mut half.node.adapter;
+    assert!(adapter.fits_cq(0).is_err() && adapter.fits_cq(limit + 1).is_err());
+    let cq = adapter.create_cq_in(CqRoom::new(10)).unwrap();
+    assert!(cq.lacks(10).is_none());
+    let room = cq.lacks(11).unwrap();
+    assert_eq!((cq.capacity(), room.capacity()), (10, 20), "it doubles at least");
+    adapter.resize_cq_in(cq.id(), 11, Some(room)).unwrap();
+    assert!(cq.capacity() == 11 && cq.lacks(20).is_none());
+    adapter.resize_cq_in(cq.id(), 50, Some(CqRoom::new(20))).unwrap(); // too small: made there
+    assert!(cq.capacity() == 50 && cq.lacks(50).is_none());
 }

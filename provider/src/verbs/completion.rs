@@ -25,8 +25,12 @@ impl CqInner {
         capacity: usize,
         channel: Option<Arc<ChannelInner>>,
     ) -> Result<Arc<Self>, ObjectError> {
-        let mut shard = context.inner.engine.lock();
-        let ring = match shard.adapter().create_cq(capacity) {
+        let engine = &context.inner.engine;
+        let fits = engine.lock().adapter().fits_cq(capacity);
+        context.explained("ibv_create_cq", fits)?;
+        let room = work::CqRoom::new(capacity); // without the lock: it may take long
+        let mut shard = engine.lock();
+        let ring = match shard.adapter().create_cq_in(room) {
             Ok(ring) => ring,
             Err(error) => {
                 drop(shard);

@@ -94,7 +94,11 @@ impl CompletionQueue {
     /// has changed then.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
         let (context, id) = (&self.inner.context, self.inner.ring.id());
-        let resized = context.inner.engine.lock().adapter().resize_cq(id, capacity);
+        let engine = &context.inner.engine;
+        let fits = engine.lock().adapter().fits_cq(capacity);
+        context.explained("ibv_resize_cq", fits)?;
+        let room = self.inner.ring.lacks(capacity); // without the lock: it may take long
+        let resized = engine.lock().adapter().resize_cq_in(id, capacity, room);
         context.explained("ibv_resize_cq", resized)
     }
 

@@ -106,7 +106,13 @@ impl Drop for QpInner {
                 Ok::<_, Infallible>(left)
             });
         }
-        let _ = engine.lock().adapter().destroy_qp(self.qpn);
+        let requests = {
+            let mut shard = engine.lock();
+            let requests = shard.adapter().abandon_requests(self.qpn);
+            let _ = shard.adapter().destroy_qp(self.qpn);
+            requests
+        };
+        drop(requests); // without the lock: there may be thousands
     }
 }
 
@@ -253,7 +259,12 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_reset(&self) -> Result<(), ModifyError> {
-        self.moved(State::Reset, self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn)))
+        let (reset, requests) = self.engine_command(|adapter, _, qpn| {
+            let requests = adapter.abandon_requests(qpn);
+            (adapter.to_reset(qpn), requests)
+        });
+        drop(requests); // without the lock: there may be thousands
+        self.moved(State::Reset, reset)
     }
 
     /// [`to_rtr`](Self::to_rtr) with optional attributes.

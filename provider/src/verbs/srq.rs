@@ -44,8 +44,14 @@ pub(super) struct SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        // every queue pair that receives from it held it
-        let _ = self.domain.context.inner.engine.lock().adapter().destroy_srq(self.id);
+        let requests = {
+            let mut shard = self.domain.context.inner.engine.lock();
+            let requests = shard.adapter().abandon_srq_requests(self.id);
+            // every queue pair that receives from it held it
+            let _ = shard.adapter().destroy_srq(self.id);
+            requests
+        };
+        drop(requests); // without the lock: there may be thousands
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     ids::{CqId, Qpn},
     qp::{CompletionFaults, CountError, Failure, State},
     time::Instant,
-    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration, Pushed},
+    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration, CqRoom, Pushed},
 };
 
 impl Adapter {
@@ -22,10 +22,27 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`].
     pub fn create_cq(&mut self, capacity: usize) -> Result<Arc<CompletionQueue>, ObjectError> {
-        size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)?;
+        self.fits_cq(capacity)?;
+        self.create_cq_in(CqRoom::new(capacity))
+    }
+
+    /// Whether a completion queue may have room for so many (`max_cqe`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`].
+    pub fn fits_cq(&self, capacity: usize) -> Result<(), ObjectError> {
+        size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)
+    }
+
+    /// The same as [`create_cq`](Self::create_cq), with room that was made before.
+    ///
+    /// # Errors
+    /// Those of `create_cq`.
+    pub fn create_cq_in(&mut self, room: CqRoom) -> Result<Arc<CompletionQueue>, ObjectError> {
+        self.fits_cq(room.capacity())?;
         limit(ObjectKind::CompletionQueue, self.cqs.len(), self.limits.max_cq)?;
         let entry = self.cqs.vacant_entry();
-        let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), capacity));
+        let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), room));
         entry.insert(cq.clone());
         Ok(cq)
     }
@@ -64,12 +81,25 @@ impl Adapter {
     /// [`ObjectError::Overrun`] when it has overflowed, which more room does not mend;
     /// [`ObjectError::Unknown`]. Nothing has changed then.
     pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
+        self.resize_cq_in(id, capacity, None)
+    }
+
+    /// The same, with the room that the queue [lacks](CompletionQueue::lacks), if it does.
+    ///
+    /// # Errors
+    /// Those of [`resize_cq`](Self::resize_cq).
+    pub fn resize_cq_in(
+        &mut self,
+        id: CqId,
+        capacity: usize,
+        room: Option<CqRoom>,
+    ) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
-        size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)?;
+        self.fits_cq(capacity)?;
         if cq.has_overrun() {
             return Err(ObjectError::Overrun);
         }
-        cq.resize(capacity).map_err(ObjectError::Held)
+        cq.resize(capacity, room).map_err(ObjectError::Held)
     }
 
     /// Sets how long a queue waits for more completions before it wakes its reader

@@ -17,7 +17,10 @@ use crate::{
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType, SendQueueInfo},
     time::Instant,
     trace::Call,
-    work::{CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqInfo, XrcPart},
+    work::{
+        AbandonedRequests, CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqInfo,
+        XrcPart,
+    },
 };
 
 impl Adapter {
@@ -474,6 +477,18 @@ impl Adapter {
         self.recorded(Instant::ZERO, qpn, || Call::DestroyQp, |adapter| adapter.remove_qp(qpn))?;
         self.record_gone(qpn);
         Ok(())
+    }
+
+    /// Takes the requests of a queue pair that is about to be reset or destroyed. Those who have the
+    /// adapter behind a lock drop them when they have given that back.
+    pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
+        Some(self.qps[*self.by_qpn.get(&qpn)?].give_up())
+    }
+
+    /// The same of a shared receive queue that is about to be destroyed, if it can be.
+    pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
+        let srq = self.srqs.get_mut(&id).filter(|_| !self.users.any(Used::Srq(id)))?;
+        Some(AbandonedRequests { recvs: srq.queue.take(), ..AbandonedRequests::default() })
     }
 
     fn remove_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {

@@ -55,7 +55,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -188,6 +188,11 @@ impl Qp {
             return Ok(());
         }
         self.responder.post(wr, self.common.pd, env.regions)
+    }
+
+    /// Takes all requests; none of them completes.
+    pub(crate) fn give_up(&mut self) -> AbandonedRequests {
+        AbandonedRequests { sends: self.requester.give_up(), recvs: self.responder.give_up() }
     }
 
     // The world.

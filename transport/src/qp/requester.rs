@@ -34,6 +34,7 @@ use crate::{
     },
     work::{Cause, Half, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
+use alloc::collections::VecDeque;
 
 /// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
 /// believed. A READ counts its responses and may go beyond by one request.
@@ -142,6 +143,13 @@ impl Requester {
     /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         while self.flush().is_some() {}
+    }
+
+    /// Takes all requests, on the way into RESET.
+    pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
+        let requests = self.queue.take();
+        self.reset();
+        requests
     }
 
     pub(crate) fn room(&self) -> usize {

@@ -3,7 +3,7 @@
 //! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.9.3 (responder
 //! error behaviour).
 
-use alloc::sync::Arc;
+use alloc::{collections::VecDeque, sync::Arc};
 
 use super::{
     answers::{Answers, SEQUENCE_ERROR, code_of, event_of},
@@ -138,6 +138,13 @@ impl Responder {
         self.nak_sent = false;
         self.ahead = None;
         self.answers = Answers::default();
+    }
+
+    /// Takes all requests, on the way into RESET.
+    pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
+        let requests = self.queue.take();
+        self.reset();
+        requests
     }
 
     pub(crate) const fn expected(&self) -> Psn {

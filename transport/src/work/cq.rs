@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::{
     completion::Wc,
-    parts::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
+    parts::{ArrayQueue, AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
     ring::Ring,
 };
 use crate::{ids::CqId, time::Instant};
@@ -50,6 +50,25 @@ pub struct CompletionQueue {
     armed: AtomicU8,
     overrun: AtomicBool,
     moderation: Moderation,
+}
+
+/// Room for completions. To make it takes as long as it is large, so those who have the adapter behind a
+/// lock make it before they take that.
+#[derive(Debug)]
+pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
+
+impl CqRoom {
+    /// Room for so many completions, at least one.
+    #[must_use]
+    pub fn new(completions: usize) -> Self {
+        Self(ArrayQueue::new(completions))
+    }
+
+    /// Number of completions that it is for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
 }
 
 /// Validity of completions. Those of a queue pair share one until it discards them; then it gets
@@ -100,10 +119,10 @@ pub(crate) enum Pushed {
 }
 
 impl CompletionQueue {
-    pub(crate) fn new(id: CqId, capacity: usize) -> Self {
+    pub(crate) fn new(id: CqId, room: CqRoom) -> Self {
         let moderation = Moderation { deadline: AtomicU64::new(NEVER), ..Moderation::default() };
         let (armed, overrun) = (AtomicU8::new(NOT_ARMED), AtomicBool::new(false));
-        Self { id, ring: Ring::new(capacity), armed, overrun, moderation }
+        Self { id, ring: Ring::of(room.0), armed, overrun, moderation }
     }
 
     /// Its name in the adapter.
@@ -174,9 +193,15 @@ impl CompletionQueue {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
+    /// The room without which it cannot hold so many completions; `None`: it has that.
+    #[must_use]
+    pub fn lacks(&self, capacity: usize) -> Option<CqRoom> {
+        self.ring.lacks(capacity).map(CqRoom::new)
+    }
+
     /// Changes how many completions it can hold. `Err`: it holds so many, more than would fit.
-    pub(crate) fn resize(&self, capacity: usize) -> Result<(), usize> {
-        self.ring.resize(capacity)
+    pub(crate) fn resize(&self, capacity: usize, room: Option<CqRoom>) -> Result<(), usize> {
+        self.ring.resize(capacity, room.map(|room| room.0))
     }
 
     /// Sets the moderation. Returns whether the reader is to be woken now: an event that had been
@@ -261,7 +286,7 @@ mod tests {
 
     #[test]
     fn an_event_is_asked_for_once_and_only_for_its_kind() {
-        let cq = CompletionQueue::new(CqId(0), 16);
+        let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));
         assert_eq!(push(&cq, ok(1), true), Pushed::Quietly);
         cq.req_notify(NotifyKind::Solicited);
         assert_eq!(push(&cq, ok(2), false), Pushed::Quietly);
@@ -276,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_discarded_is_not_found() {
-        let cq = CompletionQueue::new(CqId(0), 16);
+        let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));
         let (one, other) = (Validity::default(), Validity::default());
         for (id, validity) in [(1, &one), (2, &other), (3, &one), (4, &one), (5, &other)] {
             cq.push(ok(id), validity, false, Instant::ZERO);
@@ -291,7 +316,7 @@ mod tests {
 
     #[test]
     fn overflow_is_said_once_and_keeps_what_was_there() {
-        let cq = CompletionQueue::new(CqId(0), 2);
+        let cq = CompletionQueue::new(CqId(0), CqRoom::new(2));
         assert_eq!(
             [1, 2, 3, 4].map(|id| push(&cq, ok(id), false)),
             [Pushed::Quietly, Pushed::Quietly, Pushed::Overrun, Pushed::Lost]

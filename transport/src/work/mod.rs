@@ -17,10 +17,11 @@ pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
 pub(crate) use counter::CompletionCounters;
 pub use counter::{CompletionCounter, Counted, CountedOps};
-pub use cq::{CompletionQueue, CqModeration, NotifyKind};
+pub use cq::{CompletionQueue, CqModeration, CqRoom, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
 pub use late::LateConfig;
 pub(crate) use late::{Flow, Half, Late, Untold};
+pub use queue::AbandonedRequests;
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
 pub use request::{

@@ -241,6 +241,12 @@ impl SendQueue {
         Some(wqe)
     }
 
+    /// Takes all requests.
+    pub(crate) fn take(&mut self) -> VecDeque<SendWqe> {
+        self.head += self.wqes.len() as u64;
+        core::mem::take(&mut self.wqes)
+    }
+
     pub(crate) fn get(&self, number: u64) -> Option<&SendWqe> {
         self.wqes.get(number.checked_sub(self.head)? as usize)
     }
@@ -300,6 +306,23 @@ impl RecvWqe {
     }
 }
 
+/// Requests that were taken from a queue pair and do not complete. To drop them takes as long as there
+/// are many.
+#[must_use = "they are to be dropped without the adapter's lock"]
+#[derive(Default, Debug)]
+pub struct AbandonedRequests {
+    pub(crate) sends: VecDeque<SendWqe>,
+    pub(crate) recvs: VecDeque<RecvWqe>,
+}
+
+impl AbandonedRequests {
+    /// Number of send requests and of receive requests.
+    #[must_use]
+    pub fn len(&self) -> [usize; 2] {
+        [self.sends.len(), self.recvs.len()]
+    }
+}
+
 /// A receive queue.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
@@ -344,5 +367,10 @@ impl RecvQueue {
 
     pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
         self.wqes.pop_front()
+    }
+
+    /// Takes all requests.
+    pub(crate) fn take(&mut self) -> VecDeque<RecvWqe> {
+        core::mem::take(&mut self.wqes)
     }
 }

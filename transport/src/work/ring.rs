@@ -28,9 +28,16 @@ pub(super) struct Ring<T> {
 
 impl<T> Ring<T> {
     /// For `limit` elements, at least one.
+    #[cfg(test)]
     pub(super) fn new(limit: usize) -> Self {
+        Self::of(ArrayQueue::new(limit))
+    }
+
+    /// For as many elements as this array has.
+    pub(super) fn of(first: ArrayQueue<T>) -> Self {
+        let limit = first.capacity();
         Self {
-            first: ArrayQueue::new(limit),
+            first,
             grown: [const { OnceBox::new() }; GROWN],
             newest: AtomicUsize::new(0),
             oldest: AtomicUsize::new(0),
@@ -88,18 +95,26 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Changes the number of elements that it may hold, at least one. `Err`: it holds so many
-    /// already, more than would fit. The owner's alone.
-    pub(super) fn resize(&self, limit: usize) -> Result<(), usize> {
+    /// Elements of the array without which it cannot hold so many; `None`: it needs no other.
+    pub(super) fn lacks(&self, limit: usize) -> Option<usize> {
+        let newest = self.newest.load(Ordering::Acquire);
+        let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
+        (limit > allocated).then(|| limit.max(allocated.saturating_mul(2)))
+    }
+
+    /// Changes the number of elements that it may hold, at least one, with the array that it
+    /// [lacks](Self::lacks), if it does; without, it makes one. `Err`: it holds so many already, more
+    /// than would fit. The owner's alone.
+    pub(super) fn resize(&self, limit: usize, array: Option<ArrayQueue<T>>) -> Result<(), usize> {
         let held = self.len();
         if held > limit {
             return Err(held);
         }
-        let newest = self.newest.load(Ordering::Relaxed);
-        let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
-        if limit > allocated {
+        if let Some(lacking) = self.lacks(limit) {
+            let newest = self.newest.load(Ordering::Relaxed);
             let place = self.grown.get(newest).ok_or(held)?; // there are always more places than doublings
-            let _ = place.set(Box::new(ArrayQueue::new(limit.max(allocated.saturating_mul(2)))));
+            let array = array.filter(|array| array.capacity() >= lacking);
+            let _ = place.set(Box::new(array.unwrap_or_else(|| ArrayQueue::new(lacking))));
             self.newest.store(newest + 1, Ordering::Release);
         }
         self.limit.store(limit, Ordering::Relaxed);
@@ -121,18 +136,18 @@ mod tests {
     fn order_survives_growing_and_shrinking() {
         let ring = Ring::new(2);
         assert_eq!([1, 2, 3].map(|value| ring.push(value)), [Ok(()), Ok(()), Err(3)]);
-        assert_eq!(ring.resize(1), Err(2));
+        assert_eq!(ring.resize(1, None), Err(2));
         assert_eq!(ring.limit(), 2, "a refused resize changes nothing");
-        ring.resize(4).unwrap();
+        ring.resize(4, None).unwrap();
         assert_eq!(
             [3, 4, 5].map(|value| ring.push(value)),
             [Ok(()), Ok(()), Err(5)],
             "what is in the old array counts"
         );
-        ring.resize(5).unwrap();
+        ring.resize(5, None).unwrap();
         assert_eq!((ring.push(5), ring.len()), (Ok(()), 5));
         assert_eq!([ring.pop(), ring.pop()], [Some(1), Some(2)]);
-        ring.resize(3).unwrap();
+        ring.resize(3, None).unwrap();
         assert_eq!(ring.push(6), Err(6));
         assert_eq!(
             [ring.pop(), ring.pop(), ring.pop(), ring.pop()],
@@ -145,7 +160,7 @@ mod tests {
     fn resizing_back_and_forth_takes_no_more_places() {
         let ring = Ring::new(1);
         for round in 0..1000 {
-            ring.resize(1 + round * 37 % 1024).unwrap();
+            ring.resize(1 + round * 37 % 1024, None).unwrap();
             assert_eq!((ring.push(round), ring.pop()), (Ok(()), Some(round)));
         }
         assert!(ring.newest.load(Ordering::Relaxed) <= 11);
@@ -175,11 +190,14 @@ mod tests {
             for value in 0..COUNT {
                 while ring.push(value).is_err() {
                     let limit = ring.limit();
-                    let _ = ring.resize(if value % 3 == 0 {
-                        limit * 2 % 5000 + 1
-                    } else {
-                        limit.saturating_sub(3).max(1)
-                    });
+                    let _ = ring.resize(
+                        if value % 3 == 0 {
+                            limit * 2 % 5000 + 1
+                        } else {
+                            limit.saturating_sub(3).max(1)
+                        },
+                        None,
+                    );
                     thread::yield_now();
                 }
             }
