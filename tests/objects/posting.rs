@@ -1,10 +1,11 @@
 //! Posting requests one by one and all at once.
 
 use roce::{
-    BadWorkRequest, Data, PostError, QpCaps, QpInitAttr, QpType, RecvWr, SendWr, SrqAttr, State,
+    BadWorkRequest, Data, OpenOptions, PostError, Progress, QpCaps, QpInitAttr, QpType, RecvWr,
+    SendWr, SrqAttr, State,
 };
 
-use crate::{ALL, next, open};
+use crate::{ALL, eventually, loopback, next, open};
 
 /// Requests that are made while they are posted stop at the first that is wrong; a batch is posted
 /// as a whole or not at all.
@@ -50,4 +51,37 @@ fn ways_to_post() {
     let empty = RecvWr::new(1, []);
     assert_eq!(qp_a.post_recv_with(|post| post(&empty)), Ok(()));
     assert_eq!(qp_b.post_recv_with(|post| post(&empty)), Err(PostError::SharedQueue));
+}
+
+/// What a long list begins with is sent before its end is posted: the device is not held for so long.
+#[test]
+fn a_long_list_is_posted_in_portions() {
+    const LIST: u64 = 300;
+    let (a, b) = (loopback(manual()), open());
+    let (cq_a, cq_b) = (a.create_cq(512, None).unwrap(), b.create_cq(512, None).unwrap());
+    let (pd_a, pd_b) = (a.alloc_pd().unwrap(), b.alloc_pd().unwrap());
+    let caps = QpCaps { max_send_wr: 512, max_recv_wr: 512, ..QpCaps::default() };
+    let attr = |cq| QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, cq) };
+    let (qp_a, qp_b) =
+        (pd_a.create_qp(&attr(&cq_a)).unwrap(), pd_b.create_qp(&attr(&cq_b)).unwrap());
+    qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
+    qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
+    let recvs: Vec<_> = (0..LIST).map(|id| RecvWr::new(id, [])).collect();
+    qp_b.post_recv(&recvs).unwrap();
+    let received = || b.counters().received_packets;
+    qp_a.post_send_with(|post| {
+        for id in 0..LIST {
+            if id == 256 {
+                assert_eq!(received(), 0, "the first portion");
+            }
+            post(&SendWr::send(id, Data::empty())).unwrap();
+        }
+        eventually("the first portion leaves", || received() > 0);
+    });
+    assert!((0..LIST).eq((0..LIST).map(|_| next(&cq_a).wr_id)), "in order");
+    assert!((0..LIST).eq((0..LIST).map(|_| next(&cq_b).wr_id)), "in order");
+}
+
+fn manual() -> OpenOptions {
+    OpenOptions { progress: Progress::Manual, ..OpenOptions::default() }
 }

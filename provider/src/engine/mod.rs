@@ -14,6 +14,7 @@ mod follow;
 mod fork;
 mod log;
 mod outgoing;
+mod posting;
 mod program;
 mod serve;
 mod shard;
@@ -26,6 +27,7 @@ pub use describe::describe_engines;
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
 pub use fork::{publish_counters, survive_forks};
+pub(crate) use posting::Posted;
 pub(crate) use serve::Engine;
 pub use serve::Progress;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};

@@ -110,7 +110,7 @@ impl Engine {
 
 /// Adds one to a count and returns the sum. Threads that do so at the same moment may count as one,
 /// which costs less than to count each.
-fn grow(count: &AtomicU64) -> u64 {
+pub(super) fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
     grown

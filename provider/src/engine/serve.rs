@@ -210,7 +210,9 @@ impl Engine {
     pub(super) fn serve(&self, shard: &mut Shard) -> usize {
         let start = clock::now();
         let received = shard.serve(start, || self.is_wanted());
-        shard.note_hold(start);
+        if shard.has_moved() {
+            shard.note_hold(start);
+        }
         received
     }
 
@@ -219,18 +221,12 @@ impl Engine {
         self.command_shard(|shard, now| command(shard.adapter(), now))
     }
 
-    /// Posts receive requests. Nothing is sent for that, but completions may be due at once.
-    pub(crate) fn post_recv<R>(&self, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+    /// Makes, changes or destroys something for the program, which leads to no packet.
+    pub(crate) fn alter<R>(&self, change: impl FnOnce(&mut Adapter) -> R) -> R {
         let mut shard = self.lock();
-        let now = clock::now();
-        let result = post(shard.adapter(), now);
-        if shard.adapter().has_events() {
-            shard.transmit(now);
-            shard.note_hold(now);
-        }
-        self.after_service(&mut shard);
-        drop(shard);
-        self.explain();
+        let start = clock::now();
+        let result = change(shard.adapter());
+        shard.note_hold(start);
         result
     }
 

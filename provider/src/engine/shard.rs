@@ -163,11 +163,14 @@ impl Shard {
         self.link.has_waiting()
     }
 
-    /// Notes for how long the lock was held, from `start` on, if something was received or sent.
+    /// True if something was received or sent since the time of the lock was last noted.
+    pub(super) const fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Notes for how long the lock was held, from `start` on.
     pub(super) fn note_hold(&mut self, start: Instant) {
-        if !mem::take(&mut self.moved) {
-            return;
-        }
+        self.moved = false;
         let held = clock::now().since(start);
         let nanoseconds = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
         let longest = &mut self.link_counters.longest_hold;

@@ -41,7 +41,7 @@ struct AhInner {
 
 impl Drop for AhInner {
     fn drop(&mut self) {
-        let _ = self.domain.context.inner.engine.lock().adapter().destroy_ah(self.id);
+        let _ = self.domain.context.inner.engine.alter(|adapter| adapter.destroy_ah(self.id));
     }
 }
 
@@ -87,7 +87,7 @@ impl ProtectionDomain {
     /// family than the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
         let domain = self.inner.clone();
-        let made = domain.context.inner.engine.lock().adapter().create_ah(domain.id, &av);
+        let made = domain.context.inner.engine.alter(|adapter| adapter.create_ah(domain.id, &av));
         let id = domain.context.explained("ibv_create_ah", made)?;
         Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }

@@ -71,7 +71,7 @@ impl CounterSet {
             let refused = Err(ObjectError::Unknown);
             return self.context.explained("ibv_attach_counters_point_flow", refused);
         }
-        let counted = self.context.inner.engine.lock().adapter().count_qp(qp.qpn());
+        let counted = self.context.inner.engine.alter(|adapter| adapter.count_qp(qp.qpn()));
         self.context.explained("ibv_attach_counters_point_flow", counted)?;
         self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp.qpn())) });
         Ok(())

@@ -98,7 +98,7 @@ impl CompletionQueue {
         let fits = engine.lock().adapter().fits_cq(capacity);
         context.explained("ibv_resize_cq", fits)?;
         let room = self.inner.ring.lacks(capacity); // without the lock: it may take long
-        let resized = engine.lock().adapter().resize_cq_in(id, capacity, room);
+        let resized = engine.alter(|adapter| adapter.resize_cq_in(id, capacity, room));
         context.explained("ibv_resize_cq", resized)
     }
 

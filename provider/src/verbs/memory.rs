@@ -38,7 +38,7 @@ struct RegionInner {
 
 impl Drop for RegionInner {
     fn drop(&mut self) {
-        self.domain.context.inner.engine.lock().adapter().revoke(&self.region);
+        self.domain.context.inner.engine.alter(|adapter| adapter.revoke(&self.region));
     }
 }
 
@@ -99,7 +99,8 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, RegionError> {
         let domain = self.inner.clone();
         let attr = MrAttr { memory, address, access };
-        let registered = domain.context.inner.engine.lock().adapter().register(domain.id, attr);
+        let registered =
+            domain.context.inner.engine.alter(|adapter| adapter.register(domain.id, attr));
         let region = self.explain_region(registered.map_err(RegionError::from))?;
         Ok(MemoryRegion { inner: Arc::new(RegionInner { domain, region }) })
     }
@@ -289,7 +290,7 @@ impl MemoryRegion {
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
     pub fn deregister(&self) -> Result<(), RegisterError> {
         let context = &self.inner.domain.context;
-        let result = context.inner.engine.lock().adapter().deregister(&self.inner.region);
+        let result = context.inner.engine.alter(|adapter| adapter.deregister(&self.inner.region));
         context.explained("ibv_dereg_mr", result)
     }
 
@@ -311,7 +312,7 @@ impl MemoryRegion {
         }
         let change = Reregister { pd: Some(domain.id), memory, access };
         let engine = &domain.context.inner.engine;
-        let changed = engine.lock().adapter().reregister(&self.inner.region, change);
+        let changed = engine.alter(|adapter| adapter.reregister(&self.inner.region, change));
         let region = domain.context.explained("ibv_rereg_mr", changed)?;
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }

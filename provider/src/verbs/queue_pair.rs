@@ -24,6 +24,7 @@ use super::{
     srq::SharedReceiveQueue,
     xrc::XrcDomain,
 };
+use crate::engine::Posted;
 
 /// Attributes of a new queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
@@ -299,13 +300,14 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
-    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
+    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`). Between requests of
+    /// a long list others may use the device, and post, too.
     ///
     /// # Errors
     /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
     /// else `EINVAL`); those before it are.
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
-        self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
+        self.post_send_with(|one| post(wrs, one))
     }
 
     /// Posts receive requests, in order (`ibv_post_recv`).
@@ -314,7 +316,7 @@ impl QueuePair {
     /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
     /// else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
-        self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
+        self.post_recv_with(|one| post(wrs, one))
     }
 
     /// Has a counter count what completes of these operations, signaled or not
@@ -330,7 +332,7 @@ impl QueuePair {
     ) -> Result<(), CountError> {
         let (context, qpn) = (&self.inner.context, self.inner.qpn);
         let engine = &context.inner.engine;
-        let result = engine.lock().adapter().count_completions(qpn, ops, counter.clone());
+        let result = engine.alter(|adapter| adapter.count_completions(qpn, ops, counter.clone()));
         context.explained("ibv_qp_attach_comp_cntr", result)
     }
 
@@ -338,18 +340,26 @@ impl QueuePair {
     /// cards do so on the way to RESET and when a queue pair is destroyed; here, only this call
     /// does.
     pub fn discard_completions(&self) {
-        self.inner.context.inner.engine.lock().adapter().discard_completions(self.inner.qpn);
+        self.inner
+            .context
+            .inner
+            .engine
+            .alter(|adapter| adapter.discard_completions(self.inner.qpn));
     }
 
     /// Posts send requests that are made one by one: `requests` gets a function that posts one. For
-    /// programs that translate lists of their own. Packets leave at the end, as with
-    /// [`post_send`](Self::post_send). Any other call of the same device in `requests` is a
+    /// programs that translate lists of their own. Packets leave at the end, and now and then on the
+    /// way, as with [`post_send`](Self::post_send). Any other call of the same device in `requests` is a
     /// deadlock.
     pub fn post_send_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_send(now, qpn, wr)))
+        self.inner
+            .context
+            .inner
+            .engine
+            .post(Posted::Send, |posting| requests(&mut |wr| posting.send(self.inner.qpn, wr)))
     }
 
     /// Posts receive requests that are made one by one, as [`post_send_with`](Self::post_send_with)
@@ -358,7 +368,9 @@ impl QueuePair {
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        self.receive(|adapter, now, qpn| requests(&mut |wr| adapter.post_recv(now, qpn, wr)))
+        self.inner.context.inner.engine.post(Posted::Receive, |posting| {
+            requests(&mut |wr| posting.receive(self.inner.qpn, wr))
+        })
     }
 
     /// Posts all of these requests or none (`ibv_wr_complete`).
@@ -408,10 +420,6 @@ impl QueuePair {
             .inner
             .engine
             .command(|adapter, now| command(adapter, now, self.inner.qpn))
-    }
-
-    fn receive<R>(&self, post: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
-        self.inner.context.inner.engine.post_recv(|adapter, now| post(adapter, now, self.inner.qpn))
     }
 }
 

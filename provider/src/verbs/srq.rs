@@ -15,6 +15,7 @@ use super::{
     post::{BadWorkRequest, post},
     xrc::XrcDomain,
 };
+use crate::engine::Posted;
 
 /// Shared receive queue (`ibv_srq`): receive requests for any of its queue pairs, in the order of
 /// arriving messages.
@@ -62,7 +63,7 @@ impl ProtectionDomain {
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_srq(&self, attr: SrqAttr) -> Result<SharedReceiveQueue, ObjectError> {
         let domain = self.inner.clone();
-        let made = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr);
+        let made = domain.context.inner.engine.alter(|adapter| adapter.create_srq(domain.id, attr));
         let id = domain.context.explained("ibv_create_srq", made)?;
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
     }
@@ -140,12 +141,9 @@ impl SharedReceiveQueue {
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        let engine = &self.inner.domain.context.inner.engine;
-        let mut shard = engine.lock();
-        let result = requests(&mut |wr| shard.adapter().post_srq_recv(self.inner.id, wr));
-        drop(shard);
-        engine.explain();
-        result
+        self.inner.domain.context.inner.engine.post(Posted::Receive, |posting| {
+            requests(&mut |wr| posting.receive_shared(self.inner.id, wr))
+        })
     }
 
     /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with
@@ -155,7 +153,7 @@ impl SharedReceiveQueue {
     /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
     pub fn set_limit(&self, limit: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
-        let set = context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit);
+        let set = context.inner.engine.alter(|adapter| adapter.set_srq_limit(self.inner.id, limit));
         context.explained("ibv_modify_srq", set)
     }
 
@@ -167,7 +165,8 @@ impl SharedReceiveQueue {
     /// has changed then.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
-        let resized = context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr);
+        let resized =
+            context.inner.engine.alter(|adapter| adapter.resize_srq(self.inner.id, max_wr));
         context.explained("ibv_modify_srq", resized)
     }
 }

@@ -51,7 +51,7 @@ struct WindowInner {
 
 impl Drop for WindowInner {
     fn drop(&mut self) {
-        let _ = self.domain.context.inner.engine.lock().adapter().dealloc_window(self.id);
+        let _ = self.domain.context.inner.engine.alter(|adapter| adapter.dealloc_window(self.id));
     }
 }
 
@@ -63,7 +63,7 @@ impl ProtectionDomain {
     pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
         let domain = self.inner.clone();
         let engine = &domain.context.inner.engine;
-        let allocated = engine.lock().adapter().alloc_window(domain.id, window_type);
+        let allocated = engine.alter(|adapter| adapter.alloc_window(domain.id, window_type));
         let rkey = domain.context.explained("ibv_alloc_mw", allocated)?;
         let (id, rkey) = (WindowId::of(rkey), AtomicU32::new(rkey.0));
         Ok(MemoryWindow { inner: Arc::new(WindowInner { domain, window_type, id, rkey }) })

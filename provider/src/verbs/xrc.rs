@@ -37,7 +37,7 @@ struct XrcdInner {
 impl Drop for XrcdInner {
     fn drop(&mut self) {
         // every target and every XRC SRQ of the domain held it
-        let _ = self.context.inner.engine.lock().adapter().close_xrcd(self.id);
+        let _ = self.context.inner.engine.alter(|adapter| adapter.close_xrcd(self.id));
     }
 }
 
@@ -47,7 +47,7 @@ impl Context {
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
-        let opened = self.inner.engine.lock().adapter().open_xrcd();
+        let opened = self.inner.engine.alter(|adapter| adapter.open_xrcd());
         let id = self.explained("ibv_open_xrcd", opened)?;
         Ok(XrcDomain { inner: Arc::new(XrcdInner { context: self.clone(), id }) })
     }

@@ -1,0 +1,102 @@
+//! Requests that the program posts, one after the other, as a list.
+//!
+//! A list may be as long as the queue. The lock is given back between its portions, and what was posted
+//! leaves, so that neither others nor the peer wait for its end.
+
+use roce_transport::{
+    adapter::Adapter,
+    ids::{Qpn, SrqId},
+    qp::PostError,
+    time::Instant,
+    work::{Data, RecvWr, SendWr},
+};
+
+use super::{
+    program::grow,
+    serve::{Engine, Locked},
+};
+use crate::clock;
+
+/// Requests and elements of their lists that are posted under one hold of the lock.
+const PORTION: usize = 256;
+
+/// What follows from a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Posted {
+    /// It is sent.
+    Send,
+    /// It waits for what arrives, or completes at once.
+    Receive,
+}
+
+/// A list that is being posted.
+pub(crate) struct Posting<'a> {
+    engine: &'a Engine,
+    kind: Posted,
+    /// The lock, with the time at which it was taken.
+    held: Option<(Locked<'a>, Instant)>,
+    /// What is left of the portion.
+    left: usize,
+}
+
+impl Engine {
+    /// Posts a list, whose requests `requests` hands over one by one.
+    pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
+        if kind == Posted::Send {
+            grow(&self.commands);
+        }
+        let held = Some(self.hold());
+        let mut posting = Posting { engine: self, kind, held, left: PORTION };
+        let result = requests(&mut posting);
+        posting.end_portion();
+        self.explain();
+        result
+    }
+
+    fn hold(&self) -> (Locked<'_>, Instant) {
+        (self.lock(), clock::now())
+    }
+}
+
+impl Posting<'_> {
+    /// Posts a request to the send queue of a queue pair.
+    pub(crate) fn send(&mut self, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
+        let elements = match &wr.data {
+            Data::Sges(sges) => sges.len(),
+            Data::Inline(_) => 1,
+        };
+        self.one(elements, |adapter, now| adapter.post_send(now, qpn, wr))
+    }
+
+    /// Posts a request to the receive queue of a queue pair.
+    pub(crate) fn receive(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
+        self.one(wr.sges.len(), |adapter, now| adapter.post_recv(now, qpn, wr))
+    }
+
+    /// Posts a request to a shared receive queue.
+    pub(crate) fn receive_shared(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
+        self.one(wr.sges.len(), |adapter, _| adapter.post_srq_recv(id, wr))
+    }
+
+    /// Posts one request with a list of so many elements.
+    fn one<R>(&mut self, elements: usize, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+        if self.left == 0 {
+            self.end_portion();
+            self.engine.let_others_in();
+            self.left = PORTION;
+        }
+        self.left = self.left.saturating_sub(1 + elements);
+        let (shard, now) = self.held.get_or_insert_with(|| self.engine.hold());
+        post(shard.adapter(), *now)
+    }
+
+    /// Sends what was posted, and gives the lock back.
+    fn end_portion(&mut self) {
+        let Some((mut shard, now)) = self.held.take() else { return };
+        if self.kind == Posted::Send || shard.adapter().has_events() {
+            shard.transmit(now);
+        }
+        shard.note_hold(now);
+        self.engine.after_service(&mut shard);
+    }
+}
