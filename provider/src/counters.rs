@@ -30,9 +30,9 @@ pub struct LinkCounters {
     pub bind_errors: u64,
     /// Message of the last of these errors.
     pub last_bind_error: Option<String>,
-    /// Longest time that the device's lock was held to send or receive, in nanoseconds.
+    /// Longest time that the device's lock was held, in nanoseconds.
     pub longest_hold: u64,
-    /// Times that the device's lock was held for more than 200 µs to send or receive.
+    /// Times that the device's lock was held for more than 200 µs.
     pub long_holds: u64,
     /// Those of frames.
     pub frames: FrameCounters,
@@ -77,12 +77,12 @@ impl LinkCounters {
             ),
             (
                 "link_longest_hold",
-                "Longest time that the device's lock was held to send or receive, in nanoseconds.",
+                "Longest time that the device's lock was held, in nanoseconds.",
                 self.longest_hold,
             ),
             (
                 "link_long_holds",
-                "Times that the device's lock was held for more than 200 µs to send or receive.",
+                "Times that the device's lock was held for more than 200 µs.",
                 self.long_holds,
             ),
         ]

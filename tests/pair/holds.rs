@@ -41,7 +41,7 @@ fn a_buffer_is_not_filled_by_asking_all() {
         half.node.adapter.poll_transmit(half.now, &mut buffer);
         assert!(buffer.is_empty());
         if !buffer.may_have_more() {
-            assert_eq!(call, MANY.div_ceil(256));
+            assert_eq!(call, MANY.div_ceil(128));
             return;
         }
     }

@@ -610,7 +610,7 @@ impl fmt::Debug for Adapter {
 }
 
 /// Number of queue pairs that are looked at for one transmit buffer, at most.
-const VISITS: usize = 256;
+const VISITS: usize = 128;
 
 /// A packet's part of a turn, at least: a turn has 64 packets at most.
 const LEAST_PART: u64 = QUANTUM / 64;

@@ -50,7 +50,9 @@ impl RegionTable {
     /// Destroys a window, bound or not; returns its protection domain, if there was one.
     pub(crate) fn dealloc_window(&mut self, id: WindowId) -> Option<PdId> {
         let mut window = self.windows.remove(&id)?;
-        window.unbind();
+        if let Some(qpn) = window.unbind() {
+            self.bound.remove(&(qpn, id));
+        }
         self.quarantine(window.rkey.0);
         Some(window.pd)
     }
@@ -112,6 +114,9 @@ impl RegionTable {
             inside: Some(Inside { region: target, offset }),
         });
         window.bound = Some(Bound { part, qpn: user.qpn });
+        if window.window_type != WindowType::Type1 {
+            self.bound.insert((user.qpn, WindowId::of(rkey)));
+        }
         Ok(())
     }
 
@@ -132,16 +137,21 @@ impl RegionTable {
         }
         let bound = window.bound.as_ref().ok_or(AccessError::NotBound(key.0))?;
         window.check_user(key.0, bound, user)?;
-        window.unbind();
+        if let Some(qpn) = window.unbind() {
+            self.bound.remove(&(qpn, WindowId::of(key)));
+        }
         Ok(())
     }
 
     /// Takes back every window of type 2 that was bound with this queue pair, which is being
-    /// destroyed. Looks at all windows.
+    /// destroyed.
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
-        for window in self.windows.values_mut() {
-            let its = window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn);
-            if its && window.window_type != WindowType::Type1 {
+        let first = (qpn, WindowId::of(RKey(0)));
+        while let Some(&(own, id)) = self.bound.range(first..).next()
+            && own == qpn
+        {
+            self.bound.remove(&(own, id));
+            if let Some(window) = self.windows.get_mut(&id) {
                 window.unbind();
             }
         }

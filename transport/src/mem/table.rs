@@ -1,6 +1,9 @@
 //! The regions of an adapter, found by either key.
 
-use alloc::{collections::VecDeque, sync::Arc};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use hashbrown::HashMap;
@@ -14,8 +17,8 @@ use super::{
     window::Window,
 };
 use crate::{
-    hash::IdHasher,
-    ids::{LKey, PdId, RKey, WindowId},
+    hash::{IdHasher, IdMap},
+    ids::{LKey, PdId, Qpn, RKey, WindowId},
 };
 
 /// Number of keys of deregistered regions that are kept from being given out again.
@@ -77,8 +80,10 @@ pub enum RegisterError {
 /// which are random, and differ unless they are to be equal. A window owns all 256 keys that differ
 /// from its own in the last eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
-    by_key: HashMap<u32, Arc<Region>, IdHasher>,
-    pub(super) windows: HashMap<WindowId, Window, IdHasher>,
+    by_key: IdMap<u32, Arc<Region>>,
+    pub(super) windows: IdMap<WindowId, Window>,
+    /// Windows of type 2 that are bound, by queue pair.
+    pub(super) bound: BTreeSet<(Qpn, WindowId)>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
     regions: usize,
@@ -89,8 +94,9 @@ pub(crate) struct RegionTable {
 impl RegionTable {
     pub(crate) fn new(max: usize, equal_keys: bool) -> Self {
         Self {
-            by_key: HashMap::default(),
-            windows: HashMap::default(),
+            by_key: IdMap::default(),
+            windows: IdMap::default(),
+            bound: BTreeSet::new(),
             quarantine: VecDeque::new(),
             quarantined: HashMap::default(),
             regions: 0,
@@ -261,8 +267,10 @@ fn check(attr: &MrAttr) -> Result<(), RegisterError> {
 mod tests {
     use rand_core::SeedableRng;
 
+    use core::sync::atomic::Ordering;
+
     use super::*;
-    use crate::{addr::Qpn, mem::HeapMemory};
+    use crate::mem::{HeapMemory, WindowBind, WindowType};
 
     const PD: PdId = PdId(0);
 
@@ -341,6 +349,44 @@ mod tests {
         table.deregister(&region);
         assert!(table.local(region.lkey()).is_none());
         assert_eq!(region.write(0, &[1]), Err(AccessError::Deregistered(region.lkey().0)));
+    }
+
+    /// The windows of a queue pair are found without a look at all others.
+    #[test]
+    fn windows_are_kept_by_the_queue_pair_that_bound_them() {
+        let (mut table, mut rng) = table();
+        let region =
+            table.register(PD, attr(0, Access::LOCAL_WRITE | Access::MW_BIND), &mut rng).unwrap();
+        let users = [1, 2].map(|qpn| User { pd: PD, qpn: Qpn::new(qpn) });
+        let types = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
+        let keys = users.map(|user| {
+            types.map(|window_type| {
+                let rkey = table.alloc_window(PD, window_type, &mut rng);
+                let bind = WindowBind {
+                    rkey,
+                    region: region.lkey(),
+                    address: 0,
+                    length: 8,
+                    access: Access::REMOTE_READ,
+                    zero_based: false,
+                };
+                table.bind(&bind, user).unwrap();
+                rkey
+            })
+        });
+        assert_eq!((table.bound.len(), region.windows.load(Ordering::Relaxed)), (4, 6));
+        table.unbind_all(users[0].qpn);
+        let bound = keys.map(|its| {
+            its.map(|key| table.windows.get(&WindowId::of(key)).unwrap().bound.is_some())
+        });
+        assert_eq!(bound, [[true, false, false], [true; 3]], "those of type 1 are everybody's");
+        assert_eq!(table.bound.len(), 2);
+        table.invalidate(keys[1][1], users[1]).unwrap();
+        assert_eq!(table.bound.len(), 1);
+        keys.as_flattened().iter().for_each(|key| {
+            table.dealloc_window(WindowId::of(*key)).unwrap();
+        });
+        assert!(table.bound.is_empty() && !region.has_windows());
     }
 
     #[test]

@@ -99,13 +99,14 @@ pub(super) struct Bound {
 }
 
 impl Window {
-    pub(super) fn unbind(&mut self) {
-        if let Some(Bound { part, .. }) = self.bound.take() {
-            part.revoke();
-            if let Some(Inside { region, .. }) = &part.inside {
-                region.windows.fetch_sub(1, Ordering::Relaxed);
-            }
+    /// Returns the queue pair that it was bound with, if it was bound.
+    pub(super) fn unbind(&mut self) -> Option<Qpn> {
+        let Bound { part, qpn } = self.bound.take()?;
+        part.revoke();
+        if let Some(Inside { region, .. }) = &part.inside {
+            region.windows.fetch_sub(1, Ordering::Relaxed);
         }
+        Some(qpn)
     }
 
     /// Checks that this user may use the window that is bound.

@@ -341,7 +341,9 @@ impl Qp {
 
     /// Writes the next packet that is due, without its ICRC, to the start of `slot`.
     pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
-        self.flush(env);
+        if self.is_flushing() {
+            self.flush(env);
+        }
         if self.common.qp_type == QpType::Ud {
             let built = ud::build(&self.common, &mut self.requester, slot, env);
             self.settle(env);
