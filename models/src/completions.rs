@@ -14,7 +14,7 @@ use crate::{
     bell::Bell,
     check,
     ids::CqId,
-    work::{CompletionQueue, NotifyKind, Pushed, Validity},
+    work::{CompletionQueue, CqRoom, NotifyKind, Pushed, Validity},
 };
 
 /// A queue, and the queue pair that completes in it.
@@ -106,7 +106,7 @@ pub fn takers_meet_a_resize() {
             thread::spawn(move || [queue.pop(), queue.pop()])
         });
         assert_eq!(queue.push(1), Pushed::Quietly);
-        queue.cq.resize(4).unwrap();
+        queue.cq.resize(4, queue.cq.lacks(4)).unwrap();
         assert_eq!(queue.push(2), Pushed::Quietly);
         let mut all = Vec::new();
         for taker in takers {

@@ -19,4 +19,4 @@ mod parts;
 #[path = "../../../transport/src/work/ring.rs"]
 mod ring;
 
-pub(crate) use cq::{CompletionQueue, NotifyKind, Pushed, Validity};
+pub(crate) use cq::{CompletionQueue, CqRoom, NotifyKind, Pushed, Validity};
