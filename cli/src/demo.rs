@@ -6,9 +6,15 @@ mod figures;
 mod keys;
 mod viewer;
 
-use std::io::stdout;
+use std::{
+    fs,
+    io::stdout,
+    path::{Path, PathBuf},
+};
 
-use roce_world::{SCENARIOS, Scenario, Settings, Tone, play};
+use roce_world::{
+    MOST_RECORDS, SCENARIOS, Scenario, Script, ScriptError, Settings, Tone, play, play_script,
+};
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 use viewer::Printer;
@@ -34,10 +40,13 @@ pub(crate) struct Args {
     /// Plays this scenario alone
     #[arg(long, value_name = "NAME", conflicts_with = "list")]
     scenario: Option<String>,
+    /// Plays the script in this file, in the words of the playground
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "list"])]
+    script: Option<PathBuf>,
     /// Lists all scenarios
     #[arg(long)]
     list: bool,
-    /// Seed of the network's chance, which only `congestion` has
+    /// Seed of the network's chance, which `congestion` and scripts have
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list")]
     seed: u64,
     /// Waits for a key after each event; q ends
@@ -45,7 +54,7 @@ pub(crate) struct Args {
     step: bool,
     /// Writes the packets of what is played into this pcapng file, for Wireshark
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
-    pcap: Option<std::path::PathBuf>,
+    pcap: Option<PathBuf>,
 }
 
 /// Scenarios that are played when none is asked for.
@@ -62,17 +71,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let create_capture = Capture::create;
     let capture = args.pcap.as_deref().map(create_capture).transpose();
     let mut capture = capture.map_err(|error| format!("--pcap: {error}"))?;
+    let settings = Settings { seed: args.seed, ..Settings::default() };
+    if let Some(path) = &args.script {
+        let script = read_script(path)?;
+        let title = format!("script: {}", path.display());
+        let mut printer = printer(&title, args.step, capture)?;
+        let settings = Settings { most_records: MOST_RECORDS, ..settings };
+        return play_script(&script, &settings, &mut printer)?.1;
+    }
     let names = args.scenario.as_deref().map_or_else(|| TOUR.to_vec(), |name| vec![name]);
     for name in names {
         let scenario = find(name)?;
-        let keys = if args.step { Some(Keys::new()?) } else { None };
         let title = format!("{}: {}", scenario.name, scenario.title);
-        let ladder = Ladder::on(&stdout());
-        for line in ladder.prose(&title, Tone::Strong) {
-            outln!("{line}");
-        }
-        let mut printer = Printer::new(ladder, keys, capture.take());
-        let settings = Settings { seed: args.seed, ..Settings::default() };
+        let mut printer = printer(&title, args.step, capture.take())?;
         play(scenario, &settings, &mut printer)?.1?;
         capture = printer.capture;
         if args.scenario.is_none() {
@@ -85,6 +96,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         outln!("\nmore: roce demo --list");
     }
     Ok(())
+}
+
+/// Prints a title, and then what is played.
+fn printer(title: &str, step: bool, capture: Option<Capture>) -> Result<Printer, Failure> {
+    let keys = if step { Some(Keys::new()?) } else { None };
+    let ladder = Ladder::on(&stdout());
+    for line in ladder.prose(title, Tone::Strong) {
+        outln!("{line}");
+    }
+    Ok(Printer::new(ladder, keys, capture))
+}
+
+fn read_script(path: &Path) -> Result<Script, Failure> {
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| format!("--script: {}: {error}", path.display()))?;
+    let script = text.parse();
+    Ok(script.map_err(|error: ScriptError| format!("--script: {}: {error}", path.display()))?)
 }
 
 fn find(name: &str) -> Result<&'static Scenario, Failure> {

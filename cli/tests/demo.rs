@@ -56,6 +56,30 @@ fn each_scenario_prints_what_it_did_before() {
 }
 
 #[test]
+fn a_script_is_played_and_its_mistake_is_one_line() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../world/src/script/example.script");
+    let printed = said(&roce(&["demo", "--script", example]));
+    for words in ["NAK for the gap at 101", "FetchAdd psn 500", "no receive request is posted"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    let path = env::temp_dir().join(format!("roce-demo-{}.script", std::process::id()));
+    let mistake = |text: &[u8]| {
+        fs::write(&path, text).unwrap();
+        let output = roce(&["demo", "--script", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    assert!(mistake(b"connect rc\nA post wriet 1\n").contains("line 2: \"wriet\" is no operation"));
+    assert!(mistake(b"\xff").contains("UTF-8"));
+    assert!(mistake(b"connect rc\nA post send 1\n").contains("may go on for ever"));
+    fs::remove_file(&path).unwrap();
+    let missing = roce(&["demo", "--script", path.to_str().unwrap()]);
+    assert_eq!((missing.status.code(), missing.stdout.len()), (Some(1), 0), "{missing:?}");
+}
+
+#[test]
 fn every_line_fits_a_terminal_and_has_no_colours_without_one() {
     for name in names() {
         for line in said(&roce(&["demo", "--scenario", &name])).lines() {

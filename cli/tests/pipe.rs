@@ -41,6 +41,7 @@ fn commands_that_print_at_once_end() {
     for arguments in [
         "demo",
         "demo --scenario congestion",
+        "demo --script ../world/src/script/example.script",
         "explain ../transport/tests/captures/rc_write_mtu4096.pcap",
         "devinfo",
         "devinfo -v",

@@ -51,6 +51,7 @@ const WORLD: Crate = Crate {
         &["failure", "line", "packet_text"],
         &["names", "node", "settings", "viewer"],
         &["post"],
+        &["script"],
         &["world"],
         &["scenarios"],
         &["scenario"],

@@ -4,6 +4,8 @@
 //! byte. A [`Viewer`] is told what happens, line by line, and ends it with an error when it has seen
 //! enough; so the state after any line is had by playing to that line.
 //!
+//! A [`Script`] is a scenario in a few lines of text, in the words of `docs/guide/scripts.md`.
+//!
 //! Nothing here reads a clock, waits or prints.
 
 mod failure;
@@ -14,6 +16,7 @@ pub mod packet_text;
 mod post;
 mod scenario;
 mod scenarios;
+mod script;
 mod settings;
 mod viewer;
 mod world;
@@ -21,7 +24,8 @@ mod world;
 pub use failure::Failure;
 pub use line::{Event, Line, Side, Tone};
 pub use node::{Buffer, Node};
-pub use scenario::{FREE, SCENARIOS, Scenario, play};
-pub use settings::{Fate, Post, PostKind, Settings};
+pub use scenario::{FREE, SCENARIOS, Scenario, play, play_script};
+pub use script::{Script, ScriptError};
+pub use settings::{Fate, MOST_RECORDS, Post, PostKind, Settings};
 pub use viewer::{SentDatagram, Viewer};
 pub use world::World;

@@ -102,7 +102,11 @@ impl Buffer {
     }
 
     pub(crate) fn put(&self, bytes: &[u8]) {
-        self.memory.write_at(0, bytes).expect("within the memory");
+        self.put_at(0, bytes);
+    }
+
+    pub(crate) fn put_at(&self, offset: u64, bytes: &[u8]) {
+        self.memory.write_at(offset, bytes).expect("within the memory");
     }
 
     /// An 8-byte word in this host's byte order.

@@ -1,11 +1,11 @@
-//! Requests of a player.
+//! Requests of a player or of a script.
 
 use roce_transport::{
     addr::AddressVector,
     ids::Qpn,
     qp::QpType,
     time::Instant,
-    work::{RecvWr, Remote, SendWr, UdDestination},
+    work::{RecvWr, Remote, SendFlags, SendWr, UdDestination},
 };
 
 use crate::{
@@ -18,43 +18,80 @@ const FIRST_WR_ID: u64 = 1000;
 /// Bytes in front of a datagram in a receive request's buffer.
 const GRH: u32 = 40;
 
-/// Posts a player's request. What is wrong with it stands in the adapter's record.
-pub(crate) fn post(now: Instant, index: usize, post: &Post, own: &mut Node, peer: &mut Node) {
-    let wr_id = FIRST_WR_ID + index as u64;
-    let Some(&qpn) = own.queue_pairs().get(post.queue_pair) else { return };
-    let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
-    let near = own.first_buffer();
-    let far = peer.first_buffer();
-    let (bytes, word) = (near.sge(0, post.length), near.sge(0, 8));
-    let wr = match post.kind {
-        PostKind::Receive => {
-            let header = if service == Some(QpType::Ud) { GRH } else { 0 };
-            let wr = RecvWr::new(wr_id, [near.sge(0, post.length.saturating_add(header))]);
-            let _ = own.adapter.post_recv(now, qpn, &wr);
-            return;
-        }
-        PostKind::Send => match datagram_peer(service, peer) {
-            Some(to) => SendWr::send_to(wr_id, to, bytes),
-            None => SendWr::send(wr_id, bytes),
-        },
-        PostKind::Write => SendWr::write(wr_id, far.remote(0), bytes),
-        PostKind::WriteWithKey(rkey) => {
-            SendWr::write(wr_id, Remote { address: Buffer::ADDRESS, rkey }, bytes)
-        }
-        PostKind::Read => SendWr::read(wr_id, far.remote(0), bytes),
-        PostKind::FetchAdd(add) => SendWr::fetch_add(wr_id, far.remote(0), add, word),
-        PostKind::CompareSwap(compare, swap) => {
-            SendWr::compare_swap(wr_id, far.remote(0), compare, swap, word)
-        }
-    };
-    let _ = own.adapter.post_send(now, qpn, &wr);
+/// A work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    /// Its queue pair, counted from 0 in the order of making.
+    pub(crate) queue_pair: usize,
+    pub(crate) kind: PostKind,
+    pub(crate) length: u32,
+    /// Bytes from the start of both ends' first memory regions.
+    pub(crate) offset: u64,
+    pub(crate) immediate: Option<u32>,
+    pub(crate) flags: SendFlags,
 }
 
-/// The peer's first datagram queue pair, as a request of a datagram queue pair names it.
-fn datagram_peer(service: Option<QpType>, peer: &Node) -> Option<UdDestination> {
+impl Request {
+    /// That of a player's post, of which there were so many before.
+    pub(crate) const fn of(post: &Post, index: usize) -> Self {
+        Self {
+            wr_id: FIRST_WR_ID + index as u64,
+            queue_pair: post.queue_pair,
+            kind: post.kind,
+            length: post.length,
+            offset: 0,
+            immediate: None,
+            flags: SendFlags::SIGNALED,
+        }
+    }
+
+    /// Posts it. What is wrong with it stands in the adapter's record.
+    pub(crate) fn post(&self, now: Instant, own: &mut Node, peer: &mut Node) {
+        let Some(&qpn) = own.queue_pairs().get(self.queue_pair) else { return };
+        let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
+        let near = own.first_buffer();
+        let far = peer.first_buffer();
+        let (wr_id, remote) = (self.wr_id, far.remote(self.offset));
+        let (bytes, word) = (near.sge(self.offset, self.length), near.sge(self.offset, 8));
+        let wr = match self.kind {
+            PostKind::Receive => {
+                let header = if service == Some(QpType::Ud) { GRH } else { 0 };
+                let room = near.sge(self.offset, self.length.saturating_add(header));
+                let _ = own.adapter.post_recv(now, qpn, &RecvWr::new(wr_id, [room]));
+                return;
+            }
+            PostKind::Send => match datagram_peer(service, self.queue_pair, peer) {
+                Some(to) => SendWr::send_to(wr_id, to, bytes),
+                None => SendWr::send(wr_id, bytes),
+            },
+            PostKind::Write => SendWr::write(wr_id, remote, bytes),
+            PostKind::WriteWithKey(rkey) => {
+                let address = Buffer::ADDRESS + self.offset;
+                SendWr::write(wr_id, Remote { address, rkey }, bytes)
+            }
+            PostKind::Read => SendWr::read(wr_id, remote, bytes),
+            PostKind::FetchAdd(add) => SendWr::fetch_add(wr_id, remote, add, word),
+            PostKind::CompareSwap(compare, swap) => {
+                SendWr::compare_swap(wr_id, remote, compare, swap, word)
+            }
+        };
+        let wr = wr.with_flags(self.flags);
+        let wr = match self.immediate {
+            Some(value) => wr.with_immediate(value.to_be_bytes()),
+            None => wr,
+        };
+        let _ = own.adapter.post_send(now, qpn, &wr);
+    }
+}
+
+/// The peer's datagram queue pair that was made with this one, or its first one, as a request of a
+/// datagram queue pair names it.
+fn datagram_peer(service: Option<QpType>, queue_pair: usize, peer: &Node) -> Option<UdDestination> {
     let is_datagram =
         |qpn: &&Qpn| peer.adapter.query_qp(**qpn).is_some_and(|info| info.qp_type == QpType::Ud);
-    let qpn = *peer.queue_pairs().iter().find(is_datagram)?;
+    let all = peer.queue_pairs();
+    let qpn = *all.iter().skip(queue_pair).take(1).chain(all).find(is_datagram)?;
     let way = AddressVector::new(peer.ip.into(), 0);
     (service == Some(QpType::Ud)).then(|| UdDestination::new(way, qpn, QKEY))
 }

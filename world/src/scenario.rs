@@ -2,7 +2,8 @@
 
 use crate::{
     failure::Failure,
-    scenarios::{congestion, connecting, datagrams, loss, reliable, shared},
+    scenarios::{congestion, connecting, datagrams, loss, reliable, scripted, shared},
+    script::Script,
     settings::Settings,
     viewer::Viewer,
     world::World,
@@ -74,5 +75,24 @@ pub fn play<'a>(
 ) -> Result<(World<'a>, Result<(), Failure>), Failure> {
     let mut world = World::new(scenario.faults, settings, viewer)?;
     let result = (scenario.play)(&mut world).and_then(|()| world.run_out());
+    Ok((world, result))
+}
+
+/// Plays a script, as [`play`] does a scenario. Where both say something of the network, the script
+/// is right; where both say something of a datagram, the settings are.
+///
+/// # Errors
+/// When the settings name a network that cannot be read.
+pub fn play_script<'a>(
+    script: &Script,
+    settings: &Settings,
+    viewer: &'a mut dyn Viewer,
+) -> Result<(World<'a>, Result<(), Failure>), Failure> {
+    let mut fates = script.fates.clone();
+    fates.extend(&settings.fates);
+    let network = script.network.clone().or_else(|| settings.network.clone());
+    let settings = Settings { fates, network, ..settings.clone() };
+    let mut world = World::new("", &settings, viewer)?;
+    let result = scripted::play(&mut world, script).and_then(|()| world.run_out());
     Ok((world, result))
 }

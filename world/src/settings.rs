@@ -6,6 +6,9 @@ use roce_transport::mem::RKey;
 
 use crate::line::Side;
 
+/// Records after which a play of somebody's own is ended: more is no lesson.
+pub const MOST_RECORDS: usize = 20_000;
+
 /// Choices of a player. By default nothing is changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {

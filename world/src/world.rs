@@ -17,7 +17,7 @@ use crate::{
     line::{Event, Line, Side, Tone},
     names::Names,
     node::{Node, Options, Records},
-    post::post,
+    post::Request,
     settings::{Fate, Settings},
     viewer::{SentDatagram, Viewer},
 };
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
 
     // Setting up.
 
-    fn node_mut(&mut self, side: Side) -> &mut Node {
+    pub(crate) fn node_mut(&mut self, side: Side) -> &mut Node {
         match side {
             Side::Left => &mut self.a,
             Side::Right => &mut self.b,
@@ -148,17 +148,27 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn connect_with(&mut self, near: Options, far: Options) -> (Qpn, Qpn) {
+        self.connect_as(QpType::Rc, near, far)
+    }
+
+    /// The same for queue pairs of any service; those of datagrams only enter RTS.
+    pub(crate) fn connect_as(
+        &mut self,
+        service: QpType,
+        near: Options,
+        far: Options,
+    ) -> (Qpn, Qpn) {
         self.quietly(|world| {
             let (a_ip, b_ip) = (world.a.ip, world.b.ip);
-            let a = world.a.qp(QpType::Rc, &near);
-            let b = world.b.qp(QpType::Rc, &far);
+            let a = world.a.qp(service, &near);
+            let b = world.b.qp(service, &far);
             let now = world.now;
             for (node, own, to, options) in
                 [(&mut world.a, a, (b_ip, b), &near), (&mut world.b, b, (a_ip, a), &far)]
             {
                 node.enter_init(own);
-                node.enter_rtr(QpType::Rc, own, to, options);
-                node.enter_rts(now, QpType::Rc, own, options);
+                node.enter_rtr(service, own, to, options);
+                node.enter_rts(now, service, own, options);
             }
             (a, b)
         })
@@ -290,17 +300,28 @@ impl<'a> World<'a> {
     /// Posts the next one and returns true, or false if there is none.
     fn post_next(&mut self) -> Result<bool, Failure> {
         let Some(wanted) = self.settings.posts.get(self.posted) else { return Ok(false) };
-        let (own, peer) = match wanted.side {
-            Side::Left => (&mut self.a, &mut self.b),
-            Side::Right => (&mut self.b, &mut self.a),
-        };
-        post(self.now, self.posted, wanted, own, peer);
+        let (side, request) = (wanted.side, Request::of(wanted, self.posted));
+        self.request(side, &request);
         self.posted += 1;
         // whatever the scenario leaves out
         let shown = std::mem::replace(&mut self.shown, Shown::Packets);
         let drawn = self.draw(&mut Drawn::default());
         self.shown = shown;
         drawn.map(|()| true)
+    }
+
+    fn request(&mut self, side: Side, request: &Request) {
+        let (own, peer) = match side {
+            Side::Left => (&mut self.a, &mut self.b),
+            Side::Right => (&mut self.b, &mut self.a),
+        };
+        request.post(self.now, own, peer);
+    }
+
+    /// Posts a request of a script; what is refused is drawn.
+    pub(crate) fn post_request(&mut self, side: Side, request: &Request) -> Result<(), Failure> {
+        self.request(side, request);
+        self.draw(&mut Drawn::default())
     }
 
     /// Runs to the end, with what the player still posts.

@@ -14,9 +14,9 @@ mod state;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use roce_world::{FREE, SCENARIOS};
+use roce_world::{FREE, SCENARIOS, Script};
 use serde::Serialize;
-use spec::Spec;
+use spec::{SCRIPT, Spec};
 
 #[derive(Serialize)]
 struct Title {
@@ -28,8 +28,46 @@ struct Title {
 #[wasm_bindgen]
 #[must_use]
 pub fn scenarios() -> String {
-    let titles = SCENARIOS.iter().chain([&FREE]);
-    json(&titles.map(|it| Title { name: it.name, title: it.title }).collect::<Vec<_>>())
+    let titles = SCENARIOS.iter().chain([&FREE]).map(|it| Title { name: it.name, title: it.title });
+    let script = Title { name: SCRIPT, title: "a scenario in a few lines of your own" };
+    json(&titles.chain([script]).collect::<Vec<_>>())
+}
+
+/// A script to begin with.
+#[wasm_bindgen]
+#[must_use]
+pub fn example() -> String {
+    Script::EXAMPLE.to_owned()
+}
+
+/// What a text is as a script.
+#[derive(Serialize, Default)]
+struct Reading<'a> {
+    mistake: Option<Mistake>,
+    /// Clauses of the network, if it has some.
+    network: Option<&'a str>,
+}
+
+/// The first mistake in a script.
+#[derive(Serialize)]
+struct Mistake {
+    /// Counted from 1.
+    line: usize,
+    /// What is wrong, and what could stand there.
+    text: String,
+}
+
+/// Reads a script without playing it.
+#[wasm_bindgen]
+#[must_use]
+pub fn read_script(script: &str) -> String {
+    match script.parse::<Script>() {
+        Ok(script) => json(&Reading { network: script.network(), ..Reading::default() }),
+        Err(error) => {
+            let mistake = Mistake { line: error.line, text: error.to_string() };
+            json(&Reading { mistake: Some(mistake), ..Reading::default() })
+        }
+    }
 }
 
 /// A whole play: its lines and its packets.

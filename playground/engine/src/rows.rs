@@ -1,7 +1,7 @@
 //! A whole play: its lines and its packets.
 
 use roce_transport::trace::{Record, What};
-use roce_world::{Event, Failure, Line, SentDatagram, Side, Viewer, play as play_world};
+use roce_world::{Event, Failure, Line, SentDatagram, Side, Viewer};
 use serde::Serialize;
 
 use crate::spec::Spec;
@@ -59,11 +59,7 @@ struct RateRow {
 
 pub(crate) fn play(spec: &Spec) -> Result<Play, String> {
     let mut play = Play::default();
-    let scenario = spec.scenario()?;
-    let result = match play_world(scenario, &spec.settings(), &mut play) {
-        Ok((_, result)) => result,
-        Err(error) => return Err(error.to_string()),
-    };
+    let (_, result) = spec.play(&mut play)?;
     play.ended = result.err().map(|error| error.to_string());
     Ok(play)
 }

@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use roce_transport::mem::RKey;
-use roce_world::{FREE, Fate, Post, PostKind, SCENARIOS, Scenario, Settings, Side};
+use roce_world::{
+    FREE, Failure, Fate, MOST_RECORDS, Post, PostKind, SCENARIOS, Scenario, Script, ScriptError,
+    Settings, Side, Viewer, World, play, play_script,
+};
 use serde::Deserialize;
 
-/// Records after which a play is ended.
-const MOST_RECORDS: usize = 20_000;
+/// Name of the scenario that is a script.
+pub(crate) const SCRIPT: &str = "script";
 /// Fates, requests and the like that a play may have: more is no lesson, but a page that hangs.
 const MOST_CHANGES: usize = 500;
 /// Bytes of a request at most.
@@ -27,6 +30,9 @@ pub(crate) struct Spec {
     fates: BTreeMap<u64, FateSpec>,
     #[serde(default)]
     posts: Vec<PostSpec>,
+    /// Text of the scenario that is a script; `None`: the example.
+    #[serde(default)]
+    script: Option<String>,
 }
 
 const fn one() -> u64 {
@@ -153,13 +159,28 @@ impl Spec {
         Ok(spec)
     }
 
-    pub(crate) fn scenario(&self) -> Result<&'static Scenario, String> {
+    /// Plays to the end, or to the viewer's. How it ended is the second of what it returns.
+    pub(crate) fn play<'a>(
+        &self,
+        viewer: &'a mut dyn Viewer,
+    ) -> Result<(World<'a>, Result<(), Failure>), String> {
+        let played = if self.scenario == SCRIPT {
+            let script = self.script.as_deref().unwrap_or(Script::EXAMPLE);
+            let script: Script = script.parse().map_err(|error: ScriptError| error.to_string())?;
+            play_script(&script, &self.settings(), viewer)
+        } else {
+            play(self.scenario()?, &self.settings(), viewer)
+        };
+        played.map_err(|error| error.to_string())
+    }
+
+    fn scenario(&self) -> Result<&'static Scenario, String> {
         let mut all = SCENARIOS.iter().chain([&FREE]);
         all.find(|scenario| scenario.name == self.scenario)
             .ok_or_else(|| format!("there is no scenario {:?}", self.scenario))
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    fn settings(&self) -> Settings {
         let fates = self.fates.iter().map(|(number, fate)| (*number, fate.fate()));
         let mut posts: Vec<_> = self.posts.iter().map(PostSpec::post).collect();
         posts.sort_by_key(|post| post.after);

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 use roce_transport::{ids::Qpn, trace::Call, work::SendOp};
-use roce_world::{Failure, Line, Node, SentDatagram, Side, Viewer, World, play};
+use roce_world::{Failure, Line, Node, SentDatagram, Side, Viewer, World};
 use serde::Serialize;
 
 use crate::{rows, spec::Spec};
@@ -134,19 +134,14 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
 
 /// Plays to the end, or to the viewer's.
 pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), String> {
-    match play(spec.scenario()?, &spec.settings(), viewer) {
-        // how it ended is the viewer's, or stands among the lines
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    }
+    // how it ended is the viewer's, or stands among the lines
+    spec.play(viewer).map(|_| ())
 }
 
 /// The state after so many lines.
 pub(crate) fn after(spec: &Spec, lines: usize) -> Result<State, String> {
     let mut until = Until::new(lines, |_: &SentDatagram<'_>| Ok(()));
-    let scenario = spec.scenario()?;
-    let (world, _) =
-        play(scenario, &spec.settings(), &mut until).map_err(|error| error.to_string())?;
+    let (world, _) = spec.play(&mut until)?;
     let port = world.port();
     Ok(State {
         at: rows::nanos(world.time()),

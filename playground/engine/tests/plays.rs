@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use roce_playground::{capture, explain, packet, play, scenarios, state};
+use roce_playground::{capture, example, explain, packet, play, read_script, scenarios, state};
 use serde_json::{Value, json};
 
 fn names() -> Vec<String> {
@@ -35,7 +35,7 @@ fn words(text: &str) -> String {
 fn it_shows_what_the_tool_shows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cli/tests/scenarios");
     for name in names() {
-        if name == "free" {
+        if name == "free" || name == "script" {
             continue;
         }
         let printed = words(&fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap());
@@ -124,6 +124,31 @@ fn requests_of_a_player() {
     let steps = played(&spec)["steps"].as_u64().unwrap() as usize;
     let memory = |lines| state_after(&spec, lines)["nodes"][1]["memory"][0]["hex"].to_string();
     assert!(memory(1).starts_with("\"4142") && memory(steps).starts_with("\"6162"));
+}
+
+#[test]
+fn scripts_are_played_and_read() {
+    let script = "connect rc mtu 256\nlose packet 1\nA post write 1 bytes 600";
+    let spec = json!({ "scenario": "script", "script": script });
+    let lost = played(&spec);
+    assert!(texts(&lost).join("\n").contains("NAK for the gap at 101"));
+    // a choice of the page comes before the script's
+    let spec = json!({ "scenario": "script", "script": script, "fates": { "1": "pass" } });
+    assert!(!texts(&played(&spec)).join("\n").contains("NAK"));
+    // and the script's network before that of the sliders
+    let script = format!("network delay 9us, drop write nth 1\n{script}");
+    let spec = json!({ "scenario": "script", "script": script, "network": { "loss": 100 } });
+    let play = played(&spec);
+    assert_eq!(play["packets"][0]["lost"], true);
+    assert_eq!(play["packets"][2]["delay"], 9_000);
+    let of = |text: &str| -> Value { serde_json::from_str(&read_script(text)).unwrap() };
+    assert_eq!(of(&script), json!({ "mistake": null, "network": "delay 9us, drop write nth 1" }));
+    assert_eq!(of(&example()), json!({ "mistake": null, "network": null }));
+    let wrong = "connect rc\nA post wriet 1";
+    let error = of(wrong)["mistake"].clone();
+    assert_eq!(error["line"], 2);
+    let spec = json!({ "scenario": "script", "script": wrong }).to_string();
+    assert_eq!(error["text"], roce_playground::play(&spec).unwrap_err());
 }
 
 #[test]

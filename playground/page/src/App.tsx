@@ -8,9 +8,10 @@ import { time } from "./format";
 import { Ladder } from "./Ladder";
 import { Network } from "./Network";
 import { PacketView } from "./PacketView";
-import { type Fate, fromFragment, newPlay, type Play, type Post, toFragment } from "./play";
+import { type Fate, fromFragment, newPlay, type Play, type Post, SCRIPT, toFragment } from "./play";
 import { Rates } from "./Rates";
 import { Requests } from "./Requests";
+import { Script } from "./Script";
 
 const SCENARIOS = engine.scenarios();
 const isKnown = (name: string) => SCENARIOS.some((it) => it.name === name);
@@ -132,6 +133,13 @@ export function App() {
     setSaid(`Posted at ${wanted.side.toUpperCase()}.`);
   };
 
+  const playScript = (script: string) => {
+    // packets have other numbers, and lines stand elsewhere
+    const isAnew = Object.keys(play.fates).length > 0 || play.posts.length > 0;
+    change({ ...play, script, fates: {}, posts: [] }, () => 0);
+    setSaid(`The script is at its start.${isAnew ? " Changes of packets and requests of before are taken back; Undo restores them." : ""}`);
+  };
+
   const undo = useCallback(() => {
     const last = history.current.pop();
     if (!last) return;
@@ -199,6 +207,8 @@ export function App() {
   }, [step, played, toggle, undo, go, move, selected, fate]);
 
   const title = SCENARIOS.find((it) => it.name === play.scenario)?.title ?? "";
+  const script = play.scenario === SCRIPT ? (play.script ?? engine.example()) : null;
+  const scripted = useMemo(() => (script === null ? null : engine.readScript(script).network), [script]);
   const sentPacket = selected === null ? undefined : played.packets[selected];
   return (
     <>
@@ -242,6 +252,7 @@ export function App() {
         </div>
       </header>
       {file && <CaptureView name={file.name} content={file.content} close={() => setFile(null)} />}
+      {script !== null && <Script text={script} play={playScript} />}
       <Bar
         step={step}
         steps={played.steps}
@@ -290,6 +301,7 @@ export function App() {
           <Network
             play={play}
             port={now?.port ?? null}
+            scripted={scripted}
             change={(network, seed) => change({ ...play, network, seed }, () => 0)}
           />
         </div>

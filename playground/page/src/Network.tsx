@@ -17,21 +17,25 @@ const SLIDERS: [Condition, string, string, number, number][] = [
 interface Props {
   play: Play;
   port: State["port"] | null;
+  /// What a script says of it, in place of the sliders.
+  scripted: string | null;
   change: (network: Conditions, seed: number) => void;
 }
 
 /// The network, and the seed of its chance.
-export function Network({ play, port, change }: Props) {
+export function Network({ play, port, scripted, change }: Props) {
   const set = (name: Condition, value: number) => change({ ...play.network, [name]: value }, play.seed);
   return (
     <section class="panel network" aria-labelledby="network">
       <h2 id="network">Network</h2>
-      <p class="hint">A change plays anew from the start: the network has been so all along.</p>
+      <p class="hint">
+        {scripted === null ? "A change plays anew from the start: the network has been so all along." : `The script says what it is: ${scripted}. Here is the seed of its chance.`}
+      </p>
       <div class="sliders">
         {SLIDERS.map(([name, text, unit, most, by]) => {
           const value = play.network[name];
           const none = value === 0 && (name === "rate" || name === "queue" || name === "ecn");
-          const idle = (name === "queue" || name === "ecn") && play.network.rate === 0;
+          const idle = scripted !== null || ((name === "queue" || name === "ecn") && play.network.rate === 0);
           return (
             <label key={name} class={value !== CONDITIONS[name] ? "set" : ""}>
               <span>{text}</span>

@@ -122,12 +122,23 @@ export interface CaptureFile {
   complete: boolean;
 }
 
+export interface Mistake {
+  /// Counted from 1.
+  line: number;
+  text: string;
+}
+
 /// A place behind every line.
 export const END = 0xffff_ffff;
 
 export const load = () => init().then(() => undefined);
 
 export const scenarios = (): { name: string; title: string }[] => JSON.parse(wasm.scenarios());
+/// A script to begin with.
+export const example = (): string => wasm.example();
+/// The first mistake in a script, and the network that it has.
+export const readScript = (text: string): { mistake: Mistake | null; network: string | null } =>
+  JSON.parse(wasm.read_script(text));
 export const played = (play: Play): Played => JSON.parse(wasm.play(toJson(play)));
 export const state = (play: Play, lines: number): State => JSON.parse(wasm.state(toJson(play), lines));
 export const packet = (play: Play, number: number): Dissected =>

@@ -35,7 +35,12 @@ export interface Play {
   network: Conditions;
   fates: Record<string, Fate>;
   posts: Post[];
+  /// Text of the scenario `script`; null: the example.
+  script: string | null;
 }
+
+/// Name of the scenario that is a script.
+export const SCRIPT = "script";
 
 export const newPlay = (scenario: string): Play => ({
   scenario,
@@ -43,6 +48,7 @@ export const newPlay = (scenario: string): Play => ({
   network: { ...CONDITIONS },
   fates: {},
   posts: [],
+  script: null,
 });
 
 export const toJson = (play: Play): string => JSON.stringify(play);
@@ -74,6 +80,7 @@ export function toFragment(play: Play, at: number): string {
   if (fates.length) words.push(`f=${fates.map(([number, fate]) => `${number}:${fateText(fate)}`).join(",")}`);
   const posts = play.posts.map((it) => `${it.after}:${it.side}:${it.qp}:${it.op}:${it.length}`);
   if (posts.length) words.push(`p=${posts.join(",")}`);
+  if (play.script !== null) words.push(`script=${encodeURIComponent(play.script)}`);
   words.push(`at=${at}`);
   return `#${words.join("&")}`;
 }
@@ -107,5 +114,6 @@ export function fromFragment(fragment: string, known: (scenario: string) => bool
       play.posts.push({ after: at, side: side as "a" | "b", qp: index, op: op as Operation, length: bytes });
     }
   }
+  if (play.scenario === SCRIPT) play.script = words.get("script");
   return { play, at: whole(words.get("at")) ?? 0 };
 }

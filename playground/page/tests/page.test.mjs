@@ -16,6 +16,7 @@ const built = join(root, "target/playground/page");
 const tool = process.env.ROCE ?? join(root, "target/debug/roce");
 const pictures = process.env.SCREENSHOTS ?? join(root, "target/playground/screenshots");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const example = join(root, "world/src/script/example.script");
 const scratch = mkdtempSync(join(tmpdir(), "roce-playground-"));
 
 let server, browser, context, page, address;
@@ -162,6 +163,79 @@ test("requests of one's own, and words for what is refused", async () => {
   assert.equal(await page.locator("[data-end=a] .state").innerText(), "ERR");
 });
 
+const editor = () => page.getByLabel("Script, a statement a line");
+const scriptSaid = () => page.locator("#script-said").innerText();
+
+test("a script is written, played, changed, and part of the link", async () => {
+  await open("s=send");
+  await page.locator(".scenario select").selectOption("script");
+  assert.equal(await editor().inputValue(), readFileSync(example, "utf8"));
+  assert.equal(await scriptSaid(), "What is played is this script.");
+  const text = "say Loss & gain: 100 % + a name\nconnect rc mtu 256 # small\nlose packet 1\nA post write 1 bytes 600\nwait\nB post fetch-add 2 add 5";
+  await editor().fill(text);
+  assert.equal(await scriptSaid(), "Changed, and not yet played.");
+  await button("Play this script").click();
+  assert.equal(await scriptSaid(), "What is played is this script.");
+  assert.equal((await place()).step, 0);
+  await toEnd();
+  const texts = await shown();
+  for (const words of ["Loss & gain: 100 % + a name", "NAK for the gap at 101", "request 2 completed: FetchAdd"]) assert.ok(texts.includes(words), words);
+  // the link has it all, and the page reads it again
+  const link = page.url();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await page.waitForSelector(".bar");
+  assert.equal(await editor().inputValue(), text);
+  assert.equal(await shown(), texts);
+  // back in time, and a packet changed by hand
+  await page.locator("h1").click();
+  await page.keyboard.press("Home");
+  assert.equal(await page.locator("li.sent").count(), 0);
+  await toEnd();
+  await page.locator("li.sent [data-packet='1']").first().click();
+  await button("✓ Let pass").click();
+  await toEnd();
+  assert.ok(!(await shown()).includes("NAK"));
+  // played anew without that
+  await editor().fill(`${text}\nsay more`);
+  await editor().press("Control+Enter");
+  assert.match(await page.locator("p.said").innerText(), /taken back/);
+  assert.ok(!page.url().includes("f="));
+  await page.locator("h1").click();
+  await page.keyboard.press("u");
+  assert.equal(await editor().inputValue(), text);
+  assert.match(page.url(), /f=1:pass/);
+});
+
+test("a mistake in a script has its line, and what could stand there", async () => {
+  await open("s=script");
+  const before = await shown();
+  const text = "connect rc\nA post wriet 1\nwait";
+  await editor().fill(text);
+  assert.equal(await scriptSaid(), 'line 2: "wriet" is no operation; possible: send, write, read, fetch-add, compare-swap');
+  assert.equal(await editor().getAttribute("aria-invalid"), "true");
+  assert.equal(await page.locator(".editor .wrong").innerText(), "2");
+  // it is not played; the line is selected
+  await editor().press("Control+Enter");
+  const chosen = await editor().evaluate((it) => it.value.slice(it.selectionStart, it.selectionEnd));
+  assert.equal(chosen, "A post wriet 1");
+  assert.equal(await shown(), before);
+  await page.keyboard.type("A post write 1");
+  assert.equal(await scriptSaid(), "Changed, and not yet played.");
+  await button("Back to what is played").click();
+  assert.equal(await editor().inputValue(), readFileSync(example, "utf8"));
+  // a link with a mistake
+  await open(`s=script&script=${encodeURIComponent(text)}`);
+  assert.match(await page.getByRole("alert").innerText(), /^line 2: /);
+  await editor().fill("network delay 40us, drop 100%\nconnect rc\nA post write 1");
+  await button("Play this script").click();
+  assert.equal(await page.getByRole("alert").count(), 0);
+  assert.ok(await page.locator("input[name=delay]").isDisabled());
+  assert.match(await page.locator(".network .hint").innerText(), /delay 40us, drop 100%/);
+  await toEnd();
+  assert.ok((await page.locator("li.lost").count()) > 2);
+});
+
 test("sliders change the network, and the link has it all", async () => {
   await open("s=write");
   await page.locator("input[name=loss]").fill("30");
@@ -202,7 +276,8 @@ test("an export is what the tool writes, and Wireshark finds nothing malformed",
     await toEnd();
     const path = await save(`${name}.pcapng`);
     const theirs = join(scratch, `${name}.tool.pcapng`);
-    execFileSync(tool, ["demo", "--scenario", name, "--pcap", theirs], { stdio: "ignore" });
+    const what = name === "script" ? ["--script", example] : ["--scenario", name];
+    execFileSync(tool, ["demo", ...what, "--pcap", theirs], { stdio: "ignore" });
     const [ours, tools] = [readFileSync(path), readFileSync(theirs)];
     assert.ok(ours.equals(tools), `${name}: ${ours.length} and ${tools.length} bytes`);
   }
@@ -237,7 +312,7 @@ test("nothing serious for accessibility, in light and dark, wide and narrow; not
   ]) {
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme });
-    for (const fragment of ["s=loss&at=13", "s=congestion&at=30", "s=free", "s=wrong-key&at=12"]) {
+    for (const fragment of ["s=loss&at=13", "s=congestion&at=30", "s=free", "s=wrong-key&at=12", "s=script&at=12", "s=script&script=connect%20rc%0AA%20get%20it"]) {
       await open(fragment);
       const packets = page.locator("li.sent button.what");
       if (await packets.count()) await packets.last().click();
@@ -248,7 +323,7 @@ test("nothing serious for accessibility, in light and dark, wide and narrow; not
       const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
       const serious = violations.filter((it) => it.impact === "serious" || it.impact === "critical");
       assert.deepEqual(serious.map((it) => [it.id, it.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`)]), [], `${name} ${fragment}`);
-      if (fragment.startsWith("s=loss") || fragment.startsWith("s=cong")) {
+      if (/^s=(loss|cong|script&at)/.test(fragment)) {
         await page.evaluate(() => scrollTo(0, 0));
         await picture(`${name}-${fragment.slice(2, 6)}`);
         await page.screenshot({ path: join(pictures, `${name}-${fragment.slice(2, 6)}-whole.png`), fullPage: true });

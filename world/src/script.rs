@@ -1,0 +1,65 @@
+//! A scenario in a few lines of text.
+
+mod parse;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use roce_transport::qp::QpType;
+use thiserror::Error;
+
+use crate::{line::Side, node::Options, post::Request, settings::Fate};
+
+/// A scenario as text: a statement a line. `docs/guide/scripts.md` describes them.
+///
+/// ```
+/// use roce_world::Script;
+/// let script: Script = "connect rc\nA post write 1 bytes 2500\nlose packet 1".parse()?;
+/// let wrong = "connect rc\nA post wriet 1".parse::<Script>().unwrap_err();
+/// assert!(wrong.to_string().starts_with("line 2: "));
+/// # Ok::<(), roce_world::ScriptError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Clauses of a plan of faults.
+    pub(crate) network: Option<String>,
+    pub(crate) fates: BTreeMap<u64, Fate>,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Script {
+    /// A script to begin with: a gap, its NAK, an atomic.
+    pub const EXAMPLE: &str = include_str!("script/example.script");
+    /// Lines that a script may have: more is no lesson.
+    pub const MOST_LINES: usize = 300;
+    /// Bytes of memory of each end.
+    pub const MEMORY: usize = 8192;
+
+    /// Clauses of the network, if it says something of it.
+    #[must_use]
+    pub fn network(&self) -> Option<&str> {
+        self.network.as_deref()
+    }
+}
+
+/// A text that is no script: its first line that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("line {line}: {problem}")]
+pub struct ScriptError {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// What is wrong, and what could stand there; one line.
+    pub problem: String,
+}
+
+/// What is done in its order.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Say(String),
+    /// A new queue pair of A, connected to a new one of B.
+    Connect(QpType, Options),
+    Post(Side, Request),
+    /// Eight bytes at this offset, in the host's byte order.
+    Set(Side, u64, u64),
+    /// `None`: until nothing is left to do.
+    Wait(Option<Duration>),
+}

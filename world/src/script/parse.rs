@@ -1,0 +1,325 @@
+//! The language of scripts: a statement a line, words apart by blanks.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, str::FromStr, time::Duration};
+
+use roce_fabric::{
+    FaultPlan,
+    clause::{Words, time},
+};
+use roce_transport::{addr::Mtu, mem::RKey, qp::QpType, work::SendFlags};
+
+use crate::{
+    line::Side,
+    node::Options,
+    post::Request,
+    script::{Script, ScriptError, Step},
+    settings::{Fate, PostKind},
+};
+
+/// Queue pairs that a script may make.
+const MOST_CONNECTIONS: usize = 8;
+/// Bytes of a request.
+const BYTES: RangeInclusive<u64> = 0..=1 << 16;
+/// A time in a script at most.
+const MOST_TIME: Duration = Duration::from_secs(1000);
+/// An R_Key that nobody has.
+const WRONG_KEY: RKey = RKey(0xBAD);
+
+const STATEMENTS: &str = "A …, B …, connect, network, wait, lose, hold, double, damage, pass, say";
+const OF_AN_END: &str = "post, receive, set";
+const OPERATIONS: &str = "send, write, read, fetch-add, compare-swap";
+
+impl FromStr for Script {
+    type Err = ScriptError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut script = Self { network: None, fates: BTreeMap::new(), steps: Vec::new() };
+        let mut connections = 0;
+        for (index, line) in text.lines().enumerate() {
+            let error = |problem| ScriptError { line: index + 1, problem };
+            if index == Self::MOST_LINES {
+                return Err(error(format!("a script ends after {} lines", Self::MOST_LINES)));
+            }
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                statement(&mut script, &mut connections, line).map_err(error)?;
+            }
+        }
+        Ok(script)
+    }
+}
+
+fn statement(script: &mut Script, connections: &mut usize, line: &str) -> Result<(), String> {
+    let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let mut words = Words::of(rest);
+    match verb {
+        "A" | "a" => script.steps.push(of_an_end(Side::Left, &mut words, *connections)?),
+        "B" | "b" => script.steps.push(of_an_end(Side::Right, &mut words, *connections)?),
+        "say" if !rest.trim().is_empty() => script.steps.push(Step::Say(rest.trim().to_owned())),
+        "say" => return Err(missing("say", "a text")),
+        "network" => {
+            if script.network.is_some() {
+                return Err("there are two lines of the network; write one, with commas".into());
+            }
+            script.network = Some(network(rest)?);
+        }
+        "connect" => {
+            if *connections == MOST_CONNECTIONS {
+                return Err(format!("a script connects {MOST_CONNECTIONS} times at most"));
+            }
+            *connections += 1;
+            script.steps.push(connect(&mut words)?);
+        }
+        "wait" => {
+            let time = words.next().map(duration).transpose()?;
+            end(&words, "wait", "a time, such as 50us, or nothing")?;
+            script.steps.push(Step::Wait(time));
+        }
+        "lose" | "hold" | "double" | "damage" | "pass" => {
+            let (number, fate) = fate(verb, &mut words)?;
+            if script.fates.insert(number, fate).is_some() {
+                return Err(format!("packet {number} has a fate already; write one line for it"));
+            }
+        }
+        _ => return Err(unknown("statement", verb, STATEMENTS)),
+    }
+    Ok(())
+}
+
+fn of_an_end(side: Side, words: &mut Words<'_>, connections: usize) -> Result<Step, String> {
+    let name = if side == Side::Left { "A" } else { "B" };
+    let verb = words.next().ok_or_else(|| missing(name, OF_AN_END))?;
+    match verb {
+        "post" | "receive" if connections == 0 => {
+            Err("there is no queue pair yet; before it stands: connect rc".into())
+        }
+        "post" => Ok(Step::Post(side, post(words, connections)?)),
+        "receive" => {
+            let wr_id = whole(words, verb, "an id")?;
+            let mut fields = Fields::read(words, "receive", &["bytes N", "at N", "qp N"])?;
+            Ok(Step::Post(side, fields.request(wr_id, PostKind::Receive, connections)?))
+        }
+        "set" => {
+            let offset = range(whole(words, verb, "an offset in bytes")?, "the offset", places())?;
+            match words.next() {
+                Some("to") => {}
+                Some(word) => return Err(unknown("word of set", word, "to N")),
+                None => return Err(missing("set", "to N")),
+            }
+            let value = whole(words, "to", "a number")?;
+            end(words, "set", "nothing")?;
+            Ok(Step::Set(side, offset, value))
+        }
+        _ => Err(unknown("statement of an end", verb, OF_AN_END)),
+    }
+}
+
+/// Offsets of eight bytes.
+const fn places() -> RangeInclusive<u64> {
+    0..=Script::MEMORY as u64 - 8
+}
+
+fn post(words: &mut Words<'_>, connections: usize) -> Result<Request, String> {
+    let operation = words.next().ok_or_else(|| missing("post", OPERATIONS))?;
+    let possible: &[&str] = match operation {
+        "send" => &["bytes N", "at N", "qp N", "immediate N", "solicited", "fence", "unsignaled"],
+        "write" => &[
+            "bytes N",
+            "at N",
+            "qp N",
+            "immediate N",
+            "solicited",
+            "fence",
+            "unsignaled",
+            "wrong-key",
+        ],
+        "read" => &["bytes N", "at N", "qp N", "fence", "unsignaled"],
+        "fetch-add" => &["add N", "at N", "qp N", "fence", "unsignaled"],
+        "compare-swap" => &["compare N", "swap N", "at N", "qp N", "fence", "unsignaled"],
+        _ => return Err(unknown("operation", operation, OPERATIONS)),
+    };
+    let wr_id = whole(words, operation, "an id")?;
+    let mut fields = Fields::read(words, operation, possible)?;
+    let kind = match operation {
+        "send" => PostKind::Send,
+        "write" if fields.flag("wrong-key") => PostKind::WriteWithKey(WRONG_KEY),
+        "write" => PostKind::Write,
+        "read" => PostKind::Read,
+        "fetch-add" => PostKind::FetchAdd(fields.needed("add")?),
+        _ => PostKind::CompareSwap(fields.needed("compare")?, fields.needed("swap")?),
+    };
+    fields.request(wr_id, kind, connections)
+}
+
+fn connect(words: &mut Words<'_>) -> Result<Step, String> {
+    const SERVICES: &str = "rc, uc, ud";
+    let service = match words.next().ok_or_else(|| missing("connect", SERVICES))? {
+        "rc" => QpType::Rc,
+        "uc" => QpType::Uc,
+        "ud" => QpType::Ud,
+        word => return Err(unknown("service", word, SERVICES)),
+    };
+    let possible = ["mtu N", "timeout N", "retries N", "rnr-timer N", "depth N"];
+    let mut fields = Fields::read(words, "connect", &possible)?;
+    let mut options = Options::default();
+    if let Some(bytes) = fields.number("mtu", 0..=u64::from(u32::MAX))? {
+        let mtu = u32::try_from(bytes).ok().and_then(Mtu::from_bytes);
+        options.mtu =
+            mtu.ok_or_else(|| format!("an MTU is 256, 512, 1024, 2048 or 4096, and not {bytes}"))?;
+    }
+    let Options { timeout, retry_cnt, min_rnr_timer, depth, .. } = &mut options;
+    for (slot, name, most) in
+        [(timeout, "timeout", 31), (retry_cnt, "retries", 7), (min_rnr_timer, "rnr-timer", 31)]
+    {
+        if let Some(value) = fields.number(name, 0..=most)? {
+            *slot = value as u8;
+        }
+    }
+    if let Some(value) = fields.number("depth", 1..=256)? {
+        *depth = value as u32;
+    }
+    Ok(Step::Connect(service, options))
+}
+
+/// Clauses for [`FaultPlan`], with the usual delay if they have none.
+fn network(text: &str) -> Result<String, String> {
+    let plan: FaultPlan =
+        text.parse().map_err(|error: roce_fabric::FaultSyntaxError| error.to_string())?;
+    if text.trim().is_empty() {
+        return Err(missing(
+            "network",
+            "delay 20us, drop 2%, rate 1gbit and the like, with commas",
+        ));
+    }
+    let delay = if plan.conditions.delay.is_zero() { "delay 5us, " } else { "" };
+    Ok(format!("{delay}{text}"))
+}
+
+fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
+    match words.next() {
+        Some("packet") => {}
+        Some(word) => return Err(unknown("word here", word, "packet N")),
+        None => return Err(missing(verb, "packet N")),
+    }
+    let number = whole(words, "packet", "its number, counted from 0")?;
+    let fate = match verb {
+        "lose" => Fate::Lose,
+        "double" => Fate::Double,
+        "pass" => Fate::Pass,
+        "hold" => match words.next() {
+            Some("for") => Fate::Hold(duration(
+                words.next().ok_or_else(|| missing("for", "a time, such as 50us"))?,
+            )?),
+            Some(word) => return Err(unknown("word here", word, "for TIME")),
+            None => return Err(missing("hold", "for TIME")),
+        },
+        _ => match words.next() {
+            Some("byte") => {
+                let byte = range(whole(words, "byte", "its index")?, "byte", BYTES)?;
+                Fate::Damage(byte as usize)
+            }
+            Some(word) => return Err(unknown("word here", word, "byte N")),
+            None => return Err(missing("damage", "byte N")),
+        },
+    };
+    end(words, verb, "nothing")?;
+    Ok((number, fate))
+}
+
+/// What stands behind a statement by name, in any order.
+struct Fields<'a> {
+    what: &'a str,
+    values: BTreeMap<&'a str, u64>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads the rest of a line. `possible` are names, with an N behind those that have a number.
+    fn read(words: &mut Words<'a>, what: &'a str, possible: &[&str]) -> Result<Self, String> {
+        let mut values = BTreeMap::new();
+        while let Some(name) = words.next() {
+            let form = possible.iter().find(|form| form.split(' ').next() == Some(name));
+            let form = form
+                .ok_or_else(|| unknown(&format!("word of {what}"), name, &possible.join(", ")))?;
+            let value = if form.ends_with(" N") { whole(words, name, "a number")? } else { 1 };
+            if values.insert(name, value).is_some() {
+                return Err(format!("{what} has {name} twice; write it once"));
+            }
+        }
+        Ok(Self { what, values })
+    }
+
+    fn number(&mut self, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, String> {
+        self.values.remove(name).map(|value| range(value, name, allowed)).transpose()
+    }
+
+    fn needed(&mut self, name: &str) -> Result<u64, String> {
+        self.values.remove(name).ok_or_else(|| missing(self.what, &format!("{name} N")))
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        self.values.remove(name).is_some()
+    }
+
+    /// What requests have in common; the first queue pair is 1, as in the names A1 and B1.
+    fn request(
+        &mut self,
+        wr_id: u64,
+        kind: PostKind,
+        connections: usize,
+    ) -> Result<Request, String> {
+        let mut flags = SendFlags::SIGNALED;
+        flags.set(SendFlags::SIGNALED, !self.flag("unsignaled"));
+        flags.set(SendFlags::FENCE, self.flag("fence"));
+        flags.set(SendFlags::SOLICITED, self.flag("solicited"));
+        let word = matches!(kind, PostKind::FetchAdd(_) | PostKind::CompareSwap(..));
+        let length = self.number("bytes", BYTES)?.unwrap_or(if word { 8 } else { 64 });
+        Ok(Request {
+            wr_id,
+            queue_pair: self.number("qp", 1..=connections as u64)?.unwrap_or(1) as usize - 1,
+            kind,
+            length: length as u32,
+            offset: self.number("at", 0..=Script::MEMORY as u64)?.unwrap_or(0),
+            immediate: self.number("immediate", 0..=u64::from(u32::MAX))?.map(|it| it as u32),
+            flags,
+        })
+    }
+}
+
+/// The number that stands next: decimal, or with `0x`.
+fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String> {
+    let word = words.next().ok_or_else(|| missing(behind, what))?;
+    let parsed = match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => word.parse(),
+    };
+    parsed.map_err(|_| {
+        format!("behind {behind} stands {what}, such as 16 or 0x10, and not \"{word}\"")
+    })
+}
+
+fn range(value: u64, what: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
+    if allowed.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("{what} is from {} to {}, and not {value}", allowed.start(), allowed.end()))
+    }
+}
+
+fn duration(word: &str) -> Result<Duration, String> {
+    match time(word)? {
+        long if long > MOST_TIME => Err(format!("a time is 1000s at most, and not {word}")),
+        time => Ok(time),
+    }
+}
+
+fn end(words: &Words<'_>, verb: &str, possible: &str) -> Result<(), String> {
+    words.peek().map_or(Ok(()), |word| Err(unknown(&format!("word of {verb}"), word, possible)))
+}
+
+fn unknown(kind: &str, word: &str, possible: &str) -> String {
+    format!("\"{word}\" is no {kind}; possible: {possible}")
+}
+
+fn missing(behind: &str, possible: &str) -> String {
+    format!("something is missing behind {behind}; possible: {possible}")
+}

@@ -1,0 +1,256 @@
+//! Scripts: what they do, and what is said of those that cannot be read.
+
+use roce_world::{
+    Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Side, Viewer,
+    play_script,
+};
+
+/// Everything that is drawn, as text, and the packets.
+#[derive(Default)]
+struct Seen {
+    texts: Vec<String>,
+    packets: Vec<Vec<u8>>,
+}
+
+impl Viewer for Seen {
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        self.texts.push(format!("say {text}"));
+        Ok(())
+    }
+
+    fn figures(&mut self, _text: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn line(&mut self, line: Line) -> Result<(), Failure> {
+        let at = line.at.as_micros();
+        self.texts.push(match line.event {
+            Event::Sent(side, what, why) => format!("{at} {side:?} sends {what}: {why}"),
+            Event::Arrived(side, what, why) => format!("{at} {side:?} gets {what}: {why}"),
+            Event::Seen(side, what, why) => format!("{at} {side:?} {what}: {why}"),
+            Event::Lost(side, what) => format!("{at} {side:?} lost {what}"),
+            Event::Note(side, text) => format!("{at} {side:?} {text}"),
+        });
+        Ok(())
+    }
+
+    fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
+        self.packets.push(datagram.bytes.to_vec());
+        Ok(())
+    }
+}
+
+/// What is seen of a script, and the memory of both ends at its end.
+fn played_with(script: &str, settings: &Settings) -> (Seen, [Vec<u8>; 2]) {
+    let mut seen = Seen::default();
+    let script: Script = script.parse().unwrap();
+    let (world, result) = play_script(&script, settings, &mut seen).unwrap();
+    result.unwrap();
+    let memory = [Side::Left, Side::Right].map(|side| world.node(side).buffers()[0].bytes());
+    drop(world);
+    (seen, memory)
+}
+
+fn played(script: &str) -> (Seen, [Vec<u8>; 2]) {
+    played_with(script, &Settings::default())
+}
+
+fn count(seen: &Seen, text: &str) -> usize {
+    seen.texts.iter().filter(|it| it.contains(text)).count()
+}
+
+#[test]
+fn the_example_is_what_it_says() {
+    let (seen, [a, _]) = played(Script::EXAMPLE);
+    assert_eq!(count(&seen, "say "), 3);
+    assert_eq!(count(&seen, "Left lost "), 1);
+    assert_eq!(count(&seen, "completed in error"), 0, "{:#?}", seen.texts);
+    assert_eq!(count(&seen, " completed: "), 5, "{:#?}", seen.texts);
+    assert_eq!(u64::from_ne_bytes(a[..8].try_into().unwrap()), 37 + 5);
+    assert_eq!(played(Script::EXAMPLE).0.packets, seen.packets);
+}
+
+#[test]
+fn requests_go_where_they_say() {
+    let (seen, [a, b]) = played(
+        "connect rc mtu 256\n\
+         A post write 1 bytes 600 at 1000 immediate 7 solicited\n\
+         B receive 9 bytes 0\n\
+         wait\n\
+         A post read 2 bytes 32 at 3000 fence",
+    );
+    assert_eq!(count(&seen, "RDMA WRITE"), 1 + 3 + 3, "{:#?}", seen.texts);
+    let letter = |first: u8, at: usize| first + (at % 26) as u8;
+    for (at, (&of_a, &of_b)) in a.iter().zip(&b).enumerate() {
+        let written = (1000..1600).contains(&at);
+        assert_eq!(of_b, letter(if written { b'a' } else { b'A' }, at), "{at}");
+        let read = (3000..3032).contains(&at);
+        assert_eq!(of_a, letter(if read { b'A' } else { b'a' }, at), "{at}");
+    }
+    let (seen, [_, b]) = played(
+        "connect rc\nB set 16 to 5\nA post compare-swap 1 compare 5 swap 6 at 16\n\
+         A post compare-swap 2 compare 5 swap 7 at 16 unsignaled",
+    );
+    assert_eq!(u64::from_ne_bytes(b[16..24].try_into().unwrap()), 6);
+    assert_eq!(count(&seen, " completed"), 1, "the second is not signaled");
+}
+
+#[test]
+fn each_service_and_several_queue_pairs() {
+    for (service, acknowledged) in [("rc", true), ("uc", false), ("ud", false)] {
+        let (seen, _) = played(&format!(
+            "connect {service}\nconnect {service}\n\
+             B receive 1 bytes 128 qp 2\nA post send 2 bytes 100 qp 2"
+        ));
+        assert_eq!(count(&seen, "B2: request 1 completed"), 1, "{:#?}", seen.texts);
+        assert_eq!(count(&seen, "ACK psn") > 0, acknowledged, "{service}");
+        assert_eq!(count(&seen, "Bad"), 0);
+    }
+}
+
+#[test]
+fn refusals_are_drawn_and_the_script_goes_on() {
+    let (seen, _) = played(
+        "connect rc depth 1\nA post write 1\nA post write 2\nwait\nA post write 3 wrong-key\nwait\n\
+         A post write 4\nsay after",
+    );
+    for words in [
+        "post_send 2: RDMA WRITE of 64 B, SIGNALED failed: the queue is full",
+        "request 3 completed in error: remote access error",
+        "request 4 completed in error: work request flushed",
+    ] {
+        assert_eq!(count(&seen, words), 1, "{words}: {:#?}", seen.texts);
+    }
+    assert_eq!(seen.texts.last().unwrap(), "say after");
+}
+
+#[test]
+fn the_network_and_the_fates_of_packets() {
+    let (seen, _) = played("network delay 20us\nconnect rc\nA post write 1");
+    assert_eq!(count(&seen, "20 Right gets"), 1, "{:#?}", seen.texts);
+    let (seen, _) = played("network drop write nth 1\nconnect rc\nA post write 1");
+    assert_eq!(
+        (count(&seen, "Left lost "), count(&seen, "5 Right gets")),
+        (1, 1),
+        "{:#?}",
+        seen.texts
+    );
+    let write = "connect rc\nA post write 1 bytes 3000\n";
+    for (fate, words) in [
+        ("lose packet 1", "Left lost "),
+        ("hold packet 1 for 50us", "55 Right gets RDMA WRITE Middle"),
+        ("double packet 0", "duplicate"),
+        ("damage packet 0 byte 20", "invariant CRC is wrong"),
+    ] {
+        let (seen, _) = played(&format!("{write}{fate}"));
+        assert!(count(&seen, words) > 0, "{fate}: {:#?}", seen.texts);
+        // what is chosen besides comes first
+        let settings =
+            Settings { fates: [(0, Fate::Pass), (1, Fate::Pass)].into(), ..Settings::default() };
+        let (seen, _) = played_with(&format!("{write}{fate}"), &settings);
+        assert_eq!(count(&seen, words), 0, "{fate}: {:#?}", seen.texts);
+    }
+    let (seen, _) = played(&format!("network drop 100%\n{write}pass packet 0"));
+    assert_eq!(count(&seen, "5 Right gets RDMA WRITE First"), 1, "{:#?}", seen.texts);
+    assert_eq!(count(&seen, "Right gets"), 1);
+    assert!(count(&seen, "Left lost") > 2);
+}
+
+#[test]
+fn time_passes_only_where_a_script_waits() {
+    let (seen, _) = played("connect rc\nA post write 1\nwait 100us\nA post write 2\nwait 1s");
+    assert_eq!(count(&seen, "0 Left post_send 1"), 1);
+    assert_eq!(count(&seen, "100 Left post_send 2"), 1, "{:#?}", seen.texts);
+}
+
+#[test]
+fn what_goes_on_for_ever_is_ended() {
+    let script: Script = "connect rc\nA post send 1\nwait\nsay never".parse().unwrap();
+    let settings = Settings { most_records: MOST_RECORDS, ..Settings::default() };
+    let mut seen = Seen::default();
+    let (_, result) = play_script(&script, &settings, &mut seen).unwrap();
+    assert!(result.unwrap_err().to_string().contains("may go on for ever"));
+    assert_eq!(count(&seen, "never"), 0);
+}
+
+/// The line, what is wrong, and what could stand there.
+#[test]
+fn mistakes_are_said() {
+    for (text, line, words) in [
+        ("conect rc", 1, "\"conect\" is no statement; possible: A …, B …, connect, network, wait"),
+        ("\n# a comment\n  C post write 1", 3, "\"C\" is no statement; possible: A …, B …"),
+        ("connect", 1, "something is missing behind connect; possible: rc, uc, ud"),
+        ("connect xrc", 1, "\"xrc\" is no service; possible: rc, uc, ud"),
+        ("connect rc mtu 1500", 1, "an MTU is 256, 512, 1024, 2048 or 4096, and not 1500"),
+        ("connect rc retries 8", 1, "retries is from 0 to 7, and not 8"),
+        ("connect rc depth 0", 1, "depth is from 1 to 256, and not 0"),
+        ("connect rc colour 1", 1, "\"colour\" is no word of connect; possible: mtu N, timeout N"),
+        ("A post write 1", 1, "there is no queue pair yet; before it stands: connect rc"),
+        ("connect rc\nA", 2, "behind A; possible: post, receive, set"),
+        (
+            "connect rc\nA get 1",
+            2,
+            "\"get\" is no statement of an end; possible: post, receive, set",
+        ),
+        ("connect rc\nA post", 2, "behind post; possible: send, write, read, fetch-add"),
+        ("connect rc\nA post wriet 1", 2, "\"wriet\" is no operation; possible: send, write"),
+        ("connect rc\nA post write", 2, "something is missing behind write; possible: an id"),
+        (
+            "connect rc\nA post write x",
+            2,
+            "behind write stands an id, such as 16 or 0x10, and not \"x\"",
+        ),
+        ("connect rc\nA post write 1 bytes", 2, "missing behind bytes; possible: a number"),
+        ("connect rc\nA post write 1 bytes 70000", 2, "bytes is from 0 to 65536, and not 70000"),
+        ("connect rc\nA post write 1 at 9000", 2, "at is from 0 to 8192"),
+        ("connect rc\nA post write 1 qp 2", 2, "qp is from 1 to 1, and not 2"),
+        ("connect rc\nA post write 1 bytes 1 bytes 2", 2, "write has bytes twice"),
+        (
+            "connect rc\nA post read 1 immediate 7",
+            2,
+            "\"immediate\" is no word of read; possible: bytes N",
+        ),
+        ("connect rc\nA post send 1 wrong-key", 2, "is no word of send"),
+        ("connect rc\nA post fetch-add 1", 2, "missing behind fetch-add; possible: add N"),
+        ("connect rc\nA post compare-swap 1 swap 2", 2, "possible: compare N"),
+        ("connect rc\nA set 8190 to 1", 2, "the offset is from 0 to 8184"),
+        ("connect rc\nA set 8 1", 2, "possible: to N"),
+        ("wait long", 1, "\"long\" is not a time; write for example \"50us\""),
+        ("wait 2000s", 1, "a time is 1000s at most, and not 2000s"),
+        ("wait 1s 1s", 1, "\"1s\" is no word of wait"),
+        ("lose 3", 1, "\"3\" is no word here; possible: packet N"),
+        ("lose packet -1", 1, "behind packet stands its number, counted from 0"),
+        ("hold packet 1", 1, "something is missing behind hold; possible: for TIME"),
+        ("damage packet 1 at 3", 1, "possible: byte N"),
+        ("lose packet 1\ndouble packet 1", 2, "packet 1 has a fate already"),
+        ("network", 1, "something is missing behind network; possible: delay 20us"),
+        ("network drop 200%", 1, "must be a percentage from 0% to 100%"),
+        ("network delay 1us\nnetwork drop 1%", 2, "there are two lines of the network"),
+        ("say", 1, "something is missing behind say; possible: a text"),
+        (&"wait\n".repeat(301), 301, "a script ends after 300 lines"),
+        (&"connect rc\n".repeat(9), 9, "a script connects 8 times at most"),
+    ] {
+        let error = text.parse::<Script>().unwrap_err();
+        assert_eq!(error.line, line, "{text}: {error}");
+        let said = error.to_string();
+        assert!(
+            said.starts_with(&format!("line {line}: ")) && said.contains(words),
+            "{text}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1);
+    }
+}
+
+/// The scripts of the guide are scripts, and show what stands there about them.
+#[test]
+fn those_of_the_guide_are_played() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/scripts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks: Vec<_> =
+        page.split("```text\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 3);
+    for block in blocks {
+        let (seen, _) = played(block);
+        assert!(seen.packets.len() > 3 && count(&seen, " completed") > 0, "{block}");
+    }
+}
