@@ -36,7 +36,11 @@ pub(crate) struct Args {
     /// Only packets that are sent again, refuse something or are damaged
     #[arg(long)]
     errors: bool,
-    /// One JSON document
+    /// Behind each packet, how far the requesters of both ends have come: their next PSN, the oldest
+    /// one without an answer, the MSN of the last answer. Only where it has changed
+    #[arg(long, conflicts_with = "json")]
+    state: bool,
+    /// One JSON document, which has the state as well
     #[arg(long)]
     json: bool,
     /// One page for a browser, which loads nothing
@@ -48,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let bytes = content(args)?;
     let explained =
         Explained::of_file(&bytes).map_err(|error| format!("{}: {error}", args.file.display()))?;
-    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors };
+    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors, state: args.state };
     if args.json {
         json::print(&explained, &filter)
     } else if args.html {

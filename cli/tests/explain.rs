@@ -67,6 +67,30 @@ fn a_capture_of_the_demo_names_the_nak() {
 }
 
 #[test]
+fn the_state_of_both_ends_stands_beside_the_packets() {
+    let path = capture("rc_fetch_add.pcap");
+    let (plain, text) = (said(&[&path]), said(&[&path, "--state"]));
+    let states: Vec<_> = text.lines().filter(|line| line.contains("state: ")).collect();
+    // five requests, five answers, and each of them changes the state of the end that asks
+    assert_eq!(states.len(), 10, "{text}");
+    assert!(
+        states[0].contains("no answer from") && states[9].contains("psn 2699279, msn 5 "),
+        "{text}"
+    );
+    let rest: Vec<_> = text.lines().filter(|line| !line.contains("state: ")).collect();
+    assert_eq!(rest, plain.lines().collect::<Vec<_>>());
+    let page = said(&[&path, "--state", "--html"]);
+    assert_eq!(page.matches("<small>").count(), 10);
+    let document: serde_json::Value = serde_json::from_str(&said(&[&path, "--json"])).unwrap();
+    let packets = document["packets"].as_array().unwrap();
+    let (first, last) = (&packets[0], &packets[9]);
+    assert_eq!(first["requesters"][0]["oldest_unacked"], first["psn"]);
+    assert_eq!(last["requesters"][0]["oldest_unacked"], serde_json::Value::Null);
+    assert_eq!(last["requesters"][0]["next_psn"], last["psn"].as_u64().unwrap() + 1);
+    assert_eq!(last["requesters"][1], serde_json::Value::Null, "it has sent no request");
+}
+
+#[test]
 fn json_has_a_reason_for_each_packet() {
     let text = said(&[&capture("rc_fetch_add.pcap"), "--json"]);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();

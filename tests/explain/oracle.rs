@@ -2,15 +2,16 @@
 //! the sender's own capture says of a packet must agree. (In a capture elsewhere an answer may be
 //! that was lost behind it.)
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_provider::{
-    explain::{Cause, Causes, Explained, Explanation},
+    explain::{Cause, Causes, Explained, ExplainedPacket, Explanation},
     fabric::Network,
 };
 use roce_transport::{
+    adapter::Adapter,
     addr::Mtu,
     event::DropReason,
     trace::{Loss, Reason, Record, What, Why},
@@ -135,10 +136,54 @@ const fn cause(loss: Loss) -> Cause {
     }
 }
 
+/// Behind each packet that arrives, the oldest PSN without an answer is that of the record; at the end,
+/// the next one is that of the queue pair. Returns how often an answer was news.
+fn check_requesters(
+    explained: &Explained,
+    (ip, adapter): (IpAddr, &Adapter),
+    records: &[Record],
+    seed: u64,
+) -> u64 {
+    let own = |packet: &ExplainedPacket| {
+        packet.requesters[usize::from(packet.from_second == (packet.net.src == ip))]
+    };
+    let (mut arrived, mut acknowledged) = (0, BTreeMap::new());
+    for record in records {
+        match record.what {
+            What::Arrived { .. } => arrived += 1,
+            // an answer with data says two things: of what was before it, and of its own
+            What::Acknowledged { before } => _ = acknowledged.insert(arrived - 1, before),
+            _ => {}
+        }
+    }
+    let arriving: Vec<_> = explained.packets.iter().filter(|packet| packet.net.src != ip).collect();
+    assert_eq!(arriving.len(), arrived);
+    for (&index, &before) in &acknowledged {
+        let packet = arriving[index];
+        let shown = own(packet).unwrap();
+        let oldest = shown.oldest_unacked.unwrap_or(shown.next_psn);
+        assert_eq!(oldest, before, "seed {seed}, {ip}: frame {}", packet.frame);
+    }
+    for info in adapter.queue_pairs() {
+        let queue = adapter.query_send_queue(info.qpn).unwrap();
+        let index = explained.connections.iter().position(|connection| {
+            connection.ends.iter().any(|end| end.address == ip && end.qpn == Some(info.qpn))
+        });
+        let of_it = |packet: &&ExplainedPacket| packet.connection == index;
+        let shown = explained.packets.iter().rfind(of_it).and_then(own);
+        if let (Some(shown), true) = (shown, queue.requests.is_empty()) {
+            assert_eq!(shown.next_psn, info.sq_psn, "seed {seed}, {ip}, {}", info.qpn);
+            assert_eq!(shown.oldest_unacked, None, "seed {seed}, {ip}, {}", info.qpn);
+        }
+    }
+    acknowledged.len() as u64
+}
+
 /// What each side's own capture says of its own packets.
 #[test]
 fn no_reason_is_wrong() {
     let mut totals = Totals::default();
+    let mut acknowledged = 0;
     let seeds = std::env::var("ROCE_EXPLAIN_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         let mut pair = run(seed);
@@ -163,8 +208,11 @@ fn no_reason_is_wrong() {
                     packet.why
                 );
             }
+            let node = pair.node(side);
+            acknowledged += check_requesters(&explained, (node.ip, &node.adapter), &records, seed);
         }
     }
+    assert!(acknowledged > 10 * seeds, "{acknowledged}");
     println!("{totals:?}");
     let named = |count: usize| totals.named.get(&count).copied().unwrap_or(0);
     assert!(totals.repeated > seeds, "{totals:?}");

@@ -90,6 +90,23 @@ fn a_peer_that_stays_silent() {
     assert!(found.contains(&"retransmission_storm"), "{found:?}");
 }
 
+/// Without the path MTU a READ has taken nobody knows how many PSNs.
+#[test]
+fn a_state_that_cannot_be_known_is_not_shown() {
+    for (length, known) in [(256, true), (2000, false)] {
+        let (mut pair, a) = recorded("delay 5us, drop 100% read-response", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        pair.post_send(&a, &SendWr::read(1, far.remote(0), near.sge(0, length)));
+        pair.run();
+        let explained = explained(&pair, Side::A);
+        let requester = explained.packets[0].requesters[0];
+        let shown = requester.map(|it| (it.oldest_unacked, it.next_psn.get()));
+        let first = explained.packets[0].headers.unwrap().bth().psn;
+        let expected = known.then(|| (Some(first), first.plus(1).get()));
+        assert_eq!(shown, expected, "{length}");
+    }
+}
+
 #[test]
 fn many_repeats() {
     let (mut pair, a) = recorded("delay 5us, drop 15% tx", Options::default());

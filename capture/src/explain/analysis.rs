@@ -93,6 +93,7 @@ impl Analysis {
             connection: None,
             from_second: false,
             why: Explanation::Unreadable,
+            requesters: [None; 2],
         };
         match parsed {
             Ok(parsed) => {
@@ -154,6 +155,11 @@ impl Analysis {
             let talk = &mut talks[index];
             talk.last_frame = packet.frame;
             self.explain(packet, talk, &mut connections[index]);
+            let service = connections[index].service;
+            if service != Service::Ud {
+                let has_answers = service != Service::Uc;
+                packet.requesters = talk.ends.each_ref().map(|end| end.requester(has_answers));
+            }
         }
         let end = packets.iter().map(|packet| packet.at).max().unwrap_or_default();
         for (index, (talk, connection)) in talks.iter_mut().zip(&mut connections).enumerate() {
@@ -257,6 +263,8 @@ impl Analysis {
         };
         let starts = operation.position().starts();
         let end = &mut talk.ends[from];
+        let length = headers.ext().reth().map_or(0, |reth| reth.dma_length);
+        end.is_unsure |= awaits && connection.mtu.is_none() && length > Mtu::B256.bytes();
         packet.why = end.request(packet.at, bth.psn, span, starts, awaits);
         connection.summaries[from].requests += 1;
         if let Explanation::AfterGap(count) = packet.why {
@@ -293,6 +301,7 @@ impl Analysis {
             };
             return;
         }
+        end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
         let at = packet.at;
         let answered = match syndrome {
             _ if is_answer => {

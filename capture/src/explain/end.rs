@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::psn::Psn;
+use roce_transport::psn::{Msn, Psn};
 
-use super::reason::{Cause, Causes, Explanation};
+use super::{
+    explained::Requester,
+    reason::{Cause, Causes, Explanation},
+};
 
 /// Silence after which a packet in its turn may also be a probe. No requester probes sooner.
 const SILENCE: Duration = Duration::from_micros(100);
@@ -59,6 +62,10 @@ pub(super) struct End {
     active: Duration,
     /// PSN after the furthest answer with data.
     answered: i64,
+    /// That of the last answer.
+    pub(super) msn: Option<Msn>,
+    /// How many PSNs a READ has taken is not known.
+    pub(super) is_unsure: bool,
     pub(super) repeated: u64,
     pub(super) most_times: u32,
 }
@@ -275,6 +282,18 @@ impl End {
         let end = self.end;
         self.cursors.retain(|cursor| cursor.at < end);
         answered
+    }
+
+    /// How far it has come. `has_answers`: its service has some.
+    pub(super) fn requester(&self, has_answers: bool) -> Option<Requester> {
+        let first = self.first.filter(|_| !self.is_unsure)?;
+        let psn = |at: i64| first.plus((at & 0xFF_FFFF) as u32);
+        let is_open = has_answers && self.oldest < self.end;
+        Some(Requester {
+            next_psn: psn(self.end),
+            oldest_unacked: is_open.then(|| psn(self.oldest)),
+            msn: self.msn,
+        })
     }
 
     /// Time at which the oldest packet without an answer was sent last.

@@ -19,7 +19,7 @@ mod placing;
 mod reason;
 
 pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
-pub use explained::{Explained, ExplainedPacket};
+pub use explained::{Explained, ExplainedPacket, Requester};
 pub use file::CaptureError;
 pub use finding::{Finding, FindingKind};
 pub use reason::{Cause, Causes, Explanation};

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use roce::explain::{Connection, Explained, ExplainedPacket};
 
-use super::report::{self, Filter};
+use super::report::{self, Filter, States};
 use crate::{
     ladder::{Tone, time},
     markup::escaped,
@@ -94,9 +94,11 @@ fn section(
     );
     let packets = explained.packets.iter().filter(|packet| packet.connection == Some(index));
     let mut left_out = 0;
+    let mut states = States::default();
     for packet in packets {
         if filter.has_packet(packet) {
-            row(page, connection, packet);
+            let changed = if filter.state { states.changed(packet) } else { Vec::new() };
+            row(page, connection, packet, &changed);
         } else {
             left_out += 1;
         }
@@ -108,7 +110,13 @@ fn section(
     *page += "</section>\n";
 }
 
-fn row(page: &mut String, connection: &Connection, packet: &ExplainedPacket) {
+/// `changed` are ends with their states, which are not those of before.
+fn row(
+    page: &mut String,
+    connection: &Connection,
+    packet: &ExplainedPacket,
+    changed: &[(usize, String)],
+) {
     let tone = Tone::from(&packet.why).name();
     // for those who cannot see on which side it stands
     let (side, from) = if packet.from_second { ("second", 1) } else { ("first", 0) };
@@ -116,11 +124,16 @@ fn row(page: &mut String, connection: &Connection, packet: &ExplainedPacket) {
     let at = time(packet.at.saturating_sub(connection.time.0));
     let (what, why) = (escaped(&report::what(packet)), escaped(&report::why(packet)));
     let frame = packet.frame;
-    let _ = writeln!(
+    let _ = write!(
         page,
         "<tr id=\"f{frame}\" class=\"{tone} {side}\"><td>{frame}</td><td>{at}</td>\
-         <td><span class=\"hidden\">from {sender}: </span><b>{what}</b> <i>{why}</i></td></tr>"
+         <td><span class=\"hidden\">from {sender}: </span><b>{what}</b> <i>{why}</i>"
     );
+    for (end, text) in changed {
+        let end = escaped(&connection.ends[*end].to_string());
+        let _ = write!(page, "<br><small>{end}: {}</small>", escaped(text));
+    }
+    *page += "</td></tr>\n";
 }
 
 fn paragraph(page: &mut String, text: &str) {

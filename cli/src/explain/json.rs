@@ -1,6 +1,7 @@
 //! A capture's report as one JSON document.
 
 use roce::explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation};
+use roce::transport::psn::{Msn, Psn};
 use serde_json::{Value, json};
 
 use super::report::Filter;
@@ -67,6 +68,11 @@ fn packet(packet: &ExplainedPacket) -> Value {
         "causes": causes,
         "marked": packet.net.is_congested(),
         "truncated": packet.truncated,
+        "requesters": packet.requesters.map(|requester| requester.map(|requester| json!({
+            "next_psn": requester.next_psn.get(),
+            "oldest_unacked": requester.oldest_unacked.map(Psn::get),
+            "msn": requester.msn.map(Msn::get),
+        }))),
         "roce_version": if packet.v1 { 1 } else { 2 },
     })
 }

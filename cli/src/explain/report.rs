@@ -4,7 +4,7 @@ use std::io::stdout;
 
 use roce::{
     Qpn,
-    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding},
+    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding, Requester},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -21,6 +21,8 @@ pub(crate) struct Filter {
     /// First and last PSN; the range may wrap.
     pub(super) psns: Option<(u32, u32)>,
     pub(super) errors: bool,
+    /// The state of both ends is shown, too.
+    pub(super) state: bool,
 }
 
 impl Filter {
@@ -61,10 +63,19 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         let [one, other] = connection.ends.map(|end| end.to_string());
         outln!("{}", ladder.heads(&one, &other));
         let mut left_out = 0;
+        let mut states = States::default();
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
             if filter.has_packet(packet) {
                 for line in packet_lines(&ladder, connection, packet) {
                     outln!("{line}");
+                }
+                let changed = if filter.state { states.changed(packet) } else { Vec::new() };
+                let at = packet.at.saturating_sub(connection.time.0);
+                for (end, text) in changed {
+                    let side = if end == 0 { Side::Left } else { Side::Right };
+                    for line in ladder.event(at, &Event::Note(side, text), Tone::Faint) {
+                        outln!("{line}");
+                    }
                 }
             } else {
                 left_out += 1;
@@ -78,6 +89,31 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
     for line in conclusion(&ladder, explained, filter) {
         outln!("{line}");
     }
+}
+
+/// The requesters of a connection's ends, as they were shown last.
+#[derive(Default)]
+pub(super) struct States([Option<Requester>; 2]);
+
+impl States {
+    /// Those that are not the same any more behind this packet: the end's index, and a text.
+    pub(super) fn changed(&mut self, packet: &ExplainedPacket) -> Vec<(usize, String)> {
+        let before = std::mem::replace(&mut self.0, packet.requesters);
+        let ends = (0..2).filter(|&end| before[end] != packet.requesters[end]);
+        ends.map(|end| (end, state(packet.requesters[end].as_ref()))).collect()
+    }
+}
+
+fn state(requester: Option<&Requester>) -> String {
+    let Some(requester) = requester else { return "state: not known any more".into() };
+    let mut text = format!("state: next psn {}", requester.next_psn.get());
+    if let Some(oldest) = requester.oldest_unacked {
+        text += &format!(", no answer from {} on", oldest.get());
+    }
+    if let Some(msn) = requester.msn {
+        text += &format!(", msn {}", msn.get());
+    }
+    text
 }
 
 /// Findings and figures.
