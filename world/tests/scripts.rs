@@ -241,6 +241,18 @@ fn mistakes_are_said() {
     }
 }
 
+/// While one writes: every beginning of a script is read, and a mistake is where the text ends.
+#[test]
+fn a_script_is_read_while_it_is_written() {
+    let text = format!("network delay 9us, drop 2%\n{}hold packet 3 for 2ms", Script::EXAMPLE);
+    for (end, _) in text.char_indices() {
+        let beginning = &text[..end];
+        if let Err(error) = beginning.parse::<Script>() {
+            assert_eq!(error.line, beginning.lines().count(), "{beginning}");
+        }
+    }
+}
+
 /// The scripts of the guide are scripts, and show what stands there about them.
 #[test]
 fn those_of_the_guide_are_played() {
