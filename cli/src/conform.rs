@@ -6,6 +6,7 @@ mod html;
 mod junit;
 mod network;
 mod play;
+mod plot;
 mod remote;
 mod report;
 

@@ -126,6 +126,9 @@ fn our_device_conforms_over_udp() {
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
     assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
+    // the pauses after an RNR NAK
+    assert_eq!(page.matches("<figure>").count(), 1);
+    assert_eq!(page.matches("<circle cx=").count(), 32, "a pause was too short");
     let xml = fs::read_to_string(&junit).unwrap();
     assert_eq!(xml.matches("<testcase ").count(), all.len());
     assert!(!xml.contains("<failure"));
@@ -160,6 +163,45 @@ fn two_verdicts_of_one_case() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+/// Pauses of every time that a case is played, those that are too short among them.
+#[test]
+fn measured_pauses_are_drawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (own, html) = (path("own.case"), path("own.html"));
+    let case = |name: &str, least: &str| {
+        format!(
+            "case {name}\n  rule R\n  cost C\n  connect rc\n  post send 1 bytes 16\n  \
+             expect send-only psn 0\n  send rnr psn 0 timer 12 msn 0\n  \
+             expect send-only psn 0 after {least}\n"
+        )
+    };
+    let text = format!("chapter Own\n{}{}", case("right", "rnr-timer-12"), case("more", "1s"));
+    fs::write(&own, text).unwrap();
+    let arguments = ["--virtual", "--cases", &own, "--repeat", "2", "--json", "--html", &html];
+    let output = conform(&arguments);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (index, least) in [(0, 640.0), (1, 1e6)] {
+        let pause = serde_json::json!({"least_us": least, "measured_us": 640.0});
+        assert_eq!(document["cases"][index]["pauses"], serde_json::json!([pause, pause]));
+    }
+    let page = fs::read_to_string(&html).unwrap();
+    // decades from 100 µs to 1 s, along 320 units
+    let right =
+        "<circle cx=\"134.5\" cy=\"267.5\" r=\"4\"><title>own/right: 640µs, at least 640µs<";
+    let early = "<circle class=\"early\" cx=\"390.0\" cy=\"267.5\" r=\"4\"><title>own/more: 640µs, at least 1s<";
+    for circle in [right, early] {
+        assert_eq!(page.matches(circle).count(), 2, "{circle}\n{page}");
+    }
+    let caption = "4 pauses: 0.00 to 1.00 times the least that is right";
+    assert!(page.contains(caption), "{page}");
+    // two that ask for the same are no curve
+    fs::write(&own, format!("chapter Own\n{}", case("right", "rnr-timer-12"))).unwrap();
+    said(&["--virtual", "--cases", &own, "--repeat", "2", "--html", &html]);
+    assert!(!fs::read_to_string(&html).unwrap().contains("<svg"));
 }
 
 /// The agent for other adapters is a program of its own, which says in one line what is missing.

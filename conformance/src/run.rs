@@ -81,8 +81,19 @@ pub struct Outcome {
     pub finding: Option<(usize, String)>,
     /// The packets, in their order.
     pub packets: Vec<Seen>,
+    /// The pauses that the case measures, in their order.
+    pub pauses: Vec<Pause>,
     /// How long it took.
     pub time: Duration,
+}
+
+/// The time before a packet that may not come before a pause is over (`expect … after TIME`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// The least that is right.
+    pub least: Duration,
+    /// What passed, from the end of the step before until the packet came.
+    pub measured: Duration,
 }
 
 /// A packet that passed between instrument and device.
@@ -181,14 +192,16 @@ impl<'a, S: Subject> Runner<'a, S> {
             arrivals: VecDeque::new(),
             completions: [VecDeque::new(), VecDeque::new()],
             packets: Vec::new(),
+            pauses: Vec::new(),
             last: None,
         };
         let (verdict, finding) = play.all(case);
         let (packets, is_heard) = (std::mem::take(&mut play.packets), play.is_heard);
+        let pauses = std::mem::take(&mut play.pauses);
         // what of it fails is no verdict on the device
         let _ = play.part();
         let time = play.subject.now().since(start);
-        let mut outcome = Outcome { verdict, finding, packets, time };
+        let mut outcome = Outcome { verdict, finding, packets, pauses, time };
         if let Err(trouble) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);
             match &mut outcome.finding {
@@ -241,6 +254,7 @@ struct Play<'a, S: Subject> {
     arrivals: VecDeque<Arrival>,
     completions: [VecDeque<Completion>; 2],
     packets: Vec<Seen>,
+    pauses: Vec<Pause>,
     last: Option<(NetHeader, Vec<u8>)>,
 }
 
@@ -333,6 +347,9 @@ impl<S: Subject> Play<'_, S> {
                 // the packet before may have been seen late
                 let early =
                     if self.mark_is_late { self.subject.tolerance() } else { Duration::ZERO };
+                if !after.is_zero() {
+                    self.pauses.push(Pause { least: *after, measured: waited });
+                }
                 if waited + early < *after {
                     return wrong(format!("it comes after {waited:?}, before {after:?} are over"));
                 }

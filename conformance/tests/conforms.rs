@@ -20,6 +20,22 @@ fn our_adapter_conforms_in_virtual_time() {
     assert!(text.is_empty(), "\n{text}");
 }
 
+/// What is measured in virtual time is the table of the RNR timers itself.
+#[test]
+fn our_pauses_are_those_of_the_table() {
+    let mut subject = Simulated::default();
+    let mut runner = Runner::new(&mut subject);
+    let cases = chapters().into_iter().flat_map(|chapter| chapter.cases);
+    let mut pauses = Vec::new();
+    for case in cases.filter(|case| case.name.starts_with("rnr/")) {
+        pauses.extend(runner.run(&case).pauses);
+    }
+    assert_eq!(pauses.len(), 32);
+    assert!(pauses.iter().all(|pause| pause.measured == pause.least), "{pauses:?}");
+    let ends = [pauses[0], pauses[1], pauses[31]].map(|pause| pause.least.as_micros());
+    assert_eq!(ends, [655_360, 10, 491_520]);
+}
+
 #[test]
 fn names_are_one_of_a_kind() {
     let mut names = BTreeSet::new();

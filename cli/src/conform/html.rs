@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::report::{Played, Results};
+use super::{
+    plot,
+    report::{Played, Results},
+};
 use crate::{ladder::Ladder, markup::escaped};
 
 /// What stands before the results.
@@ -19,6 +22,7 @@ pub(super) fn page(results: &Results) -> String {
     );
     for (title, played) in &results.chapters {
         let _ = writeln!(page, "<section>\n<h2>{}</h2>", escaped(title));
+        page += &plot::pauses(played);
         played.iter().for_each(|it| case(&mut page, it));
         page += "</section>\n";
     }

@@ -80,6 +80,10 @@ impl Played {
                 "what": text(seen),
             })
         });
+        let pauses = outcome.pauses.iter().map(|pause| {
+            let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+            json!({"least_us": micros(pause.least), "measured_us": micros(pause.measured)})
+        });
         let others = others(case)
             .into_iter()
             .map(|(device, verdict)| (device.to_owned(), verdict.name().into()));
@@ -87,7 +91,7 @@ impl Played {
             "name": case.name, "verdict": outcome.verdict.name(), "finding": self.finding(),
             "others": others.collect::<serde_json::Map<_, _>>(),
             "rule": case.rule, "cost": case.cost, "ms": outcome.time.as_millis() as u64,
-            "packets": packets.collect::<Vec<_>>(),
+            "pauses": pauses.collect::<Vec<_>>(), "packets": packets.collect::<Vec<_>>(),
         })
     }
 

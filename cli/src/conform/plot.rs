@@ -1,0 +1,125 @@
+//! Measured times, drawn as SVG in the page.
+
+use std::{fmt::Write, time::Duration};
+
+use roce_conformance::Pause;
+
+use super::report::Played;
+use crate::markup::escaped;
+
+/// Side of the square that is drawn in, and what is left of it and below it for the numbers.
+const SIDE: f64 = 320.0;
+const LEFT: f64 = 70.0;
+const TOP: f64 = 12.0;
+const BELOW: f64 = 46.0;
+/// Room right of the square for half of the last number.
+const RIGHT: f64 = 24.0;
+/// What is shorter is drawn as this.
+const SHORTEST: Duration = Duration::from_micros(1);
+
+/// Pauses of a chapter: what was measured over the least that is right. Nothing if the chapter has
+/// not two that ask for different ones.
+pub(super) fn pauses(played: &[Played]) -> String {
+    let pauses: Vec<_> = played
+        .iter()
+        .flat_map(|it| it.outcome.pauses.iter().map(|pause| (it.case.name.as_str(), pause)))
+        .collect();
+    let is_varied = pauses.windows(2).any(|pair| pair[0].1.least != pair[1].1.least);
+    if !is_varied {
+        return String::new();
+    }
+    let scale = Scale::of(pauses.iter().flat_map(|(_, pause)| [pause.least, pause.measured]));
+    let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
+    let mut text = format!(
+        "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Measured pauses over the least that is right\">\n"
+    );
+    scale.draw(&mut text);
+    for (name, pause) in &pauses {
+        let class = if pause.measured < pause.least { " class=\"early\"" } else { "" };
+        let _ = writeln!(
+            text,
+            "<circle{class} cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{}: {:?}, at least {:?}</title></circle>",
+            scale.x(pause.least),
+            scale.y(pause.measured),
+            escaped(name),
+            pause.measured,
+            pause.least,
+        );
+    }
+    let _ = writeln!(text, "</svg>\n<figcaption>{}</figcaption>\n</figure>", caption(&pauses));
+    text
+}
+
+/// How many there are, and how they compare with the least that is right.
+fn caption(pauses: &[(&str, &Pause)]) -> String {
+    let mut ratios: Vec<_> = pauses
+        .iter()
+        .map(|(_, pause)| pause.measured.as_secs_f64() / pause.least.as_secs_f64())
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let (first, middle, last) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
+    format!(
+        "{} pauses: {first:.2} to {last:.2} times the least that is right (the broken line), \
+         {middle:.2} times in the middle. A dot below the line is too early.",
+        ratios.len()
+    )
+}
+
+/// Whole decades of nanoseconds, the same along both axes.
+struct Scale {
+    first: u32,
+    last: u32,
+}
+
+impl Scale {
+    fn of(times: impl Iterator<Item = Duration>) -> Self {
+        let (mut first, mut last) = (u32::MAX, 0);
+        for time in times {
+            let nanoseconds = time.max(SHORTEST).as_nanos();
+            first = first.min(nanoseconds.ilog10());
+            last = last.max((nanoseconds - 1).ilog10() + 1);
+        }
+        Self { first, last: last.max(first + 1) }
+    }
+
+    /// Where a time lies between the ends: 0 to 1.
+    fn part(&self, time: Duration) -> f64 {
+        let decade = (time.max(SHORTEST).as_nanos() as f64).log10();
+        (decade - f64::from(self.first)) / f64::from(self.last - self.first)
+    }
+
+    fn x(&self, time: Duration) -> f64 {
+        LEFT + SIDE * self.part(time)
+    }
+
+    fn y(&self, time: Duration) -> f64 {
+        TOP + SIDE * (1.0 - self.part(time))
+    }
+
+    fn draw(&self, text: &mut String) {
+        let (right, bottom) = (LEFT + SIDE, TOP + SIDE);
+        for decade in self.first..=self.last {
+            let time = Duration::from_nanos(10_u64.pow(decade));
+            let (x, y) = (self.x(time), self.y(time));
+            let _ = writeln!(
+                text,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}M{x:.1} {TOP}V{bottom}\"/>\n\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{time:?}</text>\n\
+                 <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{time:?}</text>",
+                LEFT - 6.0,
+                y + 4.0,
+                bottom + 18.0,
+            );
+        }
+        let middle = LEFT + SIDE / 2.0;
+        let _ = writeln!(
+            text,
+            "<path class=\"least\" d=\"M{LEFT} {bottom}L{right} {TOP}\"/>\n\
+             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">least that is right</text>\n\
+             <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">measured</text>",
+            bottom + 38.0,
+            TOP + SIDE / 2.0,
+        );
+    }
+}
