@@ -69,7 +69,7 @@ impl Remote {
             format!(
                 "no agent answers at {place} ({error}): start `roce conform agent udp:{device}` \
                  there, for another adapter the program that `roce conform agent --python` prints, \
-                 or say where it is with --agent"
+                 or say where it is with --agent; or do without, by --cm PORT of a program that listens there"
             )
         })?;
         stream.set_nodelay(true)?;
