@@ -127,7 +127,7 @@ fn our_device_conforms_over_udp() {
     assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
     assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
     // the pauses after an RNR NAK
-    assert_eq!(page.matches("<figure>").count(), 1);
+    assert_eq!(page.matches("Measured pauses over the least").count(), 1);
     assert_eq!(page.matches("<circle cx=").count(), 32, "a pause was too short");
     let xml = fs::read_to_string(&junit).unwrap();
     assert_eq!(xml.matches("<testcase ").count(), all.len());
@@ -315,6 +315,22 @@ fn the_agent_in_c_drives_a_device() {
     let posted = posted.map(|name| (name.to_owned(), "not supported".to_owned()));
     assert_eq!(others, posted, "{text}");
     drop(agent);
+}
+
+#[test]
+fn bursts_are_noted_and_drawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let html = scratch.path().join("r.html");
+    let html = html.to_str().unwrap();
+    let json = said(&["--virtual", "--only", "congestion/slows-down", "--json", "--html", html]);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let bursts = document["cases"][0]["bursts"].as_array().unwrap();
+    let ends: Vec<_> = bursts.iter().map(|burst| &burst["packets"][14]).collect();
+    assert_eq!(ends[0], &serde_json::json!({"at_us": 0.0, "bytes": 1024}));
+    assert!(ends[1]["at_us"].as_f64().unwrap() > 3000.0, "{ends:?}");
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.contains("<figcaption>Bursts, 1: at once; 2: 11."), "{page}");
+    assert_eq!(page.matches("<path class=\"burst\"").count(), 2);
 }
 
 #[test]

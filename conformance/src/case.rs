@@ -82,7 +82,12 @@ pub enum Step {
     /// The instrument sends a packet.
     Send(Packet),
     /// The instrument sends its last packet again, byte for byte.
-    Again,
+    Again {
+        /// How often.
+        count: u32,
+        /// How long after the one before.
+        every: Duration,
+    },
     /// The next packet of the device is this one, and comes in this time.
     Expect {
         /// The packet.
@@ -91,6 +96,18 @@ pub enum Step {
         after: Duration,
         /// Not later than this after the step before.
         within: Duration,
+    },
+    /// The device sends so many packets of requests, whose times are noted, and which the instrument
+    /// acknowledges.
+    Burst {
+        /// How many.
+        packets: u32,
+        /// Not less than this from the first to the last.
+        lasts: Duration,
+        /// Not more than this from the first to the last.
+        within: Duration,
+        /// Meanwhile the instrument sends its last packet again, each time after so long.
+        again: Option<Duration>,
     },
     /// The device sends nothing for so long.
     Silence {
@@ -519,7 +536,7 @@ impl Step {
             self,
             Self::Connect(_)
                 | Self::Send(_)
-                | Self::Again
+                | Self::Again { .. }
                 | Self::Expect { .. }
                 | Self::Silence { .. }
                 | Self::Supported
@@ -531,6 +548,6 @@ impl Step {
     /// is unplugged fails there.
     #[must_use]
     pub const fn needs_life(&self) -> bool {
-        matches!(self, Self::Expect { .. } | Self::Completes(_))
+        matches!(self, Self::Expect { .. } | Self::Burst { .. } | Self::Completes(_))
     }
 }

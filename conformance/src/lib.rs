@@ -20,7 +20,7 @@ pub mod subject;
 pub use case::{Case, Chapter};
 pub use known::{Known, known};
 pub use parse::CaseError;
-pub use run::{INBOX, Outcome, Pause, Runner, SOURCE, Seen, TARGET, Verdict};
+pub use run::{Burst, INBOX, Outcome, Pause, Runner, SOURCE, Seen, TARGET, Verdict};
 pub use simulated::Simulated;
 pub use subject::Subject;
 

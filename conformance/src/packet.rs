@@ -329,6 +329,16 @@ fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     Ok(wire)
 }
 
+/// A packet of a request: its PSN, whether it is the last of its message, and the bytes of its payload.
+pub(crate) fn request(arrival: &Arrival) -> Result<(u32, bool, usize), String> {
+    let wire = sound(arrival)?;
+    let bth = wire.headers.bth();
+    if bth.opcode == Opcode::CNP || bth.opcode.operation().is_response() {
+        return Err("it is no request".into());
+    }
+    Ok((bth.psn.get(), bth.opcode.operation().position().ends(), wire.payload.len()))
+}
+
 /// A packet of the device in words.
 pub(crate) fn describe(arrival: &Arrival) -> String {
     match Wire::parse(&arrival.bytes) {

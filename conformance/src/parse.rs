@@ -72,6 +72,9 @@ impl Chapter {
     }
 }
 
+/// The longest burst, if the case does not say.
+const LONGEST: Duration = Duration::from_secs(10);
+
 /// A case's line, its name, and the lines behind that with their numbers.
 type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
 
@@ -289,7 +292,19 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         },
         "supported" => Step::Supported,
         "send" => Step::Send(packet(words, true)?),
-        "again" => Step::Again,
+        "again" => Step::Again {
+            count: if words.0.is_empty() { 1 } else { words.number("how often")? },
+            every: words.named("every")?.map_or(Ok(Duration::ZERO), duration)?,
+        },
+        "burst" => {
+            let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
+            Step::Burst {
+                lasts: time(words.named("lasts")?, Duration::ZERO)?,
+                within: time(words.named("within")?, LONGEST)?,
+                again: words.named("every")?.map(duration).transpose()?,
+                packets: words.number("how many packets")?,
+            }
+        }
         "expect" if words.eat("nothing") => {
             let time = duration(words.named("for")?.ok_or("write: expect nothing for TIME")?)?;
             let but = words.eat("but").then(|| packet(words, false)).transpose()?;
@@ -312,7 +327,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         _ => {
             return Err(format!(
                 "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
-                 region, bind, invalidate, receive, post, send, again, expect, completes, fill, \
+                 region, bind, invalidate, receive, post, send, again, expect, burst, completes, fill, \
                  memory, header, set, word, state, wait, supported"
             ));
         }

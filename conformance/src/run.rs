@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     net::IpAddr,
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -14,16 +15,16 @@ use roce_transport::{
     psn::Psn,
     qp::QpType,
     time::Instant,
-    wire::{NetHeader, Service},
+    wire::{NetHeader, Operation, Service},
 };
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Place, Queue,
-        Severity, Step,
+        BEFORE, Case, Completes, Connection, Field, Message, Packet, PacketKind, Pattern, Place,
+        Queue, Severity, Step,
     },
     dialog::{self, Dialog, NUMBERS},
-    packet::{Scene, describe, is_foreign, management},
+    packet::{Scene, describe, is_foreign, management, request},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
 
@@ -83,8 +84,27 @@ pub struct Outcome {
     pub packets: Vec<Seen>,
     /// The pauses that the case measures, in their order.
     pub pauses: Vec<Pause>,
+    /// The bursts of which it notes the times, in their order.
+    pub bursts: Vec<Burst>,
     /// How long it took.
     pub time: Duration,
+}
+
+/// Packets of requests that the device sends one behind the other (`burst`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Burst {
+    /// The least that is right from the first to the last.
+    pub least: Duration,
+    /// Time of each since the first one, and bytes of its payload.
+    pub packets: Vec<(Duration, usize)>,
+}
+
+impl Burst {
+    /// From the first to the last.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
+    }
 }
 
 /// The time before a packet that may not come before a pause is over (`expect … after TIME`).
@@ -193,15 +213,17 @@ impl<'a, S: Subject> Runner<'a, S> {
             completions: [VecDeque::new(), VecDeque::new()],
             packets: Vec::new(),
             pauses: Vec::new(),
+            bursts: Vec::new(),
+            messages: 0,
             last: None,
         };
         let (verdict, finding) = play.all(case);
         let (packets, is_heard) = (std::mem::take(&mut play.packets), play.is_heard);
-        let pauses = std::mem::take(&mut play.pauses);
+        let (pauses, bursts) = (std::mem::take(&mut play.pauses), std::mem::take(&mut play.bursts));
         // what of it fails is no verdict on the device
         let _ = play.part();
         let time = play.subject.now().since(start);
-        let mut outcome = Outcome { verdict, finding, packets, pauses, time };
+        let mut outcome = Outcome { verdict, finding, packets, pauses, bursts, time };
         if let Err(trouble) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);
             match &mut outcome.finding {
@@ -255,6 +277,9 @@ struct Play<'a, S: Subject> {
     completions: [VecDeque<Completion>; 2],
     packets: Vec<Seen>,
     pauses: Vec<Pause>,
+    bursts: Vec<Burst>,
+    /// Messages of the device that bursts have brought.
+    messages: u32,
     last: Option<(NetHeader, Vec<u8>)>,
 }
 
@@ -311,10 +336,17 @@ impl<S: Subject> Play<'_, S> {
                 let (net, bytes) = self.build(packet)?;
                 return self.send(net, bytes);
             }
-            Step::Again => {
-                let (net, bytes) =
-                    self.last.clone().ok_or_else(|| mistake("nothing was sent before"))?;
-                return self.send(net, bytes);
+            Step::Again { count, every } => {
+                for _ in 0..*count {
+                    self.pump(*every)?;
+                    let (net, bytes) =
+                        self.last.clone().ok_or_else(|| mistake("nothing was sent before"))?;
+                    self.send(net, bytes)?;
+                }
+                return Ok(());
+            }
+            Step::Burst { packets, lasts, within, again } => {
+                return self.burst(*packets, *lasts..=*within, *again);
             }
             Step::Expect { packet, after, within } => {
                 let until = self.mark.plus(*within).plus(self.subject.tolerance());
@@ -404,6 +436,61 @@ impl<S: Subject> Play<'_, S> {
         }
         (self.mark, self.mark_is_late) = (self.subject.now(), false);
         Ok(())
+    }
+
+    fn burst(
+        &mut self,
+        packets: u32,
+        right: RangeInclusive<Duration>,
+        every: Option<Duration>,
+    ) -> Result<(), Stop> {
+        let (&lasts, &within) = (right.start(), right.end());
+        let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
+        let again = every.and_then(|every| Some((every, self.last.clone()?)));
+        let mut burst = Burst { least: lasts, packets: Vec::new() };
+        let mut first = None;
+        for count in 0..packets {
+            let Some(arrival) = self.next_arrival_while(again.as_ref(), until)? else {
+                return wrong(format!("{count} of {packets} packets come in {within:?}"));
+            };
+            let (psn, is_end, bytes) = request(&arrival)
+                .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
+            let time = arrival.at.since(*first.get_or_insert(arrival.at));
+            burst.packets.push((time, bytes));
+            self.messages += u32::from(is_end);
+            let relative = psn.wrapping_sub(self.scene()?.sq_psn) as i32;
+            let (net, bytes) = self.build(&Packet {
+                operation: PacketKind::Operation(Operation::Acknowledge),
+                fields: vec![Field::Positive, Field::Psn(relative), Field::Msn(self.messages)],
+            })?;
+            self.send(net, bytes)?;
+        }
+        let time = burst.time();
+        self.bursts.push(burst);
+        if time < lasts {
+            return wrong(format!("{packets} packets come in {time:?}, before {lasts:?} are over"));
+        }
+        if time > within.saturating_add(self.subject.tolerance()) {
+            return wrong(format!("{packets} packets take {time:?} where {within:?} are right"));
+        }
+        Ok(())
+    }
+
+    /// The next packet; meanwhile this one is sent, each time after so long.
+    fn next_arrival_while(
+        &mut self,
+        again: Option<&(Duration, (NetHeader, Vec<u8>))>,
+        until: Instant,
+    ) -> Result<Option<Arrival>, Stop> {
+        let Some((every, (net, bytes))) = again else { return self.next_arrival(until) };
+        while self.subject.now() < until {
+            let next = self.subject.now().plus(*every).min(until);
+            if let Some(arrival) = self.next_arrival(next)? {
+                return Ok(Some(arrival));
+            }
+            self.send(*net, bytes.clone())?;
+        }
+        Ok(None)
     }
 
     fn connect(&mut self, connection: &Connection) -> Result<(), Stop> {

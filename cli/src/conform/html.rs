@@ -43,6 +43,7 @@ fn case(page: &mut String, played: &Played) {
         let _ = writeln!(page, "<p class=\"finding\">{}</p>", escaped(&finding));
     }
     let _ = writeln!(page, "<p>A mistake costs: {}</p>", escaped(&case.cost));
+    page.push_str(&plot::bursts(&outcome.bursts));
     let ladder = played.ladder(Ladder::plain());
     let _ = writeln!(page, "<pre>{}</pre>", escaped(&ladder.join("\n")));
     let _ = writeln!(page, "<pre>{}</pre>\n</details>", escaped(case.text.trim_end()));

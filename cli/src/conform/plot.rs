@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use roce_conformance::Pause;
+use roce_conformance::{Burst, Pause};
 
 use super::report::Played;
 use crate::markup::escaped;
@@ -49,6 +49,68 @@ pub(super) fn pauses(played: &[Played]) -> String {
     }
     let _ = writeln!(text, "</svg>\n<figcaption>{}</figcaption>\n</figure>", caption(&pauses));
     text
+}
+
+/// Bursts of a case: bytes over the time since the first packet, so that the slope is the rate.
+/// Nothing if there are none.
+pub(super) fn bursts(bursts: &[Burst]) -> String {
+    let longest = bursts.iter().map(Burst::time).max().unwrap_or_default().max(SHORTEST);
+    let total = |burst: &Burst| burst.packets.iter().map(|(_, bytes)| bytes).sum::<usize>();
+    let most = bursts.iter().map(total).max().unwrap_or_default();
+    if most == 0 {
+        return String::new();
+    }
+    let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
+    let (right, bottom, middle) = (LEFT + SIDE, TOP + SIDE, LEFT + SIDE / 2.0);
+    let mut text = format!(
+        "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Bytes of each burst over time\">\n\
+         <path class=\"grid\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\n"
+    );
+    for (number, burst) in bursts.iter().enumerate() {
+        let mut sum = 0;
+        let mut path = format!("M{LEFT} {bottom}");
+        for (time, bytes) in &burst.packets {
+            sum += bytes;
+            let x = LEFT + SIDE * time.as_secs_f64() / longest.as_secs_f64();
+            let y = bottom - SIDE * sum as f64 / most as f64;
+            let _ = write!(path, "H{x:.1}V{y:.1}");
+        }
+        let (dash, rate) = (4 * number, rate(burst));
+        let _ = writeln!(
+            text,
+            "<path class=\"burst\" stroke-dasharray=\"{}\" d=\"{path}\"><title>burst {}: {rate}</title></path>",
+            if number == 0 { "none".into() } else { format!("{dash} 3") },
+            number + 1,
+        );
+    }
+    let _ = writeln!(
+        text,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{most} B</text>\n\
+         <text x=\"{LEFT}\" y=\"{}\" text-anchor=\"middle\">0</text>\n\
+         <text x=\"{right}\" y=\"{}\" text-anchor=\"middle\">{longest:.1?}</text>\n\
+         <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">time since the first packet</text>\n</svg>",
+        LEFT - 6.0,
+        TOP + 10.0,
+        bottom + 18.0,
+        bottom + 18.0,
+        bottom + 38.0,
+    );
+    let rates =
+        bursts.iter().enumerate().map(|(number, it)| format!("{}: {}", number + 1, rate(it)));
+    let rates: Vec<_> = rates.collect();
+    let _ = writeln!(text, "<figcaption>Bursts, {}.</figcaption>\n</figure>", rates.join("; "));
+    text
+}
+
+/// The time of a burst, and its rate, without the first packet, with which the time begins.
+fn rate(burst: &Burst) -> String {
+    let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
+    let time = burst.time();
+    if time.is_zero() {
+        return "at once".into();
+    }
+    format!("{time:.1?}, {:.1} Mb/s", 8e-6 * bytes as f64 / time.as_secs_f64())
 }
 
 /// How many there are, and how they compare with the least that is right.

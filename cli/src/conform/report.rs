@@ -80,10 +80,16 @@ impl Played {
                 "what": text(seen),
             })
         });
-        let pauses = outcome.pauses.iter().map(|pause| {
-            let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
-            json!({"least_us": micros(pause.least), "measured_us": micros(pause.measured)})
+        let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let bursts = outcome.bursts.iter().map(|burst| {
+            let packets = burst.packets.iter();
+            let packets =
+                packets.map(|&(time, bytes)| json!({"at_us": micros(time), "bytes": bytes}));
+            json!({"least_us": micros(burst.least), "packets": packets.collect::<Vec<_>>()})
         });
+        let pauses = outcome.pauses.iter().map(
+            |pause| json!({"least_us": micros(pause.least), "measured_us": micros(pause.measured)}),
+        );
         let others = others(case)
             .into_iter()
             .map(|(device, verdict)| (device.to_owned(), verdict.name().into()));
@@ -91,7 +97,8 @@ impl Played {
             "name": case.name, "verdict": outcome.verdict.name(), "finding": self.finding(),
             "others": others.collect::<serde_json::Map<_, _>>(),
             "rule": case.rule, "cost": case.cost, "ms": outcome.time.as_millis() as u64,
-            "pauses": pauses.collect::<Vec<_>>(), "packets": packets.collect::<Vec<_>>(),
+            "pauses": pauses.collect::<Vec<_>>(), "bursts": bursts.collect::<Vec<_>>(),
+            "packets": packets.collect::<Vec<_>>(),
         })
     }
 

@@ -539,6 +539,12 @@ fn responder() -> Vec<Row> {
         ),
         ("sends no CNP", "congestion/notifies", Out(|_, _, p| p[0] != 0x81)),
         (
+            "sends one CNP",
+            "congestion/notifies-again",
+            Out(|notes, _, p| p[0] != 0x81 || notes.left.insert(u32::MAX)),
+        ),
+        ("takes no notice of CNPs", "congestion/slows-down", In(|_, _, p| p[0] != 0x81)),
+        (
             "sends CNPs without BECN",
             "congestion/notifies",
             Out(|_, _, p| {
