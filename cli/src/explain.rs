@@ -1,7 +1,9 @@
 //! `roce explain`: what a capture says.
 
+pub(crate) mod growing;
 mod html;
 mod json;
+mod live;
 pub(crate) mod report;
 
 use std::{
@@ -22,7 +24,8 @@ use report::Filter;
 /// packet, as far as the packets prove one; then says what is wrong, and gives figures: throughput,
 /// round trips, retransmissions.
 ///
-/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end.
+/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end; with `tcpdump -U` and `--live`
+/// the packets are drawn as they come, until Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The capture; - for standard input
@@ -46,13 +49,25 @@ pub(crate) struct Args {
     /// One page for a browser, which loads nothing
     #[arg(long, conflicts_with = "json")]
     html: bool,
+    /// Draw packets as they come from standard input, in their order; what is wrong, and figures, at the
+    /// end
+    #[arg(long, conflicts_with_all = ["json", "html", "state"])]
+    live: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors, state: args.state };
+    if args.live {
+        if args.file.as_os_str() != "-" {
+            return Err(
+                "--live is for standard input: `tcpdump -U -w - … | roce explain --live -`".into(),
+            );
+        }
+        return live::run(&filter);
+    }
     let bytes = content(args)?;
     let explained =
         Explained::of_file(&bytes).map_err(|error| format!("{}: {error}", args.file.display()))?;
-    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors, state: args.state };
     if args.json {
         json::print(&explained, &filter)
     } else if args.html {

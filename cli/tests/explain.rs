@@ -5,7 +5,7 @@ mod watchdog;
 
 use std::{
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
@@ -44,6 +44,48 @@ fn a_ladder_findings_and_figures_in_eighty_columns() {
             assert!(line.chars().count() <= 80 && !line.contains('\x1b'), "{path:?}: {line}");
         }
     }
+}
+
+/// What has come through a pipe is drawn before its end; in the end the same is said of the whole.
+#[test]
+fn a_pipe_is_drawn_while_it_goes_on() {
+    let path = capture("rc_write_mtu4096.pcap");
+    let bytes = fs::read(&path).unwrap();
+    let whole = said(&[&path]);
+    let end = whole.find("findings\n").unwrap();
+    let is_packet = |line: &&str| line.contains('│') || line.contains('├');
+    let packets: Vec<_> = whole[..end].lines().filter(is_packet).collect();
+
+    watchdog::start(String::new);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    command.args(["explain", "--live", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut output = BufReader::new(output);
+    // in the middle of a packet
+    input.write_all(&bytes[..bytes.len() / 2]).unwrap();
+    let mut first = String::new();
+    while first.lines().filter(is_packet).count() == 0 {
+        assert_ne!(output.read_line(&mut first).unwrap(), 0, "{first}");
+    }
+    input.write_all(&bytes[bytes.len() / 2..]).unwrap();
+    drop(input);
+    output.read_to_string(&mut first).unwrap();
+    assert!(child.wait().unwrap().success());
+    let (drawn, said) = first.split_at(first.find("findings\n").unwrap());
+    assert_eq!(said, &whole[end..]);
+    assert_eq!(drawn.lines().filter(is_packet).count(), packets.len());
+}
+
+#[test]
+fn only_standard_input_is_drawn_live() {
+    let output = roce(&["--live", &capture("rc_write_mtu4096.pcap")]);
+    assert!(!output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("--live is for standard input"), "{error}");
+    let output = roce(&["--live", "-"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("standard input is neither pcap nor pcapng"), "{error}");
 }
 
 #[test]

@@ -8,26 +8,20 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use roce::explain::Explained;
 use rustix::fs::{FallocateFlags, fallocate};
 use tempfile::TempDir;
 
 use crate::{
-    explain::report::{self, Filter},
+    explain::{
+        growing::{Growing, LOOK, MOST, SHARE},
+        report::Filter,
+    },
     ladder::{Ladder, Tone},
     output::errln,
 };
-
-/// Time from one look at the captures to the next. An answer that takes longer may be drawn as part
-/// of a connection of its own at first.
-const LOOK: Duration = Duration::from_millis(100);
-/// Part of its time that the drawing may take: one in so many. Each look goes through the capture anew.
-const SHARE: u32 = 10;
-/// Bytes of a device's packets that are drawn.
-const MOST: usize = 64 << 20;
 
 /// Draws on standard error what the devices capture into a directory of its own.
 pub(super) struct Live {
@@ -83,16 +77,14 @@ struct Canvas {
     directory: PathBuf,
     ladder: Ladder,
     captures: BTreeMap<OsString, Capture>,
-    /// Capture and connection that were drawn last.
-    last: Option<(OsString, usize)>,
+    /// The capture that was drawn last.
+    last: Option<OsString>,
 }
 
 /// Capture of a device.
 struct Capture {
     file: File,
-    bytes: Vec<u8>,
-    explained: Option<Explained>,
-    drawn: usize,
+    growing: Growing,
     full: bool,
 }
 
@@ -127,29 +119,16 @@ impl Canvas {
     fn draw(&mut self, name: &OsString) {
         let Some(capture) = self.captures.get_mut(name) else { return };
         let was_full = capture.full;
-        if capture.read()
-            && let Ok(explained) = Explained::of_file(&capture.bytes)
-        {
-            for packet in explained.packets.iter().skip(capture.drawn) {
-                let Some(index) = packet.connection else { continue };
-                let connection = &explained.connections[index];
-                let here = (name.clone(), index);
-                if self.last.as_ref() != Some(&here) {
-                    let title = report::title(index, connection);
-                    let title = format!("{}: {title}", name.display());
-                    for line in self.ladder.prose(&title, Tone::Strong) {
-                        errln!("{line}");
-                    }
-                    let [one, other] = connection.ends.map(|end| end.to_string());
-                    errln!("{}", self.ladder.heads(&one, &other));
-                    self.last = Some(here);
-                }
-                for line in report::packet_lines(&self.ladder, connection, packet) {
-                    errln!("{line}");
-                }
+        if capture.read() {
+            if self.last.as_ref() != Some(name) {
+                capture.growing.leave();
             }
-            capture.drawn = explained.packets.len();
-            capture.explained = Some(explained);
+            let title = format!("{}: ", name.display());
+            let lines = capture.growing.draw(&self.ladder, &Filter::default(), &title);
+            if !lines.is_empty() {
+                self.last = Some(name.clone());
+            }
+            lines.iter().for_each(|line| errln!("{line}"));
         }
         if capture.full && !was_full {
             errln!(
@@ -164,39 +143,37 @@ impl Canvas {
     fn conclude(&self) {
         let filter = Filter::default();
         for (name, capture) in &self.captures {
-            if let Some(explained) = &capture.explained {
+            if let Some(lines) = capture.growing.conclusion(&self.ladder, &filter) {
                 errln!("");
                 let title = self.ladder.prose(&name.display().to_string(), Tone::Strong);
                 errln!("{}", title.concat());
-                for line in report::conclusion(&self.ladder, explained, &filter) {
-                    errln!("{line}");
-                }
+                lines.iter().for_each(|line| errln!("{line}"));
             }
         }
     }
 }
 
 impl Capture {
-    const fn of(file: File) -> Self {
-        Self { file, bytes: Vec::new(), explained: None, drawn: 0, full: false }
+    fn of(file: File) -> Self {
+        Self { file, growing: Growing::default(), full: false }
     }
 
     /// Reads what has come, and gives its room on the disk back. False if there is nothing new.
     fn read(&mut self) -> bool {
-        let before = self.bytes.len();
+        let before = self.growing.bytes.len();
         if !self.full {
             let left = MOST.saturating_sub(before) as u64;
             // what cannot be read now is read the next time, or never
-            let _ = (&self.file).take(left).read_to_end(&mut self.bytes);
-            self.full = self.bytes.len() >= MOST;
+            let _ = (&self.file).take(left).read_to_end(&mut self.growing.bytes);
+            self.full = self.growing.bytes.len() >= MOST;
         }
         let length = self.file.metadata().map_or(0, |metadata| metadata.len());
-        let done = if self.full { length } else { self.bytes.len() as u64 };
+        let done = if self.full { length } else { self.growing.bytes.len() as u64 };
         if done > 0 {
             // where the file system cannot, the file stays until the program has ended
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, flags, 0, done);
         }
-        self.bytes.len() > before
+        self.growing.bytes.len() > before
     }
 }

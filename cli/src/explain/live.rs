@@ -1,0 +1,97 @@
+//! `roce explain --live`: packets are drawn as they come through a pipe.
+
+use std::{
+    io::{self, Read},
+    process,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    growing::{Growing, LOOK, MOST, SHARE},
+    report::Filter,
+};
+use crate::{failure::Failure, ladder::Ladder, output::outln};
+
+/// Exit status of a program that SIGINT has ended.
+const INTERRUPTED: i32 = 130;
+
+/// Draws standard input until its end.
+pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
+    // Ctrl-C ends what writes into the pipe, and there is something to be said of the whole then
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    ctrlc::set_handler(|| {
+        if IS_ASKED.swap(true, Ordering::Relaxed) {
+            process::exit(INTERRUPTED);
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    let ladder = Ladder::on(&io::stdout());
+    let chunks = read();
+    let mut growing = Growing::default();
+    let (mut pause, mut is_more) = (LOOK, true);
+    while is_more {
+        is_more = gather(&chunks, pause, &mut growing.bytes)?;
+        let began = Instant::now();
+        growing.draw(&ladder, filter, "").iter().for_each(|line| outln!("{line}"));
+        if growing.bytes.len() >= MOST {
+            outln!("{} MiB are drawn, and no more: a file holds all", MOST >> 20);
+            break;
+        }
+        pause = LOOK.max(began.elapsed() * SHARE);
+    }
+    let conclusion = growing.conclusion(&ladder, filter);
+    let lines = conclusion.ok_or("standard input is neither pcap nor pcapng")?;
+    outln!("");
+    lines.iter().for_each(|line| outln!("{line}"));
+    Ok(())
+}
+
+/// What comes, piece by piece.
+fn read() -> Receiver<io::Result<Vec<u8>>> {
+    // so many pieces wait, and then the pipe does
+    let (sender, chunks) = mpsc::sync_channel(16);
+    thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let piece = match input.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => Ok(buffer[..length].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let is_last = piece.is_err();
+            if sender.send(piece).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    chunks
+}
+
+/// Takes what comes in this time; false at the end.
+fn gather(
+    chunks: &Receiver<io::Result<Vec<u8>>>,
+    time: Duration,
+    bytes: &mut Vec<u8>,
+) -> Result<bool, Failure> {
+    let end = Instant::now() + time;
+    loop {
+        match chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(piece) => {
+                bytes
+                    .extend(piece.map_err(|error| format!("cannot read standard input: {error}"))?);
+            }
+            Err(RecvTimeoutError::Timeout) => return Ok(true),
+            Err(RecvTimeoutError::Disconnected) => return Ok(false),
+        }
+        if bytes.len() >= MOST {
+            return Ok(true);
+        }
+    }
+}
