@@ -88,7 +88,7 @@ pub(crate) struct Args {
     /// Play each case so often; different verdicts make it inconclusive
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Packets that are sent in a second at most
+    /// Packets that are sent in a second, on the average, at most
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
     /// One JSON document instead of the table

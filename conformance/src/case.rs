@@ -106,6 +106,8 @@ pub enum Step {
         lasts: Duration,
         /// Not more than this from the first to the last.
         within: Duration,
+        /// So many times the time that each packet of the burst before took, at least.
+        slower: u32,
         /// Meanwhile the instrument sends its last packet again, each time after so long.
         again: Option<Duration>,
     },

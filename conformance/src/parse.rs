@@ -301,6 +301,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             Step::Burst {
                 lasts: time(words.named("lasts")?, Duration::ZERO)?,
                 within: time(words.named("within")?, LONGEST)?,
+                slower: words.or("slower", 0)?,
                 again: words.named("every")?.map(duration).transpose()?,
                 packets: words.number("how many packets")?,
             }

@@ -105,6 +105,11 @@ impl Burst {
     pub fn time(&self) -> Duration {
         self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
     }
+
+    /// Time from one to the next, on the average.
+    fn of_each(&self) -> Duration {
+        self.time() / (self.packets.len() as u32).saturating_sub(1).max(1)
+    }
 }
 
 /// The time before a packet that may not come before a pause is over (`expect … after TIME`).
@@ -214,6 +219,7 @@ impl<'a, S: Subject> Runner<'a, S> {
             packets: Vec::new(),
             pauses: Vec::new(),
             bursts: Vec::new(),
+            requests: 0,
             messages: 0,
             last: None,
         };
@@ -233,6 +239,14 @@ impl<'a, S: Subject> Runner<'a, S> {
         }
         (outcome, is_heard)
     }
+}
+
+/// A packet that the instrument sends again and again.
+struct Repeat {
+    net: NetHeader,
+    bytes: Vec<u8>,
+    every: Duration,
+    due: Instant,
 }
 
 /// Why a step ends a case.
@@ -278,7 +292,8 @@ struct Play<'a, S: Subject> {
     packets: Vec<Seen>,
     pauses: Vec<Pause>,
     bursts: Vec<Burst>,
-    /// Messages of the device that bursts have brought.
+    /// Packets and messages of the device that bursts have brought.
+    requests: u32,
     messages: u32,
     last: Option<(NetHeader, Vec<u8>)>,
 }
@@ -345,8 +360,10 @@ impl<S: Subject> Play<'_, S> {
                 }
                 return Ok(());
             }
-            Step::Burst { packets, lasts, within, again } => {
-                return self.burst(*packets, *lasts..=*within, *again);
+            Step::Burst { packets, lasts, within, slower, again } => {
+                let before = self.bursts.last().map_or(Duration::ZERO, Burst::of_each);
+                let least = (before * *slower * packets.saturating_sub(1)).max(*lasts);
+                return self.burst(*packets, least..=*within, *again);
             }
             Step::Expect { packet, after, within } => {
                 let until = self.mark.plus(*within).plus(self.subject.tolerance());
@@ -446,24 +463,40 @@ impl<S: Subject> Play<'_, S> {
     ) -> Result<(), Stop> {
         let (&lasts, &within) = (right.start(), right.end());
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
-        let again = every.and_then(|every| Some((every, self.last.clone()?)));
+        let due = self.subject.now();
+        let mut again = every.and_then(|every| {
+            self.last.clone().map(|(net, bytes)| Repeat { net, bytes, every, due })
+        });
         let mut burst = Burst { least: lasts, packets: Vec::new() };
         let mut first = None;
-        for count in 0..packets {
-            let Some(arrival) = self.next_arrival_while(again.as_ref(), until)? else {
+        while burst.packets.len() < packets as usize {
+            let Some(arrival) = self.next_arrival_while(again.as_mut(), until)? else {
+                let count = burst.packets.len();
                 return wrong(format!("{count} of {packets} packets come in {within:?}"));
             };
             let (psn, is_end, bytes) = request(&arrival)
                 .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
-            let time = arrival.at.since(*first.get_or_insert(arrival.at));
-            burst.packets.push((time, bytes));
-            self.messages += u32::from(is_end);
-            let relative = psn.wrapping_sub(self.scene()?.sq_psn) as i32;
-            let (net, bytes) = self.build(&Packet {
-                operation: PacketKind::Operation(Operation::Acknowledge),
-                fields: vec![Field::Positive, Field::Psn(relative), Field::Msn(self.messages)],
-            })?;
-            self.send(net, bytes)?;
+            let ahead = psn.wrapping_sub(self.scene()?.sq_psn).wrapping_sub(self.requests);
+            match ahead & 0x00FF_FFFF {
+                0 => {
+                    let time = arrival.at.since(*first.get_or_insert(arrival.at));
+                    burst.packets.push((time, bytes));
+                    self.requests += 1;
+                    self.messages += u32::from(is_end);
+                }
+                1..0x0080_0000 => return Err(mistake("the network has lost a packet")),
+                _ => {} // it comes again
+            }
+            self.pump(Duration::ZERO)?;
+            // one acknowledgement for what has come at once: each takes its time
+            if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
+                let psn = self.requests as i32 - 1;
+                let (net, bytes) = self.build(&Packet {
+                    operation: PacketKind::Operation(Operation::Acknowledge),
+                    fields: vec![Field::Positive, Field::Psn(psn), Field::Msn(self.messages)],
+                })?;
+                self.send(net, bytes)?;
+            }
         }
         let time = burst.time();
         self.bursts.push(burst);
@@ -476,19 +509,21 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// The next packet; meanwhile this one is sent, each time after so long.
+    /// The next packet; meanwhile this one is sent whenever it is due.
     fn next_arrival_while(
         &mut self,
-        again: Option<&(Duration, (NetHeader, Vec<u8>))>,
+        again: Option<&mut Repeat>,
         until: Instant,
     ) -> Result<Option<Arrival>, Stop> {
-        let Some((every, (net, bytes))) = again else { return self.next_arrival(until) };
+        let Some(again) = again else { return self.next_arrival(until) };
         while self.subject.now() < until {
-            let next = self.subject.now().plus(*every).min(until);
-            if let Some(arrival) = self.next_arrival(next)? {
+            if self.subject.now() >= again.due {
+                self.send(again.net, again.bytes.clone())?;
+                again.due = self.subject.now().plus(again.every);
+            }
+            if let Some(arrival) = self.next_arrival(again.due.min(until))? {
                 return Ok(Some(arrival));
             }
-            self.send(*net, bytes.clone())?;
         }
         Ok(None)
     }

@@ -22,6 +22,9 @@ use crate::failure::Failure;
 /// do.
 const TOLERANCE: Duration = Duration::from_millis(200);
 
+/// Packets that may be sent at once after a silence.
+const TOGETHER: u32 = 64;
+
 /// A device that only packets reach: what is at it is a program of its own.
 pub(super) struct Network {
     link: Box<dyn Link>,
@@ -32,9 +35,10 @@ pub(super) struct Network {
     /// A program there that listens for connections.
     pub(super) listener: Option<Listener>,
     arrivals: VecDeque<Arrival>,
-    /// Shortest time between two packets.
+    /// Time between two packets, on the average.
     pause: Duration,
-    last: Option<Clock>,
+    /// When the next one is due, if none is to be early.
+    due: Clock,
 }
 
 impl Network {
@@ -62,7 +66,7 @@ impl Network {
         let own =
             own.ok_or_else(|| format!("there is no own address from which to reach {device}"))?;
         let arrivals = VecDeque::new();
-        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, last: None })
+        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, due: Clock::now() })
     }
 
     /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device is
@@ -142,10 +146,10 @@ impl Subject for Network {
             let text = "only a raw device sends from any UDP port: --from raw:INTERFACE";
             return Err(Trouble::Unsupported(text.into()));
         }
-        if let Some(last) = self.last {
-            sleep(self.pause.saturating_sub(last.elapsed()));
-        }
-        self.last = Some(Clock::now());
+        let now = Clock::now();
+        let due = self.due.max(now);
+        sleep((due - now).saturating_sub(self.pause * TOGETHER));
+        self.due = due + self.pause;
         let run = Transmit {
             src: net.src,
             dst: net.dst,
