@@ -23,12 +23,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let problem = |error| format!("cannot copy to {}: {error}", directory.display());
             let sockets = library::sockets_contents()?;
             library::copy(&library::contents()?, sockets.as_deref(), directory).map_err(problem)?;
+            library::describe(directory).map_err(problem)?;
             std::path::absolute(directory)?
         }
-        None => library::directory(&library::find(None)?, &BTreeSet::new())?,
+        None => {
+            let directory = library::directory(&library::find(None)?, &BTreeSet::new())?;
+            // a directory of the system is not the user's to write, and programs need nothing of that
+            let _ = library::describe(&directory);
+            directory
+        }
     };
-    library::describe(&directory)
-        .map_err(|error| format!("cannot write into {}: {error}", directory.display()))?;
     outln!("{}", directory.display());
     Ok(())
 }

@@ -311,7 +311,6 @@ fn the_library_is_copied_with_its_names() {
     assert!(refused(&command.output().unwrap(), 1).contains("cannot copy to /proc/nowhere: "));
 }
 
-/// What is made for another processor is named before the dynamic linker stumbles over it.
 /// What a build gets that asks pkg-config for the library.
 fn linked_by_pkg_config(directory: &Path, name: &str) {
     let text = fs::read_to_string(directory.join(format!("pkgconfig/{name}.pc"))).unwrap();
@@ -328,6 +327,7 @@ fn linked_by_pkg_config(directory: &Path, name: &str) {
     }
 }
 
+/// What is made for another processor is named before the dynamic linker stumbles over it.
 #[test]
 fn what_is_made_for_another_processor_is_refused() {
     let scratch = Scratch::new("machine");

@@ -11,6 +11,12 @@ use crate::{
     soname,
 };
 
+/// What pkg-config says of the library's names: `roce unpack` writes the same.
+const PKG_CONFIG: [(&str, &[u8]); 2] = [
+    ("libibverbs.pc", include_bytes!("../../cli/src/library/libibverbs.pc")),
+    ("librdmacm.pc", include_bytes!("../../cli/src/library/librdmacm.pc")),
+];
+
 /// An entry of a package, by its path without a slash in front.
 pub(crate) struct Entry {
     pub(crate) path: String,
@@ -95,6 +101,9 @@ impl Contents {
             let library = format!("{libraries}/libroce_abi.so");
             for name in ["libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1"] {
                 entries.push(link(format!("{library}.links/{name}"), format!("/{library}")));
+            }
+            for (name, text) in PKG_CONFIG {
+                entries.push(file(format!("{library}.links/pkgconfig/{name}"), text));
             }
             entries.push(program(&library, &self.library));
             entries.push(program(&format!("{libraries}/librspreload.so"), &self.sockets));
