@@ -131,6 +131,18 @@ class JudgingTest(unittest.TestCase):
             run.judge()
             self.assertEqual(run.problems, problems)
 
+    def test_a_program_that_stumbles_at_its_end(self):
+        raced = "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"
+        ended = ["the client ended with 255"]
+        for status, said, problems in [
+            (255, raced, []),
+            (255, "", ended),
+            (255, f"{raced}cq completion failed status 5\n", ended),
+            (1, raced, ["the client ended with 1"]),
+        ]:
+            run, _ = played(server=FakeProgram(0), client=FakeProgram(status, said))
+            self.assertEqual(run.problems, problems, said)
+
     def test_a_server_that_was_never_ready(self):
         programs = FakeProgram(1, "transport retry counter exceeded (12)"), FakeProgram(0)
         run, _ = played(UNDISTURBED, *programs, leaves=True, faults=("--fault", "drop 0.2%"))
