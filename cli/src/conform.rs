@@ -139,23 +139,21 @@ fn judge(args: &Args) -> Result<ExitCode, Failure> {
 
 fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     let options = Options { repeat: args.repeat, captures: args.captures.as_deref() };
+    let pause = Duration::from_secs(1) / args.rate;
+    let from = args.from.as_deref();
     let results = match args.address {
         Some(address) if let Some(port) = args.cm => {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let private_data = args.cm_data.clone().unwrap_or_default().0;
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
-            let pause = Duration::from_secs(1) / args.rate;
-            let mut network =
-                Network::open(address, args.from.as_deref(), Some(listener.clone()), pause)?;
+            let mut network = Network::open(address, from, Some(listener.clone()), pause)?;
             greet(&mut network, address, port)?;
             // other numbers than those of the greeting
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
         Some(address) if !args.r#virtual => {
-            let pause = Duration::from_secs(1) / args.rate;
-            let mut remote =
-                Remote::reach(address, args.agent.as_deref(), args.from.as_deref(), pause)?;
+            let mut remote = Remote::reach(address, args.agent.as_deref(), from, pause)?;
             play::all(&mut remote, &address.to_string(), chapters, &options)?
         }
         _ => play::all(&mut Simulated::default(), "roce in virtual time", chapters, &options)?,
@@ -182,8 +180,7 @@ fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failur
     const GREETING: &str =
         "chapter A\ncase greeting\n rule A\n cost A\n connect cm\n send dreq\n expect drep";
     let chapter = Chapter::parse("own", GREETING)?;
-    let outcome = chapter.cases.iter().map(|case| Runner::new(network).run(case)).next();
-    match outcome.and_then(|outcome| outcome.finding) {
+    match Runner::new(network).run(&chapter.cases[0]).finding {
         None => Ok(()),
         Some((_, why)) => Err(format!(
             "no program accepts connections at port {port} of {address}: {why}; start one there, \

@@ -26,6 +26,13 @@ const RESPONSE_TIMEOUT: u8 = 20;
 /// READs and atomics of each direction.
 const DEPTH: u8 = 4;
 
+/// The value of the field of this kind, if there is one.
+macro_rules! value {
+    ($fields:expr, $kind:path) => {
+        own($fields).find_map(|field| if let $kind(value) = field { Some(value) } else { None })
+    };
+}
+
 /// What has been said in a case.
 #[derive(Debug)]
 pub(crate) struct Dialog {
@@ -142,28 +149,26 @@ impl Dialog {
         let remote_qpn = Qpn::new(
             peer.map_or(0, |it| it.local_qpn.get()) ^ differs(is_set(MessageField::WrongPeerQp)),
         );
-        let about = own(fields).find_map(|field| match field {
-            MessageField::About(Message::Req) => Some(About::Req),
-            MessageField::About(Message::Rep) => Some(About::Rep),
-            _ => None,
-        });
-        let about = about.unwrap_or(About::Other);
-        let none = PrivateData::default();
+        let about = match value!(fields, MessageField::About) {
+            Some(Message::Req) => About::Req,
+            Some(Message::Rep) => About::Rep,
+            _ => About::Other,
+        };
         match message {
             Message::Req => Body::Req(Box::new(self.request(local_id, id, fields))),
             Message::Mra => {
-                let service_timeout = value(fields, |field| match field {
-                    MessageField::ServiceTimeout(code) => Some(code),
-                    _ => None,
-                });
+                let service_timeout = value!(fields, MessageField::ServiceTimeout);
                 let service_timeout = service_timeout.unwrap_or(RESPONSE_TIMEOUT);
-                Body::Mra(Mra { local_id, remote_id, about, service_timeout, private_data: none })
+                Body::Mra(Mra {
+                    local_id,
+                    remote_id,
+                    about,
+                    service_timeout,
+                    private_data: PrivateData::default(),
+                })
             }
             Message::Rej => {
-                let reason = value(fields, |field| match field {
-                    MessageField::Reason(reason) => Some(RejectReason(reason)),
-                    _ => None,
-                });
+                let reason = value!(fields, MessageField::Reason).map(RejectReason);
                 let reason = reason.unwrap_or(RejectReason::CONSUMER);
                 // the device has said no ID if it has not replied
                 let remote_id = if peer.is_some() { remote_id } else { 0 };
@@ -176,18 +181,11 @@ impl Dialog {
                 starting_psn: Psn::new(self.sq_psn),
                 ..Rep::default()
             })),
-            Message::Rtu => {
-                Body::Rtu(Rtu { local_id, remote_id, private_data: PrivateData::default() })
+            Message::Rtu => Body::Rtu(Rtu { local_id, remote_id, ..Rtu::default() }),
+            Message::Dreq => {
+                Body::Dreq(Dreq { local_id, remote_id, remote_qpn, ..Dreq::default() })
             }
-            Message::Dreq => Body::Dreq(Dreq {
-                local_id,
-                remote_id,
-                remote_qpn,
-                private_data: PrivateData::default(),
-            }),
-            Message::Drep => {
-                Body::Drep(Drep { local_id, remote_id, private_data: PrivateData::default() })
-            }
+            Message::Drep => Body::Drep(Drep { local_id, remote_id, ..Drep::default() }),
             Message::SidrReq => Body::SidrReq(SidrReq {
                 request_id: local_id,
                 pkey: PKey::DEFAULT,
@@ -248,18 +246,12 @@ impl Dialog {
     }
 
     fn port(&self, fields: &[Field]) -> u16 {
-        let port = value(fields, |field| match field {
-            MessageField::Port(port) => Some(port),
-            _ => None,
-        });
+        let port = value!(fields, MessageField::Port);
         port.unwrap_or(self.listener.port)
     }
 
     fn qpn(&self, id: u8, fields: &[Field]) -> Qpn {
-        let other = value(fields, |field| match field {
-            MessageField::OwnQp(other) => Some(other),
-            _ => None,
-        });
+        let other = value!(fields, MessageField::OwnQp);
         Qpn::new(self.own.get() + u32::from(other.unwrap_or(id)) - 1)
     }
 
@@ -411,16 +403,9 @@ fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
     })
 }
 
-fn value<T>(fields: &[Field], of: impl Fn(MessageField) -> Option<T>) -> Option<T> {
-    own(fields).find_map(of)
-}
-
 /// The communication ID that a packet names, counted from 1.
 fn id(fields: &[Field]) -> u8 {
-    let id = value(fields, |field| match field {
-        MessageField::Id(id) => Some(id),
-        _ => None,
-    });
+    let id = value!(fields, MessageField::Id);
     id.unwrap_or(1).clamp(1, IDS)
 }
 

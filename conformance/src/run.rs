@@ -224,11 +224,11 @@ impl<'a, S: Subject> Runner<'a, S> {
             last: None,
         };
         let (verdict, finding) = play.all(case);
-        let (packets, is_heard) = (std::mem::take(&mut play.packets), play.is_heard);
-        let (pauses, bursts) = (std::mem::take(&mut play.pauses), std::mem::take(&mut play.bursts));
+        let packets = std::mem::take(&mut play.packets);
         // what of it fails is no verdict on the device
         let _ = play.part();
-        let time = play.subject.now().since(start);
+        let Play { pauses, bursts, is_heard, .. } = play;
+        let time = self.subject.now().since(start);
         let mut outcome = Outcome { verdict, finding, packets, pauses, bursts, time };
         if let Err(trouble) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);

@@ -139,14 +139,20 @@ impl Simulated {
                     let _ = self.adapter.cm_disconnect(self.now, conn, &[]);
                     let at = self.connections.iter().position(|it| it.conn == conn);
                     if let Some(at) = at {
-                        let Connected { qpn, cq, .. } = self.connections.swap_remove(at);
-                        let _ = self.adapter.destroy_qp(qpn);
-                        let _ = self.adapter.destroy_cq(cq.id());
+                        let gone = self.connections.swap_remove(at);
+                        self.forget(&gone);
                     }
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Destroys what a connection had.
+    fn forget(&mut self, Connected { qpn, cq, .. }: &Connected) {
+        // they are there, and nothing else uses them
+        let _ = self.adapter.destroy_qp(*qpn);
+        let _ = self.adapter.destroy_cq(cq.id());
     }
 
     fn accept(&mut self, conn: ConnId, req: &Req) -> Option<()> {
@@ -234,10 +240,9 @@ impl Subject for Simulated {
     }
 
     fn clear(&mut self) -> Result<(), Trouble> {
-        for Connected { conn, qpn, cq } in std::mem::take(&mut self.connections) {
-            self.adapter.cm_destroy(self.now, conn);
-            let _ = self.adapter.destroy_qp(qpn);
-            let _ = self.adapter.destroy_cq(cq.id());
+        for gone in std::mem::take(&mut self.connections) {
+            self.adapter.cm_destroy(self.now, gone.conn);
+            self.forget(&gone);
         }
         self.transmit();
         self.sent.clear();

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, UdpSocket},
     os::fd::BorrowedFd,
     thread::sleep,
-    time::{Duration, Instant as Clock},
+    time::Duration,
 };
 
 use roce::{
@@ -38,7 +38,7 @@ pub(super) struct Network {
     /// Time between two packets, on the average.
     pause: Duration,
     /// When the next one is due, if none is to be early.
-    due: Clock,
+    due: Instant,
 }
 
 impl Network {
@@ -66,7 +66,7 @@ impl Network {
         let own =
             own.ok_or_else(|| format!("there is no own address from which to reach {device}"))?;
         let arrivals = VecDeque::new();
-        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, due: Clock::now() })
+        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, due: link::now() })
     }
 
     /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device is
@@ -146,10 +146,10 @@ impl Subject for Network {
             let text = "only a raw device sends from any UDP port: --from raw:INTERFACE";
             return Err(Trouble::Unsupported(text.into()));
         }
-        let now = Clock::now();
+        let now = self.now();
         let due = self.due.max(now);
-        sleep((due - now).saturating_sub(self.pause * TOGETHER));
-        self.due = due + self.pause;
+        sleep(due.since(now).saturating_sub(self.pause * TOGETHER));
+        self.due = due.plus(self.pause);
         let run = Transmit {
             src: net.src,
             dst: net.dst,

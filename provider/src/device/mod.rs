@@ -337,10 +337,7 @@ impl Device {
                 link_mtu: self.state.link_mtu,
             });
         }
-        let (link, watch) = match &self.kind {
-            Kind::Raw(station) => self.open_raw(station, &options)?,
-            _ => self.open_udp(&options)?,
-        };
+        let (link, watch) = self.open_watched(&options)?;
         let bytes = link.receive_buffer().unwrap_or(usize::MAX);
         if let Some(advice) = options.sockets().advice(bytes) {
             warn!(device = self.name, bytes, "the receive buffer is {advice}");
@@ -363,11 +360,18 @@ impl Device {
     /// # Errors
     /// See [`OpenError`].
     pub fn open_link(&self, options: &OpenOptions) -> Result<Box<dyn Link>, OpenError> {
-        let (link, _) = match &self.kind {
-            Kind::Raw(station) => self.open_raw(station, options)?,
-            _ => self.open_udp(options)?,
-        };
-        Ok(link)
+        self.open_watched(options).map(|(link, _)| link)
+    }
+
+    /// Its link, and what watches its interface.
+    fn open_watched(
+        &self,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+        match &self.kind {
+            Kind::Raw(station) => self.open_raw(station, options),
+            _ => self.open_udp(options),
+        }
     }
 
     /// The link of a raw device, and what watches its interface: its addresses stay.
