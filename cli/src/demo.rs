@@ -1,4 +1,4 @@
-//! `roce demo`: two adapters and the packets between them, drawn from what both record.
+//! `roce demo`: adapters and the packets between them, drawn from what both record.
 
 #[cfg(target_os = "linux")]
 mod figures;
@@ -26,10 +26,10 @@ use keys::Keys;
 #[cfg(target_os = "linux")]
 use roce::link::Capture;
 
-/// Watch two adapters talk to each other.
+/// Watch adapters talk to each other.
 ///
-/// Plays scenarios, each a page long: two adapters in virtual time, with a simulated network between
-/// them, and a ladder of every packet with the reason for which it was sent and what the receiving
+/// Plays scenarios, each a page long: two to four adapters in virtual time, with a simulated network
+/// between them, and a ladder of every packet with the reason for which it was sent and what the receiving
 /// adapter made of it. What is drawn is what the adapters recorded, and it is the same each time.
 ///
 /// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages; and
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.script {
         let script = read_script(path)?;
         let title = format!("script: {}", path.display());
-        let mut printer = printer(&title, args.step, capture)?;
+        let mut printer = printer(&title, script.ends(), args.step, capture)?;
         let settings = Settings { most_records: MOST_RECORDS, ..settings };
         return play_script(&script, &settings, &mut printer)?.1;
     }
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for name in names {
         let scenario = find(name)?;
         let title = format!("{}: {}", scenario.name, scenario.title);
-        let mut printer = printer(&title, args.step, capture.take())?;
+        let mut printer = printer(&title, scenario.ends, args.step, capture.take())?;
         play(scenario, &settings, &mut printer)?.1?;
         capture = printer.capture;
         if args.scenario.is_none() {
@@ -99,9 +99,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Prints a title, and then what is played.
-fn printer(title: &str, step: bool, capture: Option<Capture>) -> Result<Printer, Failure> {
+fn printer(
+    title: &str,
+    ends: usize,
+    step: bool,
+    capture: Option<Capture>,
+) -> Result<Printer, Failure> {
     let keys = if step { Some(Keys::new()?) } else { None };
-    let ladder = Ladder::on(&stdout());
+    let ladder = Ladder::on(&stdout()).of(ends);
     for line in ladder.prose(title, Tone::Strong) {
         outln!("{line}");
     }

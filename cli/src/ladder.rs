@@ -1,8 +1,11 @@
-//! The ladder: two ends, and the packets between them, one line an event, 80 columns.
+//! The ladder: the ends, and the packets between them, one line an event, 80 columns.
+
+mod lanes;
 
 use std::{env, io::IsTerminal, time::Duration};
 
-pub(crate) use roce_world::{Event, Side, Tone};
+use roce_world::Way;
+pub(crate) use roce_world::{End, Event, Tone};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -15,19 +18,34 @@ const INNER: usize = WIDTH - TIME - 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ladder {
     colours: bool,
+    ends: usize,
 }
 
 impl Ladder {
     /// In colours if what it is written to is a terminal and `NO_COLOR` is not set.
     pub(crate) fn on(output: &impl IsTerminal) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { colours: asked && output.is_terminal() }
+        Self { colours: asked && output.is_terminal(), ends: 2 }
     }
 
     /// Without colours.
     #[cfg(any(test, target_os = "linux"))]
     pub(crate) const fn plain() -> Self {
-        Self { colours: false }
+        Self { colours: false, ends: 2 }
+    }
+
+    /// The same for another number of ends, from two to four.
+    pub(crate) const fn of(self, ends: usize) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// The letters of the ends, above their lines.
+    pub(crate) fn letters(&self) -> String {
+        if self.ends == 2 {
+            return self.heads("A", "B");
+        }
+        let line = format!("{}{}", " ".repeat(TIME), lanes::heads(self.ends));
+        self.paint(line.trim_end(), Tone::Strong)
     }
 
     /// The names of both ends, above their lines.
@@ -44,6 +62,15 @@ impl Ladder {
 
     /// The lines of an event.
     pub(crate) fn event(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
+        if self.ends == 2 {
+            self.between_two(at, event, tone)
+        } else {
+            self.beside_lanes(at, event, tone)
+        }
+    }
+
+    /// Lines with the text on the arrow.
+    fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let mut lines = Vec::new();
         let mut push = |inner: (char, String, char)| {
             let time = if lines.is_empty() { time(at) } else { String::new() };
@@ -52,27 +79,51 @@ impl Ladder {
             lines.push(format!("{time:>9} {left}{text}{right}").trim_end().to_owned());
         };
         match event {
-            Event::Note(side, text) => {
+            Event::Note(end, text) => {
                 for line in wrap(text, INNER - 2) {
-                    push(('│', placed(*side, &line), '│'));
+                    push(('│', placed(*end, &line), '│'));
                 }
             }
             Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost")), '│')),
-            Event::Sent(side, what, why)
-            | Event::Arrived(side, what, why)
-            | Event::Seen(side, what, why) => {
-                let whole = if why.is_empty() { what.clone() } else { format!("{what} ─ {why}") };
+            Event::Sent(way, what, why)
+            | Event::Arrived(way, what, why)
+            | Event::Seen(way, what, why) => {
+                let end = match (event, way.to) {
+                    (Event::Arrived(..), Some(to)) => to,
+                    _ => way.from,
+                };
+                let whole = with_reason(what, why);
                 let fits = columns(&whole) + 8 <= INNER;
                 let text = if fits { &whole } else { what };
                 push(arrow(event, text));
                 if !fits {
                     for line in wrap(why, INNER - 2) {
-                        push(('│', placed(*side, &line), '│'));
+                        push(('│', placed(end, &line), '│'));
                     }
                 }
             }
         }
         lines
+    }
+
+    /// Lines with the text on their right.
+    fn beside_lanes(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
+        let text = match event {
+            Event::Note(_, text) => text.clone(),
+            Event::Lost(_, what) => format!("{what} is lost"),
+            Event::Sent(_, what, why)
+            | Event::Arrived(_, what, why)
+            | Event::Seen(_, what, why) => with_reason(what, why),
+        };
+        let drawn = lanes::drawn(self.ends, event);
+        let empty = String::from_iter(lanes::empty(self.ends));
+        let lines = wrap(&text, WIDTH - TIME - columns(&empty) - 2);
+        let line = |(index, text): (usize, &String)| {
+            let (time, lanes) =
+                if index == 0 { (time(at), &drawn) } else { (String::new(), &empty) };
+            format!("{time:>9} {lanes}  {}", self.paint(text, tone)).trim_end().to_owned()
+        };
+        lines.iter().enumerate().map(line).collect()
     }
 
     fn paint(&self, text: &str, tone: Tone) -> String {
@@ -87,19 +138,28 @@ impl Ladder {
     }
 }
 
+/// A packet, and the reason for it or what became of it.
+fn with_reason(what: &str, why: &str) -> String {
+    if why.is_empty() { what.to_owned() } else { format!("{what} ─ {why}") }
+}
+
 /// A packet's line between the two ends.
 fn arrow(event: &Event, text: &str) -> (char, String, char) {
     let text = shortened(text, INNER - 8);
     let fill = INNER - columns(&text);
     match event {
-        Event::Sent(Side::Left, ..) => ('├', format!("─ {text} {}▶ ", "─".repeat(fill - 5)), '│'),
-        Event::Sent(Side::Right, ..) => ('│', format!(" ◀{} {text} ─", "─".repeat(fill - 5)), '┤'),
-        Event::Arrived(Side::Right, ..) => {
+        Event::Sent(Way { from: End::A, .. }, ..) => {
+            ('├', format!("─ {text} {}▶ ", "─".repeat(fill - 5)), '│')
+        }
+        Event::Sent(..) => ('│', format!(" ◀{} {text} ─", "─".repeat(fill - 5)), '┤'),
+        Event::Arrived(Way { from: End::A, .. }, ..) => {
             let (blank, line) = halves(fill - 4);
             ('│', format!("{}{} {text} ─▶", " ".repeat(blank), "─".repeat(line)), '┤')
         }
-        Event::Seen(Side::Left, ..) => ('├', format!("─ {text} {}▶", "─".repeat(fill - 4)), '┤'),
-        Event::Seen(Side::Right, ..) => ('├', format!("◀{} {text} ─", "─".repeat(fill - 4)), '┤'),
+        Event::Seen(Way { from: End::A, .. }, ..) => {
+            ('├', format!("─ {text} {}▶", "─".repeat(fill - 4)), '┤')
+        }
+        Event::Seen(..) => ('├', format!("◀{} {text} ─", "─".repeat(fill - 4)), '┤'),
         _ => {
             let (blank, line) = halves(fill - 4);
             ('├', format!("◀─ {text} {}{}", "─".repeat(line), " ".repeat(blank)), '│')
@@ -112,10 +172,10 @@ const fn halves(columns: usize) -> (usize, usize) {
     (columns - columns / 3, columns / 3)
 }
 
-fn placed(side: Side, text: &str) -> String {
-    match side {
-        Side::Left => format!(" {text:<width$}", width = INNER - 1),
-        Side::Right => format!("{text:>width$} ", width = INNER - 1),
+fn placed(end: End, text: &str) -> String {
+    match end {
+        End::A => format!(" {text:<width$}", width = INNER - 1),
+        _ => format!("{text:>width$} ", width = INNER - 1),
     }
 }
 
@@ -174,17 +234,25 @@ mod tests {
             "a reason of so many words that it takes a line of its own, and then another one";
         for length in [0, 1, 20, 59, 60, 61, 68, 200] {
             let what = "x".repeat(length);
-            for side in [Side::Left, Side::Right] {
+            for (from, to) in [(End::A, End::B), (End::B, End::A)] {
+                let way = from.to(to);
                 for event in [
-                    Event::Sent(side, what.clone(), long.into()),
-                    Event::Arrived(side, what.clone(), "executed".into()),
-                    Event::Seen(side, what.clone(), String::new()),
-                    Event::Note(side, long.into()),
+                    Event::Sent(way, what.clone(), long.into()),
+                    Event::Arrived(way, what.clone(), "executed".into()),
+                    Event::Seen(way, what.clone(), String::new()),
+                    Event::Note(from, long.into()),
                 ] {
                     let lines = PLAIN.event(Duration::from_millis(1234), &event, Tone::Bad);
                     assert!(!lines.is_empty());
                     for line in lines {
                         assert_eq!(columns(&line), WIDTH, "{line}");
+                    }
+                    for ends in [3, 4] {
+                        for line in PLAIN.of(ends).event(Duration::ZERO, &event, Tone::Bad) {
+                            // a word is not broken
+                            let most = if length < 40 { WIDTH } else { WIDTH + length };
+                            assert!(columns(&line) <= most, "{line}");
+                        }
                     }
                 }
             }
@@ -204,13 +272,13 @@ mod tests {
     #[test]
     fn an_arrow_points_to_its_receiver() {
         let at = Duration::ZERO;
-        let sent = Event::Sent(Side::Left, "SEND".into(), "request 1".into());
+        let sent = Event::Sent(End::A.to(End::B), "SEND".into(), "request 1".into());
         let line = PLAIN.event(at, &sent, Tone::Plain).remove(0);
         assert!(
             line.starts_with("   0.0 µs ├─ SEND ─ request 1 ──") && line.ends_with("─▶ │"),
             "{line}"
         );
-        let back = Event::Arrived(Side::Left, "ACK".into(), String::new());
+        let back = Event::Arrived(End::B.to(End::A), "ACK".into(), String::new());
         let line = PLAIN.event(at, &back, Tone::Plain).remove(0);
         assert!(line.starts_with("   0.0 µs ├◀─ ACK ──") && line.ends_with(" │"), "{line}");
     }

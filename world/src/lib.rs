@@ -1,4 +1,5 @@
-//! Two adapters in virtual time, a simulated network between them, and scenarios that they play.
+//! Two to four adapters in virtual time, a simulated network between them, and scenarios that they
+//! play.
 //!
 //! A scenario is a function of its [`Settings`]: the same settings give the same packets, byte for
 //! byte. A [`Viewer`] is told what happens, line by line, and ends it with an error when it has seen
@@ -22,7 +23,7 @@ mod viewer;
 mod world;
 
 pub use failure::Failure;
-pub use line::{Event, Line, Side, Tone};
+pub use line::{End, Event, Line, Tone, Way};
 pub use node::{Buffer, Node};
 pub use scenario::{FREE, SCENARIOS, Scenario, play, play_script};
 pub use script::{Script, ScriptError};

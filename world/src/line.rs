@@ -1,27 +1,62 @@
-//! Lines of a ladder: two ends, and the packets between them.
+//! Lines of a ladder: the ends, and the packets between them.
 
-use std::time::Duration;
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
 
 use roce_capture::explain::{Cause, Explanation};
 
-/// One of the two ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Side {
-    /// A.
-    Left,
-    /// B.
-    Right,
+/// One of the ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[expect(missing_docs, reason = "their letters are their names")]
+pub enum End {
+    A,
+    B,
+    C,
+    D,
 }
 
-impl Side {
-    /// The other one.
+impl End {
+    /// All that there may be, from the left to the right.
+    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::D];
+
+    /// Its letter.
     #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Left => Self::Right,
-            Self::Right => Self::Left,
-        }
+    pub const fn letter(self) -> char {
+        (b'A' + self as u8) as char
     }
+
+    /// The end of this letter, capital or small.
+    #[must_use]
+    pub fn of_letter(letter: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| {
+            let mut letters = letter.chars();
+            letters.next().is_some_and(|it| it.eq_ignore_ascii_case(&end.letter()))
+                && letters.next().is_none()
+        })
+    }
+
+    /// The way from here to another end.
+    #[must_use]
+    pub const fn to(self, to: Self) -> Way {
+        Way { from: self, to: Some(to) }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char(self.letter())
+    }
+}
+
+/// Way of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The end that sends it.
+    pub from: End,
+    /// The end that it is for; `None`: a group.
+    pub to: Option<End>,
 }
 
 /// Kind of what a line says.
@@ -72,16 +107,16 @@ impl From<&Explanation> for Tone {
 /// Event that a line shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A packet leaves an end: what, and why.
-    Sent(Side, String, String),
-    /// A packet arrives at an end: what, and what becomes of it.
-    Arrived(Side, String, String),
-    /// A packet from an end, as a capture has it: what, and why.
-    Seen(Side, String, String),
-    /// A packet from an end does not arrive.
-    Lost(Side, String),
+    /// A packet leaves: what, and why.
+    Sent(Way, String, String),
+    /// A packet arrives: what, and what becomes of it. Its way ends where it arrives.
+    Arrived(Way, String, String),
+    /// A packet as a capture has it: what, and why.
+    Seen(Way, String, String),
+    /// A packet does not arrive.
+    Lost(Way, String),
     /// Something that happens at an end.
-    Note(Side, String),
+    Note(End, String),
 }
 
 /// A line.

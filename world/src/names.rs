@@ -11,7 +11,7 @@ use roce_transport::{
 };
 
 use crate::{
-    line::{Event, Side, Tone},
+    line::{End, Event, Tone, Way},
     packet_text,
 };
 
@@ -32,9 +32,15 @@ pub(crate) enum Shown {
 pub(crate) struct Names(pub(crate) BTreeMap<Qpn, String>);
 
 impl Names {
-    /// The line of a record, if it is shown.
-    pub(crate) fn event(&self, shown: Shown, side: Side, record: &Record) -> Option<(Event, Tone)> {
-        let note = |text: String, tone| Some((Event::Note(side, self.at(record, text)), tone));
+    /// The line of a record of this end, if it is shown. A packet takes this way.
+    pub(crate) fn event(
+        &self,
+        shown: Shown,
+        end: End,
+        way: Way,
+        record: &Record,
+    ) -> Option<(Event, Tone)> {
+        let note = |text: String, tone| Some((Event::Note(end, self.at(record, text)), tone));
         let is_shown = match shown {
             Shown::Nothing => false,
             Shown::Packets => !matches!(&record.what, What::State { failure: Failure::Asked, .. }),
@@ -56,7 +62,7 @@ impl Names {
                     Why::Cm(MadReason::First) | Why::Queue(Reason::Congestion) => String::new(),
                     _ => why.to_string(),
                 };
-                Some((Event::Sent(side, self.packet(packet), why), tone))
+                Some((Event::Sent(way, self.packet(packet), why), tone))
             }
             What::Arrived { packet, disposition } => {
                 let tone = match disposition {
@@ -68,7 +74,7 @@ impl Names {
                     Disposition::Duplicate => Tone::Warned,
                     _ => Tone::Plain,
                 };
-                Some((Event::Arrived(side, self.packet(packet), disposition.to_string()), tone))
+                Some((Event::Arrived(way, self.packet(packet), disposition.to_string()), tone))
             }
             What::Call { result: Err(_), .. } => note(record.what.to_string(), Tone::Bad),
             What::Call { .. } => note(record.what.to_string(), Tone::Strong),

@@ -1,7 +1,8 @@
 //! One adapter of a scenario, with what a program would hold of it.
 
 use std::{
-    net::IpAddr,
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex},
 };
 
@@ -17,15 +18,20 @@ use roce_transport::{
     work::{CompletionQueue, Remote, Sge, SrqId, Wc, XrcdId},
 };
 
-use crate::line::Side;
+use crate::line::End;
 
 /// Queue key of every datagram queue pair.
 pub(crate) const QKEY: QKey = QKey(0x1111_1111);
-/// PSNs that the two sides start with.
-const PSNS: [u32; 2] = [100, 500];
 
-/// Records of both sides in their order.
-pub(crate) type Records = Arc<Mutex<Vec<(Side, Record)>>>;
+/// Records of all ends in their order.
+pub(crate) type Records = Arc<Mutex<Vec<(End, Record)>>>;
+
+/// A queue pair of an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) end: End,
+    pub(crate) qpn: Qpn,
+}
 
 /// Attributes of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +64,7 @@ impl Default for Options {
 /// One adapter, and what was made on it.
 #[derive(Debug)]
 pub struct Node {
-    pub(crate) side: Side,
+    pub(crate) end: End,
     pub(crate) ip: IpAddr,
     pub(crate) adapter: Adapter,
     pub(crate) pd: PdId,
@@ -66,6 +72,8 @@ pub struct Node {
     cqs: Vec<Arc<CompletionQueue>>,
     buffers: Vec<Buffer>,
     qpns: Vec<Qpn>,
+    /// Those that a queue pair has been told of.
+    peers: BTreeMap<Qpn, Place>,
 }
 
 /// Registered memory.
@@ -117,16 +125,33 @@ impl Buffer {
     }
 }
 
+/// Address of an end.
+pub(crate) const fn address(end: End) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, end as u8 + 1))
+}
+
+/// The PSN that an end starts with.
+const fn first_psn(end: End) -> Psn {
+    Psn::new(100 + 400 * end as u32)
+}
+
+fn peer(to: Place, options: &Options) -> PeerAttr {
+    let av = AddressVector {
+        traffic_class: options.traffic_class,
+        ..AddressVector::new(address(to.end).into(), 0)
+    };
+    PeerAttr { dest_qpn: to.qpn, path_mtu: options.mtu, rq_psn: first_psn(to.end), av }
+}
+
 /// What a scenario does can be done: it was written so, and a test plays it.
 const WRITTEN: &str = "the scenario's own calls are right";
 
 impl Node {
-    pub(crate) fn new(side: Side, records: &Records) -> Self {
-        let number = side as u8 + 1;
-        let ip = IpAddr::from([10, 0, 0, number]);
+    pub(crate) fn new(end: End, records: &Records) -> Self {
+        let (number, ip) = (end as u8 + 1, address(end));
         let records = records.clone();
         let trace = Trace::to(move |record: Record| {
-            records.lock().expect("nobody panics with it").push((side, record));
+            records.lock().expect("nobody panics with it").push((end, record));
         });
         let mut adapter = Adapter::with_trace(AdapterConfig::new([number; 32]), trace);
         adapter.set_gids(vec![ip.into()]);
@@ -134,15 +159,21 @@ impl Node {
         let limits = TransmitLimits { segments: 64, bytes: 65_000 };
         let transmit = TransmitBuffer::new(1 << 16, limits);
         let (cqs, buffers, qpns) = (Vec::new(), Vec::new(), Vec::new());
-        Self { side, ip, adapter, pd, transmit, cqs, buffers, qpns }
+        let peers = BTreeMap::new();
+        Self { end, ip, adapter, pd, transmit, cqs, buffers, qpns, peers }
     }
 
     pub(crate) fn buffer(&mut self, length: usize) -> Buffer {
         let memory = Arc::new(HeapMemory::new(length));
         // so that one sees what comes from where
-        let first = if self.side == Side::Left { b'a' } else { b'A' };
-        let letters: Vec<_> = (first..first + 26).cycle().take(length).collect();
-        memory.write_at(0, &letters).expect("within the memory");
+        let signs = match self.end {
+            End::A => b'a'..=b'z',
+            End::B => b'A'..=b'Z',
+            End::C => b'0'..=b'9',
+            End::D => b'!'..=b'/',
+        };
+        let signs: Vec<_> = signs.cycle().take(length).collect();
+        memory.write_at(0, &signs).expect("within the memory");
         let access = Access::LOCAL_WRITE
             | Access::REMOTE_WRITE
             | Access::REMOTE_READ
@@ -160,6 +191,12 @@ impl Node {
             Some(buffer) => buffer.clone(),
             None => self.buffer(4096),
         }
+    }
+
+    /// The end that it is.
+    #[must_use]
+    pub const fn end(&self) -> End {
+        self.end
     }
 
     /// The adapter.
@@ -184,6 +221,11 @@ impl Node {
     #[must_use]
     pub fn queue_pairs(&self) -> &[Qpn] {
         &self.qpns
+    }
+
+    /// The peer that a queue pair has been told of.
+    pub(crate) fn peer(&self, qpn: Qpn) -> Option<Place> {
+        self.peers.get(&qpn).copied()
     }
 
     pub(crate) fn cq(&mut self) -> Arc<CompletionQueue> {
@@ -229,44 +271,23 @@ impl Node {
         self.adapter.to_init(qpn, &init).expect(WRITTEN);
     }
 
-    fn first_psns(&self) -> (Psn, Psn) {
-        let own = self.side as usize;
-        (Psn::new(PSNS[own]), Psn::new(PSNS[1 - own]))
-    }
-
-    pub(crate) fn enter_rtr(
-        &mut self,
-        qp_type: QpType,
-        qpn: Qpn,
-        to: (IpAddr, Qpn),
-        options: &Options,
-    ) {
-        let (ip, dest_qpn) = to;
-        let (_, rq_psn) = self.first_psns();
-        let av = AddressVector {
-            traffic_class: options.traffic_class,
-            ..AddressVector::new(ip.into(), 0)
-        };
-        let peer = PeerAttr { dest_qpn, path_mtu: options.mtu, rq_psn, av };
+    pub(crate) fn enter_rtr(&mut self, qp_type: QpType, qpn: Qpn, to: Place, options: &Options) {
+        let peer = peer(to, options);
+        self.peers.insert(qpn, to);
         let min_rnr_timer = options.min_rnr_timer;
         let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer };
         self.adapter.to_rtr(qpn, &Rtr::new(qp_type, peer, responder)).expect(WRITTEN);
     }
 
     /// Asks for RTR in whatever state it is; the record tells what became of it.
-    pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: (IpAddr, Qpn), options: &Options) {
-        let peer = PeerAttr {
-            dest_qpn: to.1,
-            path_mtu: options.mtu,
-            rq_psn: self.first_psns().1,
-            av: AddressVector::new(to.0.into(), 0),
-        };
+    pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: Place, options: &Options) {
+        let peer = peer(to, options);
         let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer: 12 };
         let _ = self.adapter.to_rtr(qpn, &Rtr::Rc(peer, responder));
     }
 
     pub(crate) fn enter_rts(&mut self, now: Instant, qp_type: QpType, qpn: Qpn, options: &Options) {
-        let (psn, _) = self.first_psns();
+        let psn = first_psn(self.end);
         let &Options { timeout, retry_cnt, .. } = options;
         let requester = RequesterAttr { timeout, retry_cnt, rnr_retry: 7, max_rd_atomic: 4 };
         self.adapter.to_rts(now, qpn, &Rts::new(qp_type, psn, requester)).expect(WRITTEN);

@@ -9,7 +9,7 @@ use roce_transport::{
 };
 
 use crate::{
-    node::{Buffer, Node, QKEY},
+    node::{Buffer, Node, Place, QKEY},
     settings::{Post, PostKind},
 };
 
@@ -46,9 +46,9 @@ impl Request {
         }
     }
 
-    /// Posts it. What is wrong with it stands in the adapter's record.
-    pub(crate) fn post(&self, now: Instant, own: &mut Node, peer: &mut Node) {
-        let Some(&qpn) = own.queue_pairs().get(self.queue_pair) else { return };
+    /// Posts it to this queue pair, whose peer is at another end. What is wrong with it stands in the
+    /// adapter's record.
+    pub(crate) fn post(&self, now: Instant, own: &mut Node, qpn: Qpn, peer: &mut Node) {
         let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
         let near = own.first_buffer();
         let far = peer.first_buffer();
@@ -61,7 +61,7 @@ impl Request {
                 let _ = own.adapter.post_recv(now, qpn, &RecvWr::new(wr_id, [room]));
                 return;
             }
-            PostKind::Send => match datagram_peer(service, self.queue_pair, peer) {
+            PostKind::Send => match datagram_peer(service, own.peer(qpn), peer) {
                 Some(to) => SendWr::send_to(wr_id, to, bytes),
                 None => SendWr::send(wr_id, bytes),
             },
@@ -85,13 +85,17 @@ impl Request {
     }
 }
 
-/// The peer's datagram queue pair that was made with this one, or its first one, as a request of a
+/// The datagram queue pair that was made with this one, or the peer's first one, as a request of a
 /// datagram queue pair names it.
-fn datagram_peer(service: Option<QpType>, queue_pair: usize, peer: &Node) -> Option<UdDestination> {
+fn datagram_peer(
+    service: Option<QpType>,
+    made: Option<Place>,
+    peer: &Node,
+) -> Option<UdDestination> {
     let is_datagram =
         |qpn: &&Qpn| peer.adapter.query_qp(**qpn).is_some_and(|info| info.qp_type == QpType::Ud);
-    let all = peer.queue_pairs();
-    let qpn = *all.iter().skip(queue_pair).take(1).chain(all).find(is_datagram)?;
+    let made = made.map(|place| place.qpn);
+    let qpn = *made.iter().chain(peer.queue_pairs()).find(is_datagram)?;
     let way = AddressVector::new(peer.ip.into(), 0);
     (service == Some(QpType::Ud)).then(|| UdDestination::new(way, qpn, QKEY))
 }

@@ -16,49 +16,54 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// Faults of the network, behind a comma.
-    pub(crate) faults: &'static str,
+    /// Adapters of it.
+    pub ends: usize,
+    /// Clauses of the network that are its own.
+    pub network: &'static str,
     pub(crate) play: fn(&mut World<'_>) -> Result<(), Failure>,
 }
 
 macro_rules! scenarios {
-    ($($name:literal $faults:literal $play:path => $title:literal;)*) => {
+    ($($name:literal $ends:literal $network:literal $play:path => $title:literal;)*) => {
         /// Every scenario, in the order in which one reads them.
         pub const SCENARIOS: &[Scenario] = &[$(Scenario {
             name: $name,
             title: $title,
-            faults: $faults,
+            ends: $ends,
+            network: $network,
             play: $play,
         },)*];
     };
 }
 
 scenarios! {
-    "bring-up" "" reliable::bring_up => "a queue pair from RESET to RTS";
-    "send" "" reliable::send => "a message into a receive request";
-    "write" "" reliable::write => "RDMA WRITE, into the peer's memory";
-    "read" ", drop ack nth 1" reliable::read => "RDMA READ, out of the peer's memory";
-    "atomics" "" reliable::atomics => "compare and swap, fetch and add";
-    "loss" ", drop write middle nth 2" loss::nak => "a lost packet, a NAK, and all behind it again";
-    "timeout" ", drop 100% request times 3" loss::timeout => "lost requests, probes and the acknowledge timer";
-    "rnr" "" loss::not_ready => "a receiver that is not ready (RNR)";
-    "duplicate-atomic" ", drop response nth 1" loss::duplicate_atomic => "an atomic that comes twice and is carried out once";
-    "wrong-key" "" loss::wrong_key => "a wrong R_Key, and what follows on both sides";
-    "window" "" reliable::window => "many packets under way, and few acknowledgements";
-    "ud" "" datagrams::ud => "datagrams, and a wrong Q_Key";
-    "srq" "" shared::srq => "one shared receive queue, two connections";
-    "xrc" "" shared::xrc => "an extended reliable connection (XRC)";
-    "multicast" "" datagrams::multicast => "a datagram to a multicast group";
-    "cm" ", drop qp 1 from 10.0.0.2 nth 1" connecting::cm => "a connection by messages, one of them lost";
-    "congestion" ", rate 1gbit shared, queue 1mb, ecn 10kb..40kb 20%" congestion::two_flows => "two flows, one port, DCQCN";
-    "unsignaled" "" reliable::unsignaled => "unsignaled sends that block the send queue";
+    "bring-up" 2 "" reliable::bring_up => "a queue pair from RESET to RTS";
+    "send" 2 "" reliable::send => "a message into a receive request";
+    "write" 2 "" reliable::write => "RDMA WRITE, into the peer's memory";
+    "read" 2 "drop ack nth 1" reliable::read => "RDMA READ, out of the peer's memory";
+    "atomics" 2 "" reliable::atomics => "compare and swap, fetch and add";
+    "loss" 2 "drop write middle nth 2" loss::nak => "a lost packet, a NAK, and all behind it again";
+    "timeout" 2 "drop 100% request times 3" loss::timeout => "lost requests, probes and the acknowledge timer";
+    "rnr" 2 "" loss::not_ready => "a receiver that is not ready (RNR)";
+    "duplicate-atomic" 2 "drop response nth 1" loss::duplicate_atomic => "an atomic that comes twice and is carried out once";
+    "wrong-key" 2 "" loss::wrong_key => "a wrong R_Key, and what follows on both sides";
+    "window" 2 "" reliable::window => "many packets under way, and few acknowledgements";
+    "ud" 2 "" datagrams::ud => "datagrams, and a wrong Q_Key";
+    "srq" 2 "" shared::srq => "one shared receive queue, two connections";
+    "xrc" 2 "" shared::xrc => "an extended reliable connection (XRC)";
+    "multicast" 2 "" datagrams::multicast => "a datagram to a multicast group";
+    "cm" 2 "drop qp 1 from 10.0.0.2 nth 1" connecting::cm => "a connection by messages, one of them lost";
+    "congestion" 2 "rate 1gbit shared, queue 1mb, ecn 10kb..40kb 20%" congestion::two_flows => "two flows, one port, DCQCN";
+    "incast" 4 "rate 1gbit, queue 1mb, ecn 10kb..40kb 20%" congestion::incast => "three senders and one receiver, whose port they share";
+    "unsignaled" 2 "" reliable::unsignaled => "unsignaled sends that block the send queue";
 }
 
 /// Two connected queue pairs, and nothing that is posted: for what a player posts.
 pub const FREE: Scenario = Scenario {
     name: "free",
     title: "two queue pairs, and requests of your own",
-    faults: "",
+    ends: 2,
+    network: "",
     play: reliable::free,
 };
 
@@ -73,7 +78,7 @@ pub fn play<'a>(
     settings: &Settings,
     viewer: &'a mut dyn Viewer,
 ) -> Result<(World<'a>, Result<(), Failure>), Failure> {
-    let mut world = World::new(scenario.faults, settings, viewer)?;
+    let mut world = World::new(scenario.ends, scenario.network, settings, viewer)?;
     let result = (scenario.play)(&mut world).and_then(|()| world.run_out());
     Ok((world, result))
 }
@@ -92,7 +97,7 @@ pub fn play_script<'a>(
     fates.extend(&settings.fates);
     let network = script.network.clone().or_else(|| settings.network.clone());
     let settings = Settings { fates, network, ..settings.clone() };
-    let mut world = World::new("", &settings, viewer)?;
+    let mut world = World::new(script.ends, "", &settings, viewer)?;
     let result = scripted::play(&mut world, script).and_then(|()| world.run_out());
     Ok((world, result))
 }

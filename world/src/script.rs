@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use roce_transport::qp::QpType;
 use thiserror::Error;
 
-use crate::{line::Side, node::Options, post::Request, settings::Fate};
+use crate::{line::End, node::Options, post::Request, settings::Fate};
 
 /// A scenario as text: a statement a line. `docs/guide/scripts.md` describes them.
 ///
@@ -20,6 +20,7 @@ use crate::{line::Side, node::Options, post::Request, settings::Fate};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Script {
+    pub(crate) ends: usize,
     /// Clauses of a plan of faults.
     pub(crate) network: Option<String>,
     pub(crate) fates: BTreeMap<u64, Fate>,
@@ -33,6 +34,12 @@ impl Script {
     pub const MOST_LINES: usize = 300;
     /// Bytes of memory of each end.
     pub const MEMORY: usize = 8192;
+
+    /// Adapters of it: those from A to the last one that it names, two at least.
+    #[must_use]
+    pub const fn ends(&self) -> usize {
+        self.ends
+    }
 
     /// Clauses of the network, if it says something of it.
     #[must_use]
@@ -55,11 +62,11 @@ pub struct ScriptError {
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Say(String),
-    /// A new queue pair of A, connected to a new one of B.
-    Connect(QpType, Options),
-    Post(Side, Request),
+    /// A new queue pair of each of these, connected to the other's.
+    Connect([End; 2], QpType, Options),
+    Post(End, Request),
     /// Eight bytes at this offset, in the host's byte order.
-    Set(Side, u64, u64),
+    Set(End, u64, u64),
     /// `None`: until nothing is left to do.
     Wait(Option<Duration>),
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use roce_transport::mem::RKey;
 
-use crate::line::Side;
+use crate::line::End;
 
 /// Records after which a play of somebody's own is ended: more is no lesson.
 pub const MOST_RECORDS: usize = 20_000;
@@ -15,7 +15,7 @@ pub struct Settings {
     /// Seed of the network's chance. 1 by default.
     pub seed: u64,
     /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan), in place of the delay of five
-    /// microseconds; the scenario's own clauses follow.
+    /// microseconds; the scenario's own clauses follow. A port of it stands in place of the scenario's.
     pub network: Option<String>,
     /// What becomes of single datagrams, by their numbers.
     pub fates: BTreeMap<u64, Fate>,
@@ -60,12 +60,12 @@ pub struct Post {
     /// of them is over. Beyond the scenario's end: at its end.
     pub after: usize,
     /// The end.
-    pub side: Side,
+    pub end: End,
     /// Its queue pair, counted from 0 in the order of making.
     pub queue_pair: usize,
     /// The operation.
     pub kind: PostKind,
-    /// Bytes, from the start of the end's first memory region to the start of the peer's. Atomics
+    /// Bytes, from the start of the end's first memory region to the start of its peer's. Atomics
     /// have 8.
     pub length: u32,
 }

@@ -7,7 +7,7 @@ use roce_transport::{trace::Record, wire::NetHeader};
 
 use crate::{
     failure::Failure,
-    line::{Line, Side},
+    line::{End, Line, Way},
 };
 
 /// A datagram that an adapter has handed to the network.
@@ -17,8 +17,8 @@ pub struct SentDatagram<'a> {
     pub number: u64,
     /// Its time, by the adapters' clock.
     pub at: Duration,
-    /// The end that sent it.
-    pub side: Side,
+    /// Its way.
+    pub way: Way,
     /// Its network header.
     pub net: &'a NetHeader,
     /// Its UDP payload, BTH to ICRC.
@@ -56,5 +56,5 @@ pub trait Viewer {
     }
 
     /// A record of an adapter, whether a line shows it or not.
-    fn record(&mut self, _side: Side, _record: &Record) {}
+    fn record(&mut self, _end: End, _record: &Record) {}
 }

@@ -1,6 +1,10 @@
-//! Two adapters in virtual time on a simulated network.
+//! Adapters in virtual time on a simulated network.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    ops::{Index, IndexMut},
+    time::Duration,
+};
 
 use roce_fabric::{Corruption, FaultPlan, Network, QueueCounters, Verdict};
 use roce_transport::{
@@ -14,9 +18,9 @@ use roce_transport::{
 pub(crate) use crate::names::Shown;
 use crate::{
     failure::Failure,
-    line::{Event, Line, Side, Tone},
+    line::{End, Event, Line, Tone, Way},
     names::Names,
-    node::{Node, Options, Records},
+    node::{Node, Options, Place, Records, address},
     post::Request,
     settings::{Fate, Settings},
     viewer::{SentDatagram, Viewer},
@@ -25,10 +29,10 @@ use crate::{
 /// Time by which a copy follows its original.
 const COPY_AFTER: Duration = Duration::from_nanos(500);
 
-/// Two adapters, the network between them, and who looks on.
+/// The adapters, the network between them, and who looks on.
 pub struct World<'a> {
-    pub(crate) a: Node,
-    pub(crate) b: Node,
+    /// In the order of their letters.
+    nodes: Vec<Node>,
     network: Network,
     pub(crate) now: Instant,
     start: Instant,
@@ -44,19 +48,23 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// A network that takes five microseconds, or what the settings say, with these faults.
+    /// So many ends, on a network that takes five microseconds, or what the settings say, with the
+    /// scenario's own faults. Its port is as the settings have it, if they have one.
     pub(crate) fn new(
+        ends: usize,
         faults: &str,
         settings: &Settings,
         viewer: &'a mut dyn Viewer,
     ) -> Result<Self, Failure> {
         let network = settings.network.as_deref().unwrap_or("delay 5us");
-        let plan: FaultPlan = format!("{network}{faults}").parse()?;
+        let mut plan: FaultPlan = network.parse()?;
+        let own: FaultPlan = faults.parse()?;
+        plan.rules.extend(own.rules);
+        plan.conditions.bottleneck = plan.conditions.bottleneck.or(own.conditions.bottleneck);
         let records = Records::default();
         let start = Instant::from_nanos(1_000_000);
         Ok(Self {
-            a: Node::new(Side::Left, &records),
-            b: Node::new(Side::Right, &records),
+            nodes: End::ALL.into_iter().take(ends).map(|end| Node::new(end, &records)).collect(),
             network: Network::with_plan(plan, settings.seed),
             now: start,
             start,
@@ -73,13 +81,10 @@ impl<'a> World<'a> {
 
     // What it is now.
 
-    /// One end.
+    /// Its ends, in the order of their letters.
     #[must_use]
-    pub const fn node(&self, side: Side) -> &Node {
-        match side {
-            Side::Left => &self.a,
-            Side::Right => &self.b,
-        }
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 
     /// Time since the start.
@@ -98,6 +103,11 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn port(&self) -> QueueCounters {
         self.network.port(None)
+    }
+
+    /// Counters of the port to an end.
+    pub(crate) fn port_to(&self, end: End) -> QueueCounters {
+        self.network.port(Some(address(end)))
     }
 
     /// The short name of a queue pair, if the scenario has given it one.
@@ -125,11 +135,8 @@ impl<'a> World<'a> {
 
     // Setting up.
 
-    pub(crate) fn node_mut(&mut self, side: Side) -> &mut Node {
-        match side {
-            Side::Left => &mut self.a,
-            Side::Right => &mut self.b,
-        }
+    pub(crate) fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
     }
 
     /// Does something that is not drawn.
@@ -148,54 +155,54 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn connect_with(&mut self, near: Options, far: Options) -> (Qpn, Qpn) {
-        self.connect_as(QpType::Rc, near, far)
+        self.connect_as([End::A, End::B], QpType::Rc, [near, far])
     }
 
-    /// The same for queue pairs of any service; those of datagrams only enter RTS.
+    /// The same for queue pairs of any two ends and any service; those of datagrams only enter RTS.
     pub(crate) fn connect_as(
         &mut self,
+        ends: [End; 2],
         service: QpType,
-        near: Options,
-        far: Options,
+        options: [Options; 2],
     ) -> (Qpn, Qpn) {
         self.quietly(|world| {
-            let (a_ip, b_ip) = (world.a.ip, world.b.ip);
-            let a = world.a.qp(service, &near);
-            let b = world.b.qp(service, &far);
+            let [near, far] = [0, 1].map(|it| {
+                let end = ends[it];
+                Place { end, qpn: world[end].qp(service, &options[it]) }
+            });
             let now = world.now;
-            for (node, own, to, options) in
-                [(&mut world.a, a, (b_ip, b), &near), (&mut world.b, b, (a_ip, a), &far)]
-            {
-                node.enter_init(own);
-                node.enter_rtr(service, own, to, options);
-                node.enter_rts(now, service, own, options);
+            for (own, to, options) in [(near, far, &options[0]), (far, near, &options[1])] {
+                let node = &mut world[own.end];
+                node.enter_init(own.qpn);
+                node.enter_rtr(service, own.qpn, to, options);
+                node.enter_rts(now, service, own.qpn, options);
             }
-            (a, b)
+            (near.qpn, far.qpn)
         })
     }
 
     // Working.
 
-    /// Posts a send request of one side; an error is drawn, too.
-    pub(crate) fn post_send(&mut self, side: Side, qpn: Qpn, wr: &SendWr) -> Result<(), Failure> {
+    /// Posts a send request of one end; an error is drawn, too.
+    pub(crate) fn post_send(&mut self, end: End, qpn: Qpn, wr: &SendWr) -> Result<(), Failure> {
         let now = self.now;
-        let posted = self.node_mut(side).adapter.post_send(now, qpn, wr);
+        let posted = self[end].adapter.post_send(now, qpn, wr);
         self.draw(&mut Drawn::default())?;
-        self.expect(posted, side)
+        self.expect(posted, end)
     }
 
-    pub(crate) fn post_recv(&mut self, side: Side, qpn: Qpn, wr: &RecvWr) -> Result<(), Failure> {
+    pub(crate) fn post_recv(&mut self, end: End, qpn: Qpn, wr: &RecvWr) -> Result<(), Failure> {
         let now = self.now;
-        let posted = self.node_mut(side).adapter.post_recv(now, qpn, wr);
+        let posted = self[end].adapter.post_recv(now, qpn, wr);
         self.draw(&mut Drawn::default())?;
-        self.expect(posted, side)
+        self.expect(posted, end)
     }
 
     /// A full queue is what a scenario may be about; anything else is a mistake in it.
-    fn expect(&self, posted: Result<(), PostError>, side: Side) -> Result<(), Failure> {
+    fn expect(&self, posted: Result<(), PostError>, end: End) -> Result<(), Failure> {
         match posted {
             Ok(()) | Err(PostError::QueueFull) => Ok(()),
-            Err(error) => Err(format!("{side:?}: {error}").into()),
+            Err(error) => Err(format!("{end}: {error}").into()),
         }
     }
 
@@ -211,17 +218,14 @@ impl<'a> World<'a> {
     fn run_until(&mut self, end: Instant) -> Result<(), Failure> {
         loop {
             self.post_due()?;
-            self.transmit(Side::Left)?;
-            self.transmit(Side::Right)?;
+            for index in 0..self.nodes.len() {
+                self.transmit(index)?;
+            }
             if self.deliver()? {
                 continue;
             }
-            let next = [
-                self.network.poll_timeout(),
-                self.a.adapter.poll_timeout(),
-                self.b.adapter.poll_timeout(),
-            ];
-            match next.into_iter().flatten().min() {
+            let timers = self.nodes.iter_mut().map(|node| node.adapter.poll_timeout());
+            match timers.chain([self.network.poll_timeout()]).flatten().min() {
                 Some(next) if next <= end => self.now = self.now.max(next),
                 _ => {
                     if end.as_nanos() != u64::MAX {
@@ -230,22 +234,19 @@ impl<'a> World<'a> {
                     return Ok(());
                 }
             }
-            for side in [Side::Left, Side::Right] {
-                let now = self.now;
-                self.node_mut(side).adapter.handle_timeout(now);
+            for index in 0..self.nodes.len() {
+                self.nodes[index].adapter.handle_timeout(self.now);
                 self.draw(&mut Drawn::default())?;
             }
         }
     }
 
-    fn transmit(&mut self, side: Side) -> Result<(), Failure> {
+    fn transmit(&mut self, index: usize) -> Result<(), Failure> {
         let now = self.now;
         let at = Duration::from_nanos(now.as_nanos());
         loop {
-            let (node, network) = match side {
-                Side::Left => (&mut self.a, &mut self.network),
-                Side::Right => (&mut self.b, &mut self.network),
-            };
+            let (node, network) = (&mut self.nodes[index], &mut self.network);
+            let from = node.end;
             node.transmit.clear();
             node.adapter.poll_transmit(now, &mut node.transmit);
             let is_over = node.transmit.is_empty() && !node.transmit.may_have_more();
@@ -258,13 +259,14 @@ impl<'a> World<'a> {
                         apply(*fate, verdict);
                     }
                 });
-                drawn.sent.push_back((number, verdict.lost));
+                let way = Way { from, to: End::ALL.into_iter().find(|to| address(*to) == net.dst) };
+                drawn.sent.push_back(Sent { number, way, lost: verdict.lost });
                 let (net, verdict) = (&net, &verdict);
-                self.viewer.datagram(&SentDatagram { number, at, side, net, bytes, verdict })?;
+                self.viewer.datagram(&SentDatagram { number, at, way, net, bytes, verdict })?;
             }
             self.draw(&mut drawn)?;
             if is_over {
-                self.node_mut(side).poll();
+                self.nodes[index].poll();
                 return Ok(());
             }
         }
@@ -274,15 +276,17 @@ impl<'a> World<'a> {
         let mut any = false;
         while let Some(datagram) = self.network.poll_deliver(self.now) {
             any = true;
-            let (to, now) = (datagram.net.dst, self.now);
-            for node in [&mut self.a, &mut self.b] {
+            let (from, to, now) = (datagram.net.src, datagram.net.dst, self.now);
+            for node in &mut self.nodes {
                 let joined = node.adapter.mcast_groups(None).any(|group| group == to.into());
                 if node.ip == to || to.is_multicast() && joined {
                     node.adapter.handle_datagram(now, &datagram.datagram());
                     node.poll();
                 }
             }
-            self.draw(&mut Drawn { arrived: Some(datagram.number), ..Drawn::default() })?;
+            let from = End::ALL.into_iter().find(|end| address(*end) == from);
+            let arrived = from.map(|from| (datagram.number, from));
+            self.draw(&mut Drawn { arrived, ..Drawn::default() })?;
         }
         Ok(any)
     }
@@ -300,8 +304,8 @@ impl<'a> World<'a> {
     /// Posts the next one and returns true, or false if there is none.
     fn post_next(&mut self) -> Result<bool, Failure> {
         let Some(wanted) = self.settings.posts.get(self.posted) else { return Ok(false) };
-        let (side, request) = (wanted.side, Request::of(wanted, self.posted));
-        self.request(side, &request);
+        let (end, request) = (wanted.end, Request::of(wanted, self.posted));
+        self.request(end, &request);
         self.posted += 1;
         // whatever the scenario leaves out
         let shown = std::mem::replace(&mut self.shown, Shown::Packets);
@@ -310,17 +314,21 @@ impl<'a> World<'a> {
         drawn.map(|()| true)
     }
 
-    fn request(&mut self, side: Side, request: &Request) {
-        let (own, peer) = match side {
-            Side::Left => (&mut self.a, &mut self.b),
-            Side::Right => (&mut self.b, &mut self.a),
-        };
-        request.post(self.now, own, peer);
+    /// Posts a request, if there is such a queue pair. One that has not been told of a peer has the
+    /// first of the other ends.
+    fn request(&mut self, end: End, request: &Request) {
+        let Some(own) = self.nodes.get(end as usize) else { return };
+        let Some(&qpn) = own.queue_pairs().get(request.queue_pair) else { return };
+        let other = if end == End::A { End::B } else { End::A };
+        let peer = own.peer(qpn).map_or(other, |peer| peer.end);
+        let [own, peer] =
+            self.nodes.get_disjoint_mut([end as usize, peer as usize]).expect("two ends");
+        request.post(self.now, own, qpn, peer);
     }
 
     /// Posts a request of a script; what is refused is drawn.
-    pub(crate) fn post_request(&mut self, side: Side, request: &Request) -> Result<(), Failure> {
-        self.request(side, request);
+    pub(crate) fn post_request(&mut self, end: End, request: &Request) -> Result<(), Failure> {
+        self.request(end, request);
         self.draw(&mut Drawn::default())
     }
 
@@ -342,22 +350,27 @@ impl<'a> World<'a> {
             Err(_) => return Err("a record could not be taken; this is a bug in roce".into()),
         };
         self.recorded += records.len();
-        for (side, record) in records {
-            self.viewer.record(side, &record);
-            let (datagram, lost) = match &record.what {
-                What::Sent { .. } => drawn.sent.pop_front().unzip(),
-                What::Arrived { .. } | What::Malformed { .. } => (drawn.arrived, None),
-                _ => (None, None),
+        for (end, record) in records {
+            self.viewer.record(end, &record);
+            let sent = match &record.what {
+                What::Sent { .. } => drawn.sent.pop_front(),
+                What::Arrived { .. } | What::Malformed { .. } => {
+                    let arrived = drawn.arrived;
+                    arrived.map(|(number, from)| Sent { number, way: from.to(end), lost: false })
+                }
+                _ => None,
             };
             let at = record.at.since(self.start);
-            if let Some((event, tone)) = self.names.event(self.shown, side, &record) {
+            let datagram = sent.as_ref().map(|sent| sent.number);
+            let way = sent.as_ref().map_or(Way { from: end, to: None }, |sent| sent.way);
+            if let Some((event, tone)) = self.names.event(self.shown, end, way, &record) {
                 self.line(Line { at, event, tone, datagram })?;
             }
             if let What::Sent { packet, .. } = &record.what
-                && lost == Some(true)
+                && sent.is_some_and(|sent| sent.lost)
                 && self.shown != Shown::Nothing
             {
-                let event = Event::Lost(side, self.names.packet(packet));
+                let event = Event::Lost(way, self.names.packet(packet));
                 self.line(Line { at, event, tone: Tone::Bad, datagram })?;
             }
         }
@@ -377,6 +390,20 @@ impl<'a> World<'a> {
     }
 }
 
+impl Index<End> for World<'_> {
+    type Output = Node;
+
+    fn index(&self, end: End) -> &Node {
+        &self.nodes[end as usize]
+    }
+}
+
+impl IndexMut<End> for World<'_> {
+    fn index_mut(&mut self, end: End) -> &mut Node {
+        &mut self.nodes[end as usize]
+    }
+}
+
 impl std::fmt::Debug for World<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World")
@@ -389,10 +416,17 @@ impl std::fmt::Debug for World<'_> {
 /// Datagrams that the next records are about.
 #[derive(Debug, Default)]
 struct Drawn {
-    /// Those that were sent: their numbers, and whether they are lost.
-    sent: VecDeque<(u64, bool)>,
-    /// The one that has arrived.
-    arrived: Option<u64>,
+    sent: VecDeque<Sent>,
+    /// The one that has arrived: its number, and where it comes from.
+    arrived: Option<(u64, End)>,
+}
+
+/// A datagram that was sent.
+#[derive(Debug)]
+struct Sent {
+    number: u64,
+    way: Way,
+    lost: bool,
 }
 
 fn apply(fate: Fate, verdict: &mut Verdict) {

@@ -1,7 +1,7 @@
 //! Scripts: what they do, and what is said of those that cannot be read.
 
 use roce_world::{
-    Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Side, Viewer,
+    Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer, Way,
     play_script,
 };
 
@@ -24,12 +24,13 @@ impl Viewer for Seen {
 
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         let at = line.at.as_micros();
+        let name = |Way { from, to }| format!("{from}-{}", to.map_or('*', |to| to.letter()));
         self.texts.push(match line.event {
-            Event::Sent(side, what, why) => format!("{at} {side:?} sends {what}: {why}"),
-            Event::Arrived(side, what, why) => format!("{at} {side:?} gets {what}: {why}"),
-            Event::Seen(side, what, why) => format!("{at} {side:?} {what}: {why}"),
-            Event::Lost(side, what) => format!("{at} {side:?} lost {what}"),
-            Event::Note(side, text) => format!("{at} {side:?} {text}"),
+            Event::Sent(way, what, why) => format!("{at} {} sends {what}: {why}", name(way)),
+            Event::Arrived(way, what, why) => format!("{at} {} gets {what}: {why}", name(way)),
+            Event::Seen(way, what, why) => format!("{at} {} {what}: {why}", name(way)),
+            Event::Lost(way, what) => format!("{at} {} lost {what}", name(way)),
+            Event::Note(end, text) => format!("{at} {end} {text}"),
         });
         Ok(())
     }
@@ -40,18 +41,18 @@ impl Viewer for Seen {
     }
 }
 
-/// What is seen of a script, and the memory of both ends at its end.
-fn played_with(script: &str, settings: &Settings) -> (Seen, [Vec<u8>; 2]) {
+/// What is seen of a script, and the memory of each end when it is over.
+fn played_with(script: &str, settings: &Settings) -> (Seen, Vec<Vec<u8>>) {
     let mut seen = Seen::default();
     let script: Script = script.parse().unwrap();
     let (world, result) = play_script(&script, settings, &mut seen).unwrap();
     result.unwrap();
-    let memory = [Side::Left, Side::Right].map(|side| world.node(side).buffers()[0].bytes());
+    let memory = world.nodes().iter().map(|node| node.buffers()[0].bytes()).collect();
     drop(world);
     (seen, memory)
 }
 
-fn played(script: &str) -> (Seen, [Vec<u8>; 2]) {
+fn played(script: &str) -> (Seen, Vec<Vec<u8>>) {
     played_with(script, &Settings::default())
 }
 
@@ -61,18 +62,18 @@ fn count(seen: &Seen, text: &str) -> usize {
 
 #[test]
 fn the_example_is_what_it_says() {
-    let (seen, [a, _]) = played(Script::EXAMPLE);
+    let (seen, memory) = played(Script::EXAMPLE);
     assert_eq!(count(&seen, "say "), 3);
-    assert_eq!(count(&seen, "Left lost "), 1);
+    assert_eq!(count(&seen, "A-B lost "), 1);
     assert_eq!(count(&seen, "completed in error"), 0, "{:#?}", seen.texts);
     assert_eq!(count(&seen, " completed: "), 5, "{:#?}", seen.texts);
-    assert_eq!(u64::from_ne_bytes(a[..8].try_into().unwrap()), 37 + 5);
+    assert_eq!(u64::from_ne_bytes(memory[0][..8].try_into().unwrap()), 37 + 5);
     assert_eq!(played(Script::EXAMPLE).0.packets, seen.packets);
 }
 
 #[test]
 fn requests_go_where_they_say() {
-    let (seen, [a, b]) = played(
+    let (seen, memory) = played(
         "connect rc mtu 256\n\
          A post write 1 bytes 600 at 1000 immediate 7 solicited\n\
          B receive 9 bytes 0\n\
@@ -81,17 +82,17 @@ fn requests_go_where_they_say() {
     );
     assert_eq!(count(&seen, "RDMA WRITE"), 1 + 3 + 3, "{:#?}", seen.texts);
     let letter = |first: u8, at: usize| first + (at % 26) as u8;
-    for (at, (&of_a, &of_b)) in a.iter().zip(&b).enumerate() {
+    for (at, (&of_a, &of_b)) in memory[0].iter().zip(&memory[1]).enumerate() {
         let written = (1000..1600).contains(&at);
         assert_eq!(of_b, letter(if written { b'a' } else { b'A' }, at), "{at}");
         let read = (3000..3032).contains(&at);
         assert_eq!(of_a, letter(if read { b'A' } else { b'a' }, at), "{at}");
     }
-    let (seen, [_, b]) = played(
+    let (seen, memory) = played(
         "connect rc\nB set 16 to 5\nA post compare-swap 1 compare 5 swap 6 at 16\n\
          A post compare-swap 2 compare 5 swap 7 at 16 unsignaled",
     );
-    assert_eq!(u64::from_ne_bytes(b[16..24].try_into().unwrap()), 6);
+    assert_eq!(u64::from_ne_bytes(memory[1][16..24].try_into().unwrap()), 6);
     assert_eq!(count(&seen, " completed"), 1, "the second is not signaled");
 }
 
@@ -106,6 +107,41 @@ fn each_service_and_several_queue_pairs() {
         assert_eq!(count(&seen, "ACK psn") > 0, acknowledged, "{service}");
         assert_eq!(count(&seen, "Bad"), 0);
     }
+}
+
+/// A to the others, and two of the others.
+#[test]
+fn three_and_four_ends() {
+    let (seen, memory) = played(
+        "connect rc A D mtu 256\nconnect rc c d\nconnect ud B C\n\
+         A post write 1 bytes 300\nC post write 2 bytes 16 at 1000\n\
+         B post send 3 bytes 8\nC receive 4 bytes 64 qp 2\nwait\n\
+         D post read 5 bytes 10 at 2000 qp 2\nlose packet 0",
+    );
+    let signs = |first: u8, count: usize, at: usize| first + (at % count) as u8;
+    assert_eq!(memory.len(), 4);
+    for (at, &of_d) in memory[3].iter().enumerate() {
+        let expected = match at {
+            0..300 => signs(b'a', 26, at),
+            1000..1016 | 2000..2010 => signs(b'0', 10, at),
+            _ => signs(b'!', 15, at),
+        };
+        assert_eq!(of_d, expected, "{at}");
+    }
+    for words in [
+        "A-D lost RDMA WRITE First",
+        "D-A sends NAK",
+        "C-D gets RDMA WRITE Only",
+        "B-C gets SEND Only",
+        "C C2: request 4 completed",
+        "D-C sends RDMA READ Request",
+        "C-D gets RDMA READ response",
+        "D D2: request 5 completed",
+    ] {
+        assert_eq!(count(&seen, words), 1, "{words}: {:#?}", seen.texts);
+    }
+    assert_eq!(played("connect rc A C").1.len(), 3);
+    assert_eq!(played("connect rc\nB post write 1\nC set 0 to 1").1.len(), 3);
 }
 
 #[test]
@@ -127,18 +163,18 @@ fn refusals_are_drawn_and_the_script_goes_on() {
 #[test]
 fn the_network_and_the_fates_of_packets() {
     let (seen, _) = played("network delay 20us\nconnect rc\nA post write 1");
-    assert_eq!(count(&seen, "20 Right gets"), 1, "{:#?}", seen.texts);
+    assert_eq!(count(&seen, "20 A-B gets"), 1, "{:#?}", seen.texts);
     let (seen, _) = played("network drop write nth 1\nconnect rc\nA post write 1");
     assert_eq!(
-        (count(&seen, "Left lost "), count(&seen, "5 Right gets")),
+        (count(&seen, "A-B lost "), count(&seen, "5 A-B gets")),
         (1, 1),
         "{:#?}",
         seen.texts
     );
     let write = "connect rc\nA post write 1 bytes 3000\n";
     for (fate, words) in [
-        ("lose packet 1", "Left lost "),
-        ("hold packet 1 for 50us", "55 Right gets RDMA WRITE Middle"),
+        ("lose packet 1", "A-B lost "),
+        ("hold packet 1 for 50us", "55 A-B gets RDMA WRITE Middle"),
         ("double packet 0", "duplicate"),
         ("damage packet 0 byte 20", "invariant CRC is wrong"),
     ] {
@@ -151,16 +187,16 @@ fn the_network_and_the_fates_of_packets() {
         assert_eq!(count(&seen, words), 0, "{fate}: {:#?}", seen.texts);
     }
     let (seen, _) = played(&format!("network drop 100%\n{write}pass packet 0"));
-    assert_eq!(count(&seen, "5 Right gets RDMA WRITE First"), 1, "{:#?}", seen.texts);
-    assert_eq!(count(&seen, "Right gets"), 1);
-    assert!(count(&seen, "Left lost") > 2);
+    assert_eq!(count(&seen, "5 A-B gets RDMA WRITE First"), 1, "{:#?}", seen.texts);
+    assert_eq!(count(&seen, "A-B gets"), 1);
+    assert!(count(&seen, "A-B lost") > 2);
 }
 
 #[test]
 fn time_passes_only_where_a_script_waits() {
     let (seen, _) = played("connect rc\nA post write 1\nwait 100us\nA post write 2\nwait 1s");
-    assert_eq!(count(&seen, "0 Left post_send 1"), 1);
-    assert_eq!(count(&seen, "100 Left post_send 2"), 1, "{:#?}", seen.texts);
+    assert_eq!(count(&seen, "0 A post_send 1"), 1);
+    assert_eq!(count(&seen, "100 A post_send 2"), 1, "{:#?}", seen.texts);
 }
 
 #[test]
@@ -177,15 +213,25 @@ fn what_goes_on_for_ever_is_ended() {
 #[test]
 fn mistakes_are_said() {
     for (text, line, words) in [
-        ("conect rc", 1, "\"conect\" is no statement; possible: A …, B …, connect, network, wait"),
-        ("\n# a comment\n  C post write 1", 3, "\"C\" is no statement; possible: A …, B …"),
+        (
+            "conect rc",
+            1,
+            "\"conect\" is no statement; possible: A …, B …, C …, D …, connect, network",
+        ),
+        ("\n# a comment\n  E post write 1", 3, "\"E\" is no statement; possible: A …, B …"),
         ("connect", 1, "something is missing behind connect; possible: rc, uc, ud"),
         ("connect xrc", 1, "\"xrc\" is no service; possible: rc, uc, ud"),
         ("connect rc mtu 1500", 1, "an MTU is 256, 512, 1024, 2048 or 4096, and not 1500"),
         ("connect rc retries 8", 1, "retries is from 0 to 7, and not 8"),
         ("connect rc depth 0", 1, "depth is from 1 to 256, and not 0"),
         ("connect rc colour 1", 1, "\"colour\" is no word of connect; possible: mtu N, timeout N"),
-        ("A post write 1", 1, "there is no queue pair yet; before it stands: connect rc"),
+        ("A post write 1", 1, "no queue pair of A yet; before it stands: connect rc"),
+        ("connect rc\nC post write 1", 2, "of C yet; before it stands: connect rc A C"),
+        ("connect rc B C\na post write 1", 2, "no queue pair of A yet"),
+        ("connect rc C", 1, "something is missing behind C; possible: A, B, D"),
+        ("connect rc C C", 1, "\"C\" is no adapter that C connects to; possible: A, B, D"),
+        ("connect rc C mtu 256", 1, "\"mtu\" is no adapter that C connects to"),
+        ("connect rc A C\nconnect rc\nC post write 1 qp 2", 3, "qp is from 1 to 1, and not 2"),
         ("connect rc\nA", 2, "behind A; possible: post, receive, set"),
         (
             "connect rc\nA get 1",

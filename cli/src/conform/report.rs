@@ -11,7 +11,7 @@ use roce_world::packet_text;
 use serde_json::{Value, json};
 
 use crate::{
-    ladder::{Event, Ladder, Side, Tone},
+    ladder::{End, Event, Ladder, Tone},
     output::outln,
 };
 
@@ -105,8 +105,9 @@ impl Played {
     /// The packets as a ladder.
     pub(super) fn ladder(&self, ladder: Ladder) -> Vec<String> {
         let line = |seen: &Seen| {
-            let side = if seen.from_device { Side::Right } else { Side::Left };
-            ladder.event(seen.at, &Event::Seen(side, text(seen), String::new()), Tone::Plain)
+            let (us, device) = (End::A, End::B);
+            let way = if seen.from_device { device.to(us) } else { us.to(device) };
+            ladder.event(seen.at, &Event::Seen(way, text(seen), String::new()), Tone::Plain)
         };
         let heads = ladder.heads("roce conform", "device under test");
         let lines = self.outcome.packets.iter().flat_map(line);

@@ -43,7 +43,7 @@ impl Viewer for Printer {
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         if std::mem::take(&mut self.heads_due) {
             outln!("");
-            outln!("{}", self.ladder.heads("A", "B"));
+            outln!("{}", self.ladder.letters());
         }
         for text in self.ladder.event(line.at, &line.event, line.tone) {
             outln!("{text}");

@@ -10,7 +10,7 @@ use roce::{
 use roce_world::packet_text;
 
 use crate::{
-    ladder::{Event, Ladder, Side, Tone, time},
+    ladder::{End, Event, Ladder, Tone, time},
     output::outln,
 };
 
@@ -72,8 +72,8 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
                 let changed = if filter.state { states.changed(packet) } else { Vec::new() };
                 let at = packet.at.saturating_sub(connection.time.0);
                 for (end, text) in changed {
-                    let side = if end == 0 { Side::Left } else { Side::Right };
-                    for line in ladder.event(at, &Event::Note(side, text), Tone::Faint) {
+                    let end = if end == 0 { End::A } else { End::B };
+                    for line in ladder.event(at, &Event::Note(end, text), Tone::Faint) {
                         outln!("{line}");
                     }
                 }
@@ -194,9 +194,10 @@ pub(crate) fn packet_lines(
     connection: &Connection,
     packet: &ExplainedPacket,
 ) -> Vec<String> {
-    let side = if packet.from_second { Side::Right } else { Side::Left };
+    let (one, other) = (End::A, End::B);
+    let way = if packet.from_second { other.to(one) } else { one.to(other) };
     let at = packet.at.saturating_sub(connection.time.0);
-    ladder.event(at, &Event::Seen(side, what(packet), why(packet)), (&packet.why).into())
+    ladder.event(at, &Event::Seen(way, what(packet), why(packet)), (&packet.why).into())
 }
 
 /// A packet in a few words.

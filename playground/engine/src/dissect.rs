@@ -18,7 +18,9 @@ use layers::Layer;
 #[derive(Serialize)]
 pub(crate) struct Dissected {
     number: u64,
-    side: &'static str,
+    from: &'static str,
+    /// `None`: a group.
+    to: Option<&'static str>,
     lost: bool,
     /// Byte of the IP packet that was damaged on the way.
     damaged: Option<usize>,
@@ -67,7 +69,8 @@ fn dissect(datagram: &SentDatagram<'_>) -> Dissected {
     let damaged = datagram.verdict.corruption.map(|it| start + it.offset % bytes.len().max(1));
     Dissected {
         number: datagram.number,
-        side: letter(datagram.side),
+        from: letter(datagram.way.from),
+        to: datagram.way.to.map(letter),
         lost: datagram.verdict.lost,
         damaged,
         layers: layers::layers(&packet, start),

@@ -33,7 +33,7 @@ struct Seen {
     frame: usize,
     /// Nanoseconds since the flow's first packet.
     at: u64,
-    side: &'static str,
+    end: &'static str,
     text: String,
     why: String,
     tone: &'static str,
@@ -74,7 +74,7 @@ fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
         Seen {
             frame: packet.frame,
             at: nanos(packet.at.saturating_sub(connection.time.0)),
-            side: if packet.from_second { "b" } else { "a" },
+            end: if packet.from_second { "b" } else { "a" },
             text,
             why: packet.why.to_string(),
             tone: Tone::from(&packet.why).name(),

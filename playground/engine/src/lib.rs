@@ -14,7 +14,7 @@ mod state;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use roce_world::{FREE, SCENARIOS, Script};
+use roce_world::{FREE, SCENARIOS, Scenario, Script};
 use serde::Serialize;
 use spec::{SCRIPT, Spec};
 
@@ -22,14 +22,20 @@ use spec::{SCRIPT, Spec};
 struct Title {
     name: &'static str,
     title: &'static str,
+    /// Clauses of the network that are its own.
+    network: &'static str,
 }
 
-/// All scenarios: their names and titles.
+/// All scenarios: their names, titles and networks.
 #[wasm_bindgen]
 #[must_use]
 pub fn scenarios() -> String {
-    let titles = SCENARIOS.iter().chain([&FREE]).map(|it| Title { name: it.name, title: it.title });
-    let script = Title { name: SCRIPT, title: "a scenario in a few lines of your own" };
+    let titles = SCENARIOS.iter().chain([&FREE]).map(|it| {
+        let &Scenario { name, title, network, .. } = it;
+        Title { name, title, network }
+    });
+    let title = "a scenario in a few lines of your own";
+    let script = Title { name: SCRIPT, title, network: "" };
     json(&titles.chain([script]).collect::<Vec<_>>())
 }
 
@@ -79,7 +85,7 @@ pub fn play(spec: &str) -> Result<String, String> {
     Ok(json(&rows::play(&Spec::parse(spec)?)?))
 }
 
-/// The state of both ends after so many lines.
+/// The state of all ends after so many lines.
 ///
 /// # Errors
 /// When the text describes no play.

@@ -1,7 +1,7 @@
 //! A whole play: its lines and its packets.
 
 use roce_transport::trace::{Record, What};
-use roce_world::{Event, Failure, Line, SentDatagram, Side, Viewer};
+use roce_world::{End, Event, Failure, Line, SentDatagram, Viewer, Way};
 use serde::Serialize;
 
 use crate::spec::Spec;
@@ -9,6 +9,8 @@ use crate::spec::Spec;
 /// A whole play.
 #[derive(Serialize, Default)]
 pub(crate) struct Play {
+    /// Number of its ends.
+    ends: usize,
     rows: Vec<Row>,
     /// Lines of the ladder among them: rows but for texts.
     steps: usize,
@@ -26,7 +28,8 @@ struct Row {
     kind: &'static str,
     /// Nanoseconds from the start.
     at: Option<u64>,
-    side: Option<&'static str>,
+    /// Where it stands: of a packet that leaves or is lost, the end that sends it.
+    end: Option<&'static str>,
     text: String,
     why: String,
     tone: &'static str,
@@ -37,7 +40,9 @@ struct Row {
 #[derive(Serialize)]
 struct PacketRow {
     number: u64,
-    side: &'static str,
+    from: &'static str,
+    /// `None`: a group.
+    to: Option<&'static str>,
     bytes: usize,
     lost: bool,
     doubled: bool,
@@ -51,7 +56,7 @@ struct PacketRow {
 #[derive(Serialize)]
 struct RateRow {
     at: u64,
-    side: &'static str,
+    end: &'static str,
     qpn: u32,
     /// Mbit/s; `None`: no limit.
     rate: Option<f64>,
@@ -59,15 +64,20 @@ struct RateRow {
 
 pub(crate) fn play(spec: &Spec) -> Result<Play, String> {
     let mut play = Play::default();
-    let (_, result) = spec.play(&mut play)?;
+    let (world, result) = spec.play(&mut play)?;
+    let ends = world.nodes().len();
+    drop(world);
+    play.ends = ends;
     play.ended = result.err().map(|error| error.to_string());
     Ok(play)
 }
 
-pub(crate) const fn letter(side: Side) -> &'static str {
-    match side {
-        Side::Left => "a",
-        Side::Right => "b",
+pub(crate) const fn letter(end: End) -> &'static str {
+    match end {
+        End::A => "a",
+        End::B => "b",
+        End::C => "c",
+        End::D => "d",
     }
 }
 
@@ -81,7 +91,7 @@ impl Play {
             step: self.steps + 1,
             kind,
             at: None,
-            side: None,
+            end: None,
             text: text.to_owned(),
             why: String::new(),
             tone: "plain",
@@ -103,18 +113,20 @@ impl Viewer for Play {
 
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         self.steps += 1;
-        let (kind, side, text, why) = match line.event {
-            Event::Sent(side, what, why) => ("sent", side, what, why),
-            Event::Arrived(side, what, why) => ("arrived", side, what, why),
-            Event::Seen(side, what, why) => ("seen", side, what, why),
-            Event::Lost(side, what) => ("lost", side, what, String::new()),
-            Event::Note(side, text) => ("note", side, text, String::new()),
+        let (kind, end, text, why) = match line.event {
+            Event::Sent(Way { from, .. }, what, why) => ("sent", from, what, why),
+            Event::Arrived(Way { from, to }, what, why) => {
+                ("arrived", to.unwrap_or(from), what, why)
+            }
+            Event::Seen(Way { from, .. }, what, why) => ("seen", from, what, why),
+            Event::Lost(Way { from, .. }, what) => ("lost", from, what, String::new()),
+            Event::Note(end, text) => ("note", end, text, String::new()),
         };
         self.rows.push(Row {
             step: self.steps,
             kind,
             at: Some(nanos(line.at)),
-            side: Some(letter(side)),
+            end: Some(letter(end)),
             text,
             why,
             tone: line.tone.name(),
@@ -127,7 +139,8 @@ impl Viewer for Play {
         let verdict = datagram.verdict;
         self.packets.push(PacketRow {
             number: datagram.number,
-            side: letter(datagram.side),
+            from: letter(datagram.way.from),
+            to: datagram.way.to.map(letter),
             bytes: datagram.bytes.len(),
             lost: verdict.lost,
             doubled: verdict.copy.is_some(),
@@ -138,11 +151,11 @@ impl Viewer for Play {
         Ok(())
     }
 
-    fn record(&mut self, side: Side, record: &Record) {
+    fn record(&mut self, end: End, record: &Record) {
         if let What::Rate { to, .. } = record.what {
             self.rates.push(RateRow {
                 at: record.at.as_nanos(),
-                side: letter(side),
+                end: letter(end),
                 qpn: record.qpn.get(),
                 rate: to.map(|bits| bits as f64 / 1e6),
             });

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use roce_transport::mem::RKey;
 use roce_world::{
-    FREE, Failure, Fate, MOST_RECORDS, Post, PostKind, SCENARIOS, Scenario, Script, ScriptError,
-    Settings, Side, Viewer, World, play, play_script,
+    End, FREE, Failure, Fate, MOST_RECORDS, Post, PostKind, SCENARIOS, Scenario, Script,
+    ScriptError, Settings, Viewer, World, play, play_script,
 };
 use serde::Deserialize;
 
@@ -123,7 +123,7 @@ enum FateSpec {
 #[serde(deny_unknown_fields)]
 struct PostSpec {
     after: usize,
-    side: SideSpec,
+    end: EndSpec,
     #[serde(default)]
     qp: usize,
     op: Operation,
@@ -133,9 +133,11 @@ struct PostSpec {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum SideSpec {
+enum EndSpec {
     A,
     B,
+    C,
+    D,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -211,9 +213,11 @@ impl FateSpec {
 
 impl PostSpec {
     fn post(&self) -> Post {
-        let side = match self.side {
-            SideSpec::A => Side::Left,
-            SideSpec::B => Side::Right,
+        let end = match self.end {
+            EndSpec::A => End::A,
+            EndSpec::B => End::B,
+            EndSpec::C => End::C,
+            EndSpec::D => End::D,
         };
         let kind = match self.op {
             Operation::Receive => PostKind::Receive,
@@ -225,6 +229,6 @@ impl PostSpec {
             Operation::CompareSwap => PostKind::CompareSwap(0, 1),
         };
         let length = self.length.min(MOST_BYTES);
-        Post { after: self.after, side, queue_pair: self.qp, kind, length }
+        Post { after: self.after, end, queue_pair: self.qp, kind, length }
     }
 }

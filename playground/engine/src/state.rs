@@ -1,14 +1,14 @@
-//! The state of both ends at a place of a play.
+//! The state of all ends at a place of a play.
 
 use std::{error::Error, fmt};
 
 use roce_transport::{ids::Qpn, trace::Call, work::SendOp};
-use roce_world::{Failure, Line, Node, SentDatagram, Side, Viewer, World};
+use roce_world::{Failure, Line, Node, SentDatagram, Viewer, World};
 use serde::Serialize;
 
 use crate::{rows, spec::Spec};
 
-/// The state of both ends.
+/// The state of all ends.
 #[derive(Serialize)]
 pub(crate) struct State {
     /// Nanoseconds from the start.
@@ -16,7 +16,7 @@ pub(crate) struct State {
     /// Datagrams on their way.
     in_flight: usize,
     port: Port,
-    nodes: [End; 2],
+    nodes: Vec<EndState>,
 }
 
 /// Counters of the network's ports.
@@ -30,8 +30,8 @@ struct Port {
 
 /// One end.
 #[derive(Serialize)]
-struct End {
-    side: &'static str,
+struct EndState {
+    end: &'static str,
     address: String,
     queue_pairs: Vec<QueuePair>,
     memory: Vec<Memory>,
@@ -152,12 +152,11 @@ pub(crate) fn after(spec: &Spec, lines: usize) -> Result<State, String> {
             dropped: port.dropped,
             longest: port.longest,
         },
-        nodes: [Side::Left, Side::Right].map(|side| end(&world, side)),
+        nodes: world.nodes().iter().map(|node| end(&world, node)).collect(),
     })
 }
 
-fn end(world: &World<'_>, side: Side) -> End {
-    let node = world.node(side);
+fn end(world: &World<'_>, node: &Node) -> EndState {
     let counters = node.adapter().counters().iter().filter(|counter| counter.value > 0);
     let counters = counters.map(|counter| Counter {
         name: counter.name,
@@ -171,8 +170,8 @@ fn end(world: &World<'_>, side: Side) -> End {
         hex: hex(&buffer.bytes()),
     });
     let queue_pairs = node.queue_pairs().iter();
-    End {
-        side: rows::letter(side),
+    EndState {
+        end: rows::letter(node.end()),
         address: node.address().to_string(),
         queue_pairs: queue_pairs.filter_map(|qpn| queue_pair(world, node, *qpn)).collect(),
         memory: memory.collect(),

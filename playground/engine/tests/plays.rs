@@ -1,7 +1,7 @@
 //! Plays are functions of their text: the same packets as `roce demo` has, the same bytes after a
 //! step back, and whatever is asked for, an end.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use roce_playground::{capture, example, explain, packet, play, read_script, scenarios, state};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn rows(play: &Value) -> &[Value] {
 
 /// Words of a text, however its lines are broken and its arrows drawn.
 fn words(text: &str) -> String {
-    let is_drawn = |c: char| "│├┤─▶◀✗".contains(c) || c.is_whitespace();
+    let is_drawn = |c: char| "│├┤┼●─▶◀✗".contains(c) || c.is_whitespace();
     text.split(is_drawn).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -111,19 +111,68 @@ fn requests_of_a_player() {
     let ops = ["send", "write", "read", "fetch-add", "compare-swap", "wrong-key", "receive"];
     for scenario in names() {
         for op in ops {
-            for side in ["a", "b"] {
-                let post = json!({ "after": 1, "side": side, "op": op, "length": 64 });
+            for end in ["a", "b"] {
+                let post = json!({ "after": 1, "end": end, "op": op, "length": 64 });
                 let play = played(&json!({ "scenario": scenario, "posts": [post] }));
                 let seen = texts(&play).iter().any(|text| text.contains(" 1000:"));
-                assert!(seen, "{scenario} {op} {side}");
+                assert!(seen, "{scenario} {op} {end}");
             }
         }
     }
-    let post = json!({ "after": 0, "side": "a", "op": "write", "length": 64 });
+    let post = json!({ "after": 0, "end": "a", "op": "write", "length": 64 });
     let spec = json!({ "scenario": "free", "posts": [post] });
     let steps = played(&spec)["steps"].as_u64().unwrap() as usize;
     let memory = |lines| state_after(&spec, lines)["nodes"][1]["memory"][0]["hex"].to_string();
     assert!(memory(1).starts_with("\"4142") && memory(steps).starts_with("\"6162"));
+}
+
+#[test]
+fn four_ends() {
+    let spec = json!({ "scenario": "incast" });
+    let play = played(&spec);
+    assert_eq!(play["ends"], 4);
+    let ways = play["packets"].as_array().unwrap().iter();
+    let ways: BTreeSet<_> =
+        ways.map(|it| format!("{}-{}", it["from"], it["to"]).replace('"', "")).collect();
+    assert_eq!(ways, ["a-d", "b-d", "c-d", "d-a", "d-b", "d-c"].map(String::from).into());
+    let told = |end: &str| {
+        let is_told = |row: &&Value| row["end"] == end && row["why"] == "congestion noted";
+        rows(&play).iter().filter(is_told).count()
+    };
+    assert!(["a", "b", "c"].into_iter().all(|end| told(end) > 0) && told("d") == 0);
+    let nodes = &state_after(&spec, usize::MAX)["nodes"];
+    let ends: Vec<_> = nodes.as_array().unwrap().iter().map(|node| &node["end"]).collect();
+    assert_eq!(ends, ["a", "b", "c", "d"]);
+    // nothing is left of what D's memory began with
+    let written = nodes[3]["memory"][0]["hex"].as_str().unwrap();
+    assert!(written.len() == 2 * 8192 && !written.contains("2122"));
+    // a player's request goes to the peer of the queue pair that posts it
+    let posts = [json!({ "after": 0, "end": "c", "qp": 0, "op": "read", "length": 64 })];
+    let script = "connect rc A C\nconnect rc B C";
+    let play = played(&json!({ "scenario": "script", "script": script, "posts": posts }));
+    let packets = play["packets"].as_array().unwrap();
+    assert_eq!((&packets[0]["from"], &packets[0]["to"]), (&json!("c"), &json!("a")));
+    assert!(texts(&play).join("\n").contains("request 1000 completed: RdmaRead of 64 B"));
+    // one to a group
+    let group = played(&json!({ "scenario": "multicast" }));
+    assert_eq!(group["packets"][0]["to"], Value::Null);
+}
+
+/// The scenario's port gives way to that of the sliders; what it loses by itself stays.
+#[test]
+fn a_port_of_the_players_own() {
+    let port = |network: Value| {
+        let spec = json!({ "scenario": "congestion", "network": network });
+        let port = state_after(&spec, usize::MAX)["port"].clone();
+        (port["marked"].as_u64().unwrap(), port["dropped"].as_u64().unwrap())
+    };
+    let (marked, dropped) = port(json!({ "delay": 5 }));
+    assert!(marked > 10 && dropped == 0);
+    let (marked, dropped) = port(json!({ "rate": 1000, "queue": 16 }));
+    assert!(marked == 0 && dropped > 10);
+    let network = json!({ "delay": 50, "rate": 1000 });
+    let play = played(&json!({ "scenario": "read", "network": network }));
+    assert_eq!(rows(&play).iter().filter(|row| row["kind"] == "lost").count(), 1);
 }
 
 #[test]
@@ -153,7 +202,7 @@ fn scripts_are_played_and_read() {
 
 #[test]
 fn what_goes_on_for_ever_is_ended() {
-    let posts = [json!({ "after": 0, "side": "a", "op": "send", "length": 8 })];
+    let posts = [json!({ "after": 0, "end": "a", "op": "send", "length": 8 })];
     let play = played(&json!({ "scenario": "free", "posts": posts }));
     assert!(play["ended"].as_str().unwrap().contains("may go on for ever"), "{}", play["ended"]);
 }

@@ -21,7 +21,7 @@ function tryPlay(play: Play): { played: engine.Played; error: string | null } {
   try {
     return { played: engine.played(play), error: null };
   } catch (error) {
-    return { played: { rows: [], steps: 0, packets: [], rates: [], ended: null }, error: String(error) };
+    return { played: { ends: 2, rows: [], steps: 0, packets: [], rates: [], ended: null }, error: String(error) };
   }
 }
 
@@ -130,7 +130,7 @@ export function App() {
     const posts = [...play.posts.slice(0, index), { ...wanted, after: step }];
     const id = ` ${1000 + index}:`;
     change({ ...play, posts }, (next) => next.rows.find((row) => row.text.includes(id))?.step ?? next.steps);
-    setSaid(`Posted at ${wanted.side.toUpperCase()}.`);
+    setSaid(`Posted at ${wanted.end.toUpperCase()}.`);
   };
 
   const playScript = (script: string) => {
@@ -206,7 +206,7 @@ export function App() {
     return () => removeEventListener("keydown", key);
   }, [step, played, toggle, undo, go, move, selected, fate]);
 
-  const title = SCENARIOS.find((it) => it.name === play.scenario)?.title ?? "";
+  const { title, network: own } = SCENARIOS.find((it) => it.name === play.scenario)!;
   const script = play.scenario === SCRIPT ? (play.script ?? engine.example()) : null;
   const scripted = useMemo(() => (script === null ? null : engine.readScript(script).network), [script]);
   const sentPacket = selected === null ? undefined : played.packets[selected];
@@ -277,6 +277,7 @@ export function App() {
           <h2>{title}</h2>
           <Fates selected={selected} packet={sentPacket} fates={play.fates} fate={fate} />
           <Ladder
+            ends={played.ends}
             rows={played.rows}
             packets={played.packets}
             fates={play.fates}
@@ -292,15 +293,16 @@ export function App() {
           {now && (
             <div class="ends">
               {now.nodes.map((node, index) => (
-                <EndView key={node.side} node={node} before={before?.nodes[index] ?? null} />
+                <EndView key={node.end} node={node} before={before?.nodes[index] ?? null} />
               ))}
             </div>
           )}
-          <Rates rates={played.rates} until={now?.at ?? 0} />
+          <Rates rates={played.rates} nodes={now?.nodes ?? []} until={now?.at ?? 0} />
           {now && <Requests nodes={now.nodes} post={post} />}
           <Network
             play={play}
             port={now?.port ?? null}
+            own={own}
             scripted={scripted}
             change={(network, seed) => change({ ...play, network, seed }, () => 0)}
           />

@@ -35,10 +35,10 @@ export function CaptureView({ name, content, close }: { name: string; content: C
           <div class="scroll" tabIndex={0} role="region" aria-label={`Packets of ${it.ends[0]}`}>
             <ol class="seen">
               {it.rows.slice(0, MOST).map((row) => (
-                <li key={row.frame} class={`${row.tone} from-${row.side}`}>
+                <li key={row.frame} class={`${row.tone} from-${row.end}`}>
                   <span class="time">{time(row.at)}</span>
                   <span class="what">
-                    {row.side === "a" ? "→" : "←"} {row.text}
+                    {row.end === "a" ? "→" : "←"} {row.text}
                   </span>
                   <span class="why">{row.why}</span>
                 </li>

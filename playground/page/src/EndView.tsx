@@ -4,10 +4,10 @@ import { States } from "./States";
 
 /// One end: its queue pairs, its memory, what it has counted.
 export function EndView({ node, before }: { node: Node; before: Node | null }) {
-  const end = node.side.toUpperCase();
+  const end = node.end.toUpperCase();
   return (
-    <section class="panel end" aria-labelledby={`end-${node.side}`} data-end={node.side}>
-      <h2 id={`end-${node.side}`}>
+    <section class="panel end" aria-labelledby={`end-${node.end}`} data-end={node.end}>
+      <h2 id={`end-${node.end}`}>
         {end} <small>{node.address}</small>
       </h2>
       {node.queue_pairs.length === 0 && <p class="empty">No queue pair yet.</p>}

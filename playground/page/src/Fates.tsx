@@ -27,7 +27,7 @@ export function Fates({ selected, packet, fates, fate }: Props) {
   return (
     <div class="fates" role="toolbar" aria-label="What becomes of the selected packet">
       <span class="hint">
-        {packet ? `Packet ${packet.number} of ${packet.side.toUpperCase()}:` : "Choose a packet, or drag it here:"}
+        {packet ? `Packet ${packet.number} of ${packet.from.toUpperCase()}:` : "Choose a packet, or drag it here:"}
       </span>
       {choices.map(([name, text, chosen]) => (
         <button

@@ -1,9 +1,11 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Row, SentPacket } from "./engine";
 import { time } from "./format";
-import type { Fate } from "./play";
+import { type End, ENDS, type Fate } from "./play";
 
 interface Props {
+  /// Number of them.
+  ends: number;
   rows: Row[];
   packets: SentPacket[];
   fates: Record<string, Fate>;
@@ -15,7 +17,8 @@ interface Props {
 
 interface Arrow {
   key: string;
-  from: "a" | "b";
+  from: End;
+  to: End;
   y1: number;
   y2: number;
   kind: "whole" | "lost" | "flying";
@@ -23,8 +26,8 @@ interface Arrow {
   packet: number;
 }
 
-/// Both ends, and every packet between them: texts in rows, arrows behind them.
-export function Ladder({ rows, packets, fates, step, selected, select, go }: Props) {
+/// The ends, and every packet between them: texts in rows, arrows behind them.
+export function Ladder({ ends, rows, packets, fates, step, selected, select, go }: Props) {
   const list = useRef<HTMLOListElement>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [arrows, setArrows] = useState<Arrow[]>([]);
@@ -39,14 +42,14 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
         const what = item.querySelector<HTMLElement>(".line")!;
         middles.set(Number(item.dataset.row), what.getBoundingClientRect().top - top + Math.min(what.offsetHeight, 26) / 2);
       }
-      setArrows(arrowsOf(shown, middles, element.offsetHeight));
+      setArrows(arrowsOf(shown, packets, ends, middles, element.offsetHeight));
       setSize({ width: element.offsetWidth, height: element.offsetHeight });
     };
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => observer.disconnect();
-  }, [shown]);
+  }, [shown, packets, ends]);
 
   useEffect(() => {
     const scroller = list.current?.closest<HTMLElement>(".ladder");
@@ -60,11 +63,14 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
 
   const left = 64;
   const right = size.width - 10;
+  const lane = (end: End) => left + ((right - left) * ENDS.indexOf(end)) / (ends - 1);
+  const letters = ENDS.slice(0, ends);
   return (
-    <div class="ladder" tabIndex={0} role="region" aria-label="Ladder">
+    <div class={`ladder ends-${ends}`} tabIndex={0} role="region" aria-label="Ladder">
       <div class="heads" aria-hidden="true">
-        <span>A</span>
-        <span>B</span>
+        {letters.map((end) => (
+          <span key={end}>{end.toUpperCase()}</span>
+        ))}
       </div>
       <div class="lanes">
         <svg class="arrows" width={size.width} height={size.height} aria-hidden="true">
@@ -73,10 +79,11 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
               <path d="M0 0 L8 4 L0 8 z" />
             </marker>
           </defs>
-          <line class="end" x1={left} x2={left} y1={0} y2={size.height} />
-          <line class="end" x1={right} x2={right} y1={0} y2={size.height} />
+          {letters.map((end) => (
+            <line key={end} class="end" x1={lane(end)} x2={lane(end)} y1={0} y2={size.height} />
+          ))}
           {arrows.map((arrow) => {
-            const [from, to] = arrow.from === "a" ? [left, right] : [right, left];
+            const [from, to] = [lane(arrow.from), lane(arrow.to)];
             const share = arrow.kind === "whole" ? 1 : arrow.kind === "lost" ? 0.55 : 0.7;
             const [x, y] = [from + (to - from) * share, arrow.y1 + (arrow.y2 - arrow.y1) * share];
             const own = arrow.packet === selected ? " selected" : "";
@@ -99,7 +106,7 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
               </li>
             );
           }
-          const classes = ["row", row.kind, `at-${row.side}`, row.tone];
+          const classes = ["row", row.kind, `at-${row.end}`, row.tone];
           if (row.step === step) classes.push("current");
           const packet = row.packet === null ? undefined : packets[row.packet];
           return (
@@ -118,7 +125,7 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
                     onClick={() => select(selected === packet.number ? null : packet.number)}
                     onDragStart={(event) => event.dataTransfer?.setData("text/plain", String(packet.number))}
                   >
-                    <span class="visually-hidden">{row.side === "a" ? "A" : "B"}, {WORDS[row.kind]}: </span>
+                    <span class="visually-hidden">{row.end?.toUpperCase()}, {WORDS[row.kind]}{ends > 2 && row.kind !== "arrived" && ` to ${packet.to?.toUpperCase() ?? "a group"}`}: </span>
                     {row.kind === "lost" ? `✗ ${row.text} is lost` : row.text}
                     {row.kind === "sent" && marks(packet, fates[packet.number])}
                   </button>
@@ -152,27 +159,36 @@ function marks(packet: SentPacket, fate: Fate | undefined) {
   ));
 }
 
-function arrowsOf(rows: Row[], middles: Map<number, number>, height: number): Arrow[] {
+function arrowsOf(rows: Row[], packets: SentPacket[], ends: number, middles: Map<number, number>, height: number): Arrow[] {
   const arrows: Arrow[] = [];
   const sent = new Map<number, number>();
   const ended = new Set<number>();
   rows.forEach((row, index) => {
-    if (row.packet === null || row.side === null) return;
+    if (row.packet === null || row.end === null) return;
     if (row.kind === "sent") sent.set(row.packet, index);
     const start = sent.get(row.packet);
     if (start === undefined || row.kind === "sent") return;
     const [y1, y2] = [middles.get(start), middles.get(index)];
     if (y1 === undefined || y2 === undefined) return;
     ended.add(row.packet);
-    const from = rows[start]!.side!;
+    const from = rows[start]!.end!;
     const kind = row.kind === "lost" ? "lost" : "whole";
-    arrows.push({ key: `${start}-${index}`, from, y1, y2: kind === "lost" ? y2 + 8 : y2, kind, tone: rows[start]!.tone, packet: row.packet });
+    const to = kind === "whole" ? row.end : target(packets[row.packet], from, ends);
+    arrows.push({ key: `${start}-${index}`, from, to, y1, y2: kind === "lost" ? y2 + 8 : y2, kind, tone: rows[start]!.tone, packet: row.packet });
   });
   for (const [packet, start] of sent) {
     const y1 = middles.get(start);
     if (ended.has(packet) || y1 === undefined) continue;
     const y2 = Math.min(height - 4, y1 + 60);
-    arrows.push({ key: `${start}-`, from: rows[start]!.side!, y1, y2, kind: "flying", tone: rows[start]!.tone, packet });
+    const from = rows[start]!.end!;
+    const to = target(packets[packet], from, ends);
+    arrows.push({ key: `${start}-`, from, to, y1, y2, kind: "flying", tone: rows[start]!.tone, packet });
   }
   return arrows;
+}
+
+/// Where a packet is going; one to a group, to the end beside its own.
+function target(packet: SentPacket | undefined, from: End, ends: number): End {
+  const own = ENDS.indexOf(from);
+  return packet?.to ?? ENDS[own + 1 < ends ? own + 1 : own - 1]!;
 }

@@ -17,13 +17,15 @@ const SLIDERS: [Condition, string, string, number, number][] = [
 interface Props {
   play: Play;
   port: State["port"] | null;
+  /// What the scenario adds to it.
+  own: string;
   /// What a script says of it, in place of the sliders.
   scripted: string | null;
   change: (network: Conditions, seed: number) => void;
 }
 
 /// The network, and the seed of its chance.
-export function Network({ play, port, scripted, change }: Props) {
+export function Network({ play, port, own, scripted, change }: Props) {
   const set = (name: Condition, value: number) => change({ ...play.network, [name]: value }, play.seed);
   return (
     <section class="panel network" aria-labelledby="network">
@@ -31,6 +33,11 @@ export function Network({ play, port, scripted, change }: Props) {
       <p class="hint">
         {scripted === null ? "A change plays anew from the start: the network has been so all along." : `The script says what it is: ${scripted}. Here is the seed of its chance.`}
       </p>
+      {own && (
+        <p class="hint">
+          The scenario adds: <code>{own}</code>.{own.includes("rate ") && " A bandwidth of yours comes in its place, with its queue and its marks."}
+        </p>
+      )}
       <div class="sliders">
         {SLIDERS.map(([name, text, unit, most, by]) => {
           const value = play.network[name];

@@ -21,7 +21,7 @@ export function PacketView({ play, number, close }: { play: Play; number: number
   return (
     <section class="panel packet" aria-labelledby="packet">
       <h2 id="packet">
-        Packet {it.number} <small>from {it.side.toUpperCase()}, {bytes.length} bytes with its IP header</small>
+        Packet {it.number} <small>from {it.from.toUpperCase()} to {it.to?.toUpperCase() ?? "a group"}, {bytes.length} bytes with its IP header</small>
         <button type="button" class="close" onClick={close} aria-label="Close the packet">
           ✕
         </button>

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
-import type { End, Node } from "./engine";
-import { type Operation, type Post } from "./play";
+import type { Node } from "./engine";
+import { type End, type Operation, type Post } from "./play";
 
 const TEXTS: [Operation, string][] = [
   ["send", "SEND"],
@@ -13,25 +13,29 @@ const TEXTS: [Operation, string][] = [
 ];
 
 /// Requests of the player's own.
-export function Requests({ nodes, post }: { nodes: [Node, Node]; post: (post: Omit<Post, "after">) => void }) {
-  const [side, setSide] = useState<End>("a");
+export function Requests({ nodes, post }: { nodes: Node[]; post: (post: Omit<Post, "after">) => void }) {
+  const [wanted, setWanted] = useState<End>("a");
   const [qp, setQp] = useState(0);
   const [length, setLength] = useState(2000);
-  const pairs = nodes[side === "a" ? 0 : 1].queue_pairs;
+  const node = nodes.find((it) => it.end === wanted) ?? nodes[0]!;
+  const pairs = node.queue_pairs;
   const chosen = Math.min(qp, Math.max(0, pairs.length - 1));
   return (
     <section class="panel requests" aria-labelledby="requests">
       <h2 id="requests">Post a request</h2>
       <p class="hint">
-        At the place where the play stands now. Data goes from the start of one end's memory to the start of the other's; what
+        At the place where the play stands now. Data goes from the start of one end's memory to the start of its peer's; what
         is refused says why.
       </p>
       <div class="row-of">
         <label>
           At
-          <select value={side} onChange={(event) => setSide(event.currentTarget.value as End)}>
-            <option value="a">A</option>
-            <option value="b">B</option>
+          <select value={node.end} onChange={(event) => setWanted(event.currentTarget.value as End)}>
+            {nodes.map((it) => (
+              <option key={it.end} value={it.end}>
+                {it.end.toUpperCase()}
+              </option>
+            ))}
           </select>
         </label>
         <label>
@@ -51,7 +55,7 @@ export function Requests({ nodes, post }: { nodes: [Node, Node]; post: (post: Om
       </div>
       <div class="buttons">
         {TEXTS.map(([op, text]) => (
-          <button key={op} type="button" data-op={op} disabled={pairs.length === 0} onClick={() => post({ side, qp: chosen, op, length })}>
+          <button key={op} type="button" data-op={op} disabled={pairs.length === 0} onClick={() => post({ end: node.end, qp: chosen, op, length })}>
             {text}
           </button>
         ))}

@@ -4,9 +4,10 @@ import { type Mistake, readScript } from "./engine";
 /// Forms of statements, and what they do.
 const WORDS: [string, string][] = [
   ["connect rc", "a queue pair of A and one of B, connected: rc, uc or ud; mtu N, timeout N, retries N, rnr-timer N, depth N"],
+  ["connect rc A C", "of other adapters: there are A, B, C and D"],
   ["A post write 1 bytes 2500", "A posts a request with id 1: send, write, read, fetch-add (add N), compare-swap (compare N swap N)"],
   ["B receive 2 bytes 4096", "B posts a receive request with id 2"],
-  ["… at N, qp N", "bytes from the start of both memories; which queue pair, counted from 1"],
+  ["… at N, qp N", "bytes from the start of both ends' memories; which queue pair of the adapter, counted from 1"],
   ["… immediate N, fence, solicited, unsignaled, wrong-key", "of a posted request"],
   ["A set 0 to 42", "eight bytes of A's memory are this number"],
   ["wait 50us", "time passes; wait alone: until nothing is left to do"],

@@ -1,16 +1,16 @@
 // The engine, a WebAssembly module, and the shapes of what it returns.
 
 import init, * as wasm from "engine";
-import { type Play, toJson } from "./play";
+import { type End, type Play, toJson } from "./play";
 
-export type End = "a" | "b";
 export type Tone = "plain" | "bad" | "warned" | "faint" | "strong";
 
 export interface Row {
   step: number;
   kind: "sent" | "arrived" | "lost" | "note" | "say" | "figures";
   at: number | null;
-  side: End | null;
+  /// Where it stands: of a packet that leaves or is lost, the end that sends it.
+  end: End | null;
   text: string;
   why: string;
   tone: Tone;
@@ -19,7 +19,9 @@ export interface Row {
 
 export interface SentPacket {
   number: number;
-  side: End;
+  from: End;
+  /// null: a group.
+  to: End | null;
   bytes: number;
   lost: boolean;
   doubled: boolean;
@@ -30,12 +32,14 @@ export interface SentPacket {
 
 export interface Rate {
   at: number;
-  side: End;
+  end: End;
   qpn: number;
   rate: number | null;
 }
 
 export interface Played {
+  /// Number of its ends.
+  ends: number;
   rows: Row[];
   steps: number;
   packets: SentPacket[];
@@ -75,7 +79,7 @@ export interface Memory {
 }
 
 export interface Node {
-  side: End;
+  end: End;
   address: string;
   queue_pairs: QueuePair[];
   memory: Memory[];
@@ -86,7 +90,7 @@ export interface State {
   at: number;
   in_flight: number;
   port: { passed: number; marked: number; dropped: number; longest: number };
-  nodes: [Node, Node];
+  nodes: Node[];
 }
 
 export interface Field {
@@ -99,7 +103,8 @@ export interface Field {
 
 export interface Dissected {
   number: number;
-  side: End;
+  from: End;
+  to: End | null;
   lost: boolean;
   damaged: number | null;
   hex: string;
@@ -114,7 +119,7 @@ export interface CaptureFile {
     mtu: number | null;
     ends: [string, string];
     figures: [[number, number, number], [number, number, number]];
-    rows: { frame: number; at: number; side: End; text: string; why: string; tone: Tone }[];
+    rows: { frame: number; at: number; end: End; text: string; why: string; tone: Tone }[];
   }[];
   findings: { frame: number; connection: number | null; text: string }[];
   packets: number;
@@ -133,7 +138,7 @@ export const END = 0xffff_ffff;
 
 export const load = () => init().then(() => undefined);
 
-export const scenarios = (): { name: string; title: string }[] => JSON.parse(wasm.scenarios());
+export const scenarios = (): { name: string; title: string; network: string }[] => JSON.parse(wasm.scenarios());
 /// A script to begin with.
 export const example = (): string => wasm.example();
 /// The first mistake in a script, and the network that it has.

@@ -1,5 +1,8 @@
 // A play as its player describes it, and as the link has it.
 
+export const ENDS = ["a", "b", "c", "d"] as const;
+export type End = (typeof ENDS)[number];
+
 export type Fate = "pass" | "lose" | "double" | { hold: number } | { damage: number };
 
 export const OPERATIONS = ["send", "receive", "write", "read", "fetch-add", "compare-swap", "wrong-key"] as const;
@@ -7,7 +10,7 @@ export type Operation = (typeof OPERATIONS)[number];
 
 export interface Post {
   after: number;
-  side: "a" | "b";
+  end: End;
   qp: number;
   op: Operation;
   length: number;
@@ -78,7 +81,7 @@ export function toFragment(play: Play, at: number): string {
   if (network.length) words.push(`net=${network.map((it) => `${it}:${play.network[it]}`).join(",")}`);
   const fates = Object.entries(play.fates);
   if (fates.length) words.push(`f=${fates.map(([number, fate]) => `${number}:${fateText(fate)}`).join(",")}`);
-  const posts = play.posts.map((it) => `${it.after}:${it.side}:${it.qp}:${it.op}:${it.length}`);
+  const posts = play.posts.map((it) => `${it.after}:${it.end}:${it.qp}:${it.op}:${it.length}`);
   if (posts.length) words.push(`p=${posts.join(",")}`);
   if (play.script !== null) words.push(`script=${encodeURIComponent(play.script)}`);
   words.push(`at=${at}`);
@@ -107,11 +110,11 @@ export function fromFragment(fragment: string, known: (scenario: string) => bool
     if (fate !== undefined && whole(number) !== undefined) play.fates[String(whole(number))] = fate;
   }
   for (const item of list("p")) {
-    const [after, side, qp, op, length] = item.split(":");
-    const isKnown = OPERATIONS.includes(op as Operation) && (side === "a" || side === "b");
+    const [after, end, qp, op, length] = item.split(":");
+    const isKnown = OPERATIONS.includes(op as Operation) && ENDS.includes(end as End);
     const [at, index, bytes] = [whole(after), whole(qp), whole(length)];
     if (isKnown && at !== undefined && index !== undefined && bytes !== undefined) {
-      play.posts.push({ after: at, side: side as "a" | "b", qp: index, op: op as Operation, length: bytes });
+      play.posts.push({ after: at, end: end as End, qp: index, op: op as Operation, length: bytes });
     }
   }
   if (play.scenario === SCRIPT) play.script = words.get("script");

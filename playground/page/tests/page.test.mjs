@@ -239,6 +239,34 @@ test("a mistake in a script has its line, and what could stand there", async () 
   assert.ok((await page.locator("li.lost").count()) > 2);
 });
 
+test("four adapters: lanes, ends, requests and arrows of each", async () => {
+  await open("s=incast");
+  assert.equal(await page.locator(".ends > section").count(), 4);
+  assert.deepEqual(await page.locator(".heads span").allInnerTexts(), ["A", "B", "C", "D"]);
+  await toEnd();
+  // each arrow begins and ends at the line of an end
+  const lines = await page.locator(".arrows line.end").evaluateAll((all) => all.map((it) => Number(it.getAttribute("x1"))));
+  assert.equal(lines.length, 4);
+  const arrows = await page.locator(".arrow line").evaluateAll((all) => all.map((it) => ["x1", "x2"].map((name) => Number(it.getAttribute(name)))));
+  const ways = new Set(arrows.map((ends) => ends.map((x) => lines.findIndex((line) => Math.abs(line - x) < 1)).join("-")));
+  assert.deepEqual([...ways].sort(), ["3-0", "3-1", "3-2"]);
+  assert.deepEqual(await page.locator(".flows span").allInnerTexts(), ["A", "B", "C"]);
+  // a packet of C's that is lost, and a request of C's
+  await open(`s=script&script=${encodeURIComponent("connect rc A B\nconnect rc C B\nC post write 1\nC set 0 to 7")}`);
+  assert.equal(await page.locator(".ends > section").count(), 3);
+  await toEnd();
+  await page.locator("li.sent [data-packet='0']").click();
+  assert.match(await page.locator("#packet").innerText(), /from C to B/);
+  await button("✗ Lose").click();
+  await toEnd();
+  assert.equal(await page.locator("li.lost.at-c").count(), 1);
+  await page.locator(".requests select").first().selectOption("c");
+  await page.locator("[data-op=write]").click();
+  await toEnd();
+  assert.ok((await shown()).includes("C1: request 1000 completed: RdmaWrite"));
+  await page.waitForFunction(() => /&p=\d+:c:0:write:2000/.test(location.hash));
+});
+
 test("sliders change the network, and the link has it all", async () => {
   await open("s=write");
   await page.locator("input[name=loss]").fill("30");
@@ -315,7 +343,7 @@ test("nothing serious for accessibility, in light and dark, wide and narrow; not
   ]) {
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme });
-    for (const fragment of ["s=loss&at=13", "s=congestion&at=30", "s=free", "s=wrong-key&at=12", "s=script&at=12", "s=script&script=connect%20rc%0AA%20get%20it"]) {
+    for (const fragment of ["s=loss&at=13", "s=congestion&at=30", "s=incast&at=30", "s=free", "s=wrong-key&at=12", "s=script&at=12", "s=script&script=connect%20rc%0AA%20get%20it"]) {
       await open(fragment);
       const packets = page.locator("li.sent button.what");
       if (await packets.count()) await packets.last().click();
@@ -326,7 +354,7 @@ test("nothing serious for accessibility, in light and dark, wide and narrow; not
       const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
       const serious = violations.filter((it) => it.impact === "serious" || it.impact === "critical");
       assert.deepEqual(serious.map((it) => [it.id, it.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`)]), [], `${name} ${fragment}`);
-      if (/^s=(loss|cong|script&at)/.test(fragment)) {
+      if (/^s=(loss|cong|incast|script&at)/.test(fragment)) {
         await page.evaluate(() => scrollTo(0, 0));
         await picture(`${name}-${fragment.slice(2, 6)}`);
         await page.screenshot({ path: join(pictures, `${name}-${fragment.slice(2, 6)}-whole.png`), fullPage: true });

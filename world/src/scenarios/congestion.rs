@@ -1,32 +1,37 @@
-//! Two flows that share a port.
+//! Flows that share a port.
 
 use std::time::Duration;
 
+use roce_fabric::QueueCounters;
 use roce_transport::{
     addr::{Mtu, Qpn},
+    qp::QpType,
     work::SendWr,
 };
 
 use crate::{
     failure::Failure,
-    line::Side,
+    line::End::{self, A, B, C, D},
     node::Options,
     world::{Shown, World},
 };
 
-const A: Side = Side::Left;
-
 /// Time between two lines of figures.
 const STEP: Duration = Duration::from_micros(500);
 
+/// Queue pairs whose packets may be marked.
+fn options() -> Options {
+    Options { mtu: Mtu::B1024, traffic_class: 2, depth: 256, ..Options::default() }
+}
+
 pub(crate) fn two_flows(world: &mut World) -> Result<(), Failure> {
-    let options = Options { mtu: Mtu::B1024, traffic_class: 2, depth: 256, ..Options::default() };
-    let (first, b1) = world.connect(options);
-    let (second, b2) = world.connect(options);
+    let (first, b1) = world.connect(options());
+    let (second, b2) = world.connect(options());
     for (qpn, name) in [(first, "A1"), (second, "A2"), (b1, "B1"), (b2, "B2")] {
         world.name(qpn, name);
     }
-    let (near, far) = (world.a.buffer(8192), world.b.buffer(8192));
+    world[A].buffer(8192);
+    world[B].buffer(8192);
     world.say(
         "A1 and A2 write to B1 and B2 through one port of 1 Gbit/s, which marks packets when its \
          queue holds more than 10 KB. Who receives a marked packet tells its sender, at most every \
@@ -35,20 +40,14 @@ pub(crate) fn two_flows(world: &mut World) -> Result<(), Failure> {
          congestion control does is drawn.",
     )?;
     world.shown = Shown::Congestion;
-    let post = |world: &mut World, qpn: Qpn, from: u64| -> Result<(), Failure> {
-        for id in from..from + 100 {
-            world.post_send(A, qpn, &SendWr::write(id, far.remote(0), near.sge(0, 8192)))?;
-        }
-        Ok(())
-    };
-    post(world, first, 0)?;
-    post(world, second, 0)?;
+    post(world, A, first, B)?;
+    post(world, A, second, B)?;
     world.run_for(Duration::from_micros(700))?;
     world.say("The same for the next milliseconds, in figures:")?;
     world.shown = Shown::Nothing;
     world.figures("\n     time      A1 rate   A1 window      A2 rate   A2 window")?;
     for step in 0..10 {
-        let figures = [first, second].map(|qpn| match world.a.adapter.query_qp(qpn) {
+        let figures = [first, second].map(|qpn| match world[A].adapter.query_qp(qpn) {
             Some(info) => {
                 let rate = info
                     .rate
@@ -61,14 +60,69 @@ pub(crate) fn two_flows(world: &mut World) -> Result<(), Failure> {
         world.figures(&format!("  {at:>4.1} ms {}  {}", figures[0], figures[1]))?;
         world.run_for(STEP)?;
     }
-    let port = world.port();
-    world.say(&format!(
-        "The port has forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, \
-         at the start, before the first notification came.",
+    world.say(&format!("The port has {}", seen(world.port())))
+}
+
+pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
+    let senders = [(A, "D1"), (B, "D2"), (C, "D3")].map(|(end, name)| {
+        let (qpn, far) = world.connect_as([end, D], QpType::Rc, [options(); 2]);
+        world.name(qpn, &end.to_string());
+        world.name(far, name);
+        (end, qpn)
+    });
+    for node in world.nodes_mut() {
+        node.buffer(8192);
+    }
+    world.say(
+        "A, B and C write to D at the same time, as many servers answer one that has asked them all \
+         (incast). Each has a way of its own into the network; the port to D carries 1 Gbit/s, and \
+         in its queue they meet. It marks packets when it holds more than 10 KB, and D tells each \
+         sender by itself: a CNP goes to the queue pair whose packet was marked. Only what congestion \
+         control does is drawn.",
+    )?;
+    world.shown = Shown::Congestion;
+    for (end, qpn) in senders {
+        post(world, end, qpn, D)?;
+    }
+    world.run_for(Duration::from_micros(800))?;
+    world.say(
+        "No sender knows of the others, and each hears only of its own packets. The next \
+         milliseconds in figures, rates in Mbit/s:",
+    )?;
+    world.shown = Shown::Nothing;
+    world.figures("\n     time        A        B        C      all")?;
+    for step in 0..12 {
+        let rates = senders.map(|(end, qpn)| {
+            world[end].adapter.query_qp(qpn).and_then(|info| info.rate).unwrap_or_default()
+                / 1_000_000
+        });
+        let [a, b, c] = rates.map(|rate| if rate == 0 { "-".into() } else { rate.to_string() });
+        let sum: u64 = rates.iter().sum();
+        let at = 0.8 + 0.5 * f64::from(step);
+        world.figures(&format!("  {at:>4.1} ms {a:>8} {b:>8} {c:>8} {sum:>8}"))?;
+        world.run_for(STEP)?;
+    }
+    let port = world.port_to(D);
+    world.say(&format!("The port to D has {}", seen(port)))
+}
+
+/// Posts a hundred WRITEs of 8 KiB to another end.
+fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
+    let (near, far) = (world[end].first_buffer(), world[to].first_buffer());
+    for id in 0..100 {
+        world.post_send(end, qpn, &SendWr::write(id, far.remote(0), near.sge(0, 8192)))?;
+    }
+    Ok(())
+}
+
+/// What a port has seen, in words.
+fn seen(port: QueueCounters) -> String {
+    format!(
+        "forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, at the start, \
+         before the first notification came.",
         port.passed,
         port.marked,
         port.dropped,
         port.longest / 1000
-    ))?;
-    Ok(())
+    )
 }

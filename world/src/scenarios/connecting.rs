@@ -11,6 +11,7 @@ use roce_transport::{
 
 use crate::{
     failure::Failure,
+    line::End::{A, B},
     node::Options,
     world::{Shown, World},
 };
@@ -19,12 +20,12 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     let service_id = PortSpace::Tcp.service(7471);
     let (a, b) = world.quietly(|world| {
         let options = Options::default();
-        let (a, b) = (world.a.qp(QpType::Rc, &options), world.b.qp(QpType::Rc, &options));
-        world.a.enter_init(a);
-        world.b.enter_init(b);
+        let (a, b) = (world[A].qp(QpType::Rc, &options), world[B].qp(QpType::Rc, &options));
+        world[A].enter_init(a);
+        world[B].enter_init(b);
         (a, b)
     });
-    world.b.adapter.cm_listen(Listen { service_id, address: None, backlog: 4 })?;
+    world[B].adapter.cm_listen(Listen { service_id, address: None, backlog: 4 })?;
     world.shown = Shown::States;
     world.say(
         "rdma_cm: B listens on port 7471. A asks for a connection to it (REQ) with its queue pair \
@@ -35,7 +36,7 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     let now = world.now;
     let connect = Connect {
         service_id,
-        av: AddressVector::new(world.b.ip.into(), 0),
+        av: AddressVector::new(world[B].ip.into(), 0),
         service: CmService::Rc,
         qpn: a,
         managed: true,
@@ -52,20 +53,23 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
         pkey: PKey::DEFAULT,
         private_data: b"",
     };
-    let a_conn = world.a.adapter.cm_connect(now, &connect)?;
+    let a_conn = world[A].adapter.cm_connect(now, &connect)?;
     world.run_for(Duration::from_millis(1))?;
-    let Some(ConnEvent::Request { conn: b_conn, .. }) = world.b.adapter.poll_cm_event() else {
+    let Some(ConnEvent::Request { conn: b_conn, .. }) = world[B].adapter.poll_cm_event() else {
         return Err("no request has come to B within 1 ms, and its program waits no longer".into());
     };
-    world.b.adapter.cm_accept(world.now, b_conn, &accept(b), true)?;
+    let now = world.now;
+    world[B].adapter.cm_accept(now, b_conn, &accept(b), true)?;
     world.run_for(Duration::from_secs(5))?;
     world.say(
         "The end: A announces it (DREQ), B's program agrees (DREP). The queue pairs are the \
          programs' to move.",
     )?;
-    world.a.adapter.cm_disconnect(world.now, a_conn, b"")?;
+    let now = world.now;
+    world[A].adapter.cm_disconnect(now, a_conn, b"")?;
     world.run_for(Duration::from_millis(1))?;
-    world.b.adapter.cm_disconnect(world.now, b_conn, b"")?;
+    let now = world.now;
+    world[B].adapter.cm_disconnect(now, b_conn, b"")?;
     world.run_for(Duration::from_millis(1))
 }
 

@@ -11,20 +11,18 @@ use roce_transport::{
 
 use crate::{
     failure::Failure,
-    line::Side,
-    node::{Node, Options, QKEY},
+    line::End::{self, A, B},
+    node::{Options, QKEY},
     world::World,
 };
 
-const A: Side = Side::Left;
-const B: Side = Side::Right;
 /// Bytes of the GRH area in front of a datagram.
 const GRH: u32 = 40;
 
-fn datagrams(world: &mut World, side: Side) -> Result<Qpn, Failure> {
+fn datagrams(world: &mut World, end: End) -> Result<Qpn, Failure> {
     world.quietly(|world| {
         let now = world.now;
-        let node: &mut Node = if side == A { &mut world.a } else { &mut world.b };
+        let node = &mut world[end];
         let qpn = node.qp(QpType::Ud, &Options::default());
         node.enter_init(qpn);
         node.adapter.to_rtr(qpn, &Rtr::Ud)?;
@@ -35,8 +33,8 @@ fn datagrams(world: &mut World, side: Side) -> Result<Qpn, Failure> {
 
 pub(crate) fn ud(world: &mut World) -> Result<(), Failure> {
     let (a, b) = (datagrams(world, A)?, datagrams(world, B)?);
-    let (near, far) = (world.a.buffer(64), world.b.buffer(256));
-    let way = AddressVector::new(world.b.ip.into(), 0);
+    let (near, far) = (world[A].buffer(64), world[B].buffer(256));
+    let way = AddressVector::new(world[B].ip.into(), 0);
     world.say(
         "A datagram queue pair has no peer: each request names the receiver, by an address, a queue \
          pair number and a queue key (Q_Key). Nothing is acknowledged, so the request is complete \
@@ -61,7 +59,7 @@ pub(crate) fn multicast(world: &mut World) -> Result<(), Failure> {
     let (a, b1, b2) = (datagrams(world, A)?, datagrams(world, B)?, datagrams(world, B)?);
     world.name(b1, "B1");
     world.name(b2, "B2");
-    let (near, far) = (world.a.buffer(64), world.b.buffer(256));
+    let (near, far) = (world[A].buffer(64), world[B].buffer(256));
     let group: IpAddr = [239, 1, 2, 3].into();
     world.say(
         "A multicast group is an IP address, here 239.1.2.3. B1 and B2 are attached to it, and only \
@@ -69,7 +67,7 @@ pub(crate) fn multicast(world: &mut World) -> Result<(), Failure> {
          gets a copy, if it has room for it.",
     )?;
     for qpn in [b1, b2] {
-        world.b.adapter.attach_mcast(qpn, group.into())?;
+        world[B].adapter.attach_mcast(qpn, group.into())?;
     }
     world.post_recv(B, b1, &RecvWr::new(1, [far.sge(0, GRH + 64)]))?;
     let to = UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, QKEY);

@@ -7,14 +7,16 @@ use roce_transport::{
     work::{RecvWr, Remote, SendWr},
 };
 
-use crate::{failure::Failure, line::Side, node::Options, world::World};
-
-const A: Side = Side::Left;
-const B: Side = Side::Right;
+use crate::{
+    failure::Failure,
+    line::End::{A, B},
+    node::Options,
+    world::World,
+};
 
 pub(crate) fn nak(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(5000), world.b.buffer(5000));
+    let (near, far) = (world[A].buffer(5000), world[B].buffer(5000));
     world.say(
         "A WRITE of five packets, of which the network loses the third. B sees the gap when the \
          fourth arrives, and sends one NAK, which also acknowledges what came before it. What \
@@ -31,7 +33,7 @@ pub(crate) fn nak(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn timeout(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { timeout: 12, ..Options::default() });
-    let (near, far) = (world.a.buffer(64), world.b.buffer(64));
+    let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
         "A single packet is lost, so that nothing shows B that something is missing. A hears \
          nothing: after 10 ms (a few round trips, once one has been measured) it sends the packet \
@@ -44,7 +46,7 @@ pub(crate) fn timeout(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn not_ready(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(64), world.b.buffer(64));
+    let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
         "A sends a message, but B's program has posted no receive request. B answers \"receiver \
          not ready\" with the time that A is to wait: min_rnr_timer of B's queue pair, here 1.28 \
@@ -60,7 +62,7 @@ pub(crate) fn not_ready(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(8), world.b.buffer(8));
+    let (near, far) = (world[A].buffer(8), world[B].buffer(8));
     far.put(&40u64.to_ne_bytes());
     world.say(
         "Fetch and add of 2 to a word that is 40. The network loses the answer. A sends the request \
@@ -74,7 +76,7 @@ pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn wrong_key(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(64), world.b.buffer(64));
+    let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
         "A WRITE with an R_Key that B has never given out, and one behind it. B answers with a NAK \
          and its queue pair goes into ERR: everything posted there completes as flushed. A's \

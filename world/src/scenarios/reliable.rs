@@ -8,13 +8,10 @@ use roce_transport::{
 
 use crate::{
     failure::Failure,
-    line::Side,
-    node::Options,
+    line::End::{A, B},
+    node::{Options, Place},
     world::{Shown, World},
 };
-
-const A: Side = Side::Left;
-const B: Side = Side::Right;
 
 pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
     world.say(
@@ -24,37 +21,35 @@ pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
     )?;
     world.shown = Shown::States;
     let options = Options::default();
-    let (a_ip, b_ip) = (world.a.ip, world.b.ip);
-    let a = world.a.qp(QpType::Rc, &options);
-    let b = world.b.qp(QpType::Rc, &options);
-    world.a.enter_init(a);
-    world.b.enter_init(b);
+    let a = world[A].qp(QpType::Rc, &options);
+    let b = world[B].qp(QpType::Rc, &options);
+    world[A].enter_init(a);
+    world[B].enter_init(b);
     world.run()?;
     world.say(
         "INIT: receive requests may be posted, and nothing arrives yet. RTR, ready to receive: the \
          adapter knows the peer's address, queue pair number and first PSN. RTS, ready to send: it \
          also has its own first PSN, timeout and retry counters.",
     )?;
-    world.a.enter_rtr(QpType::Rc, a, (b_ip, b), &options);
-    world.b.enter_rtr(QpType::Rc, b, (a_ip, a), &options);
+    world[A].enter_rtr(QpType::Rc, a, Place { end: B, qpn: b }, &options);
+    world[B].enter_rtr(QpType::Rc, b, Place { end: A, qpn: a }, &options);
     let now = world.now;
-    world.a.enter_rts(now, QpType::Rc, a, &options);
-    world.b.enter_rts(now, QpType::Rc, b, &options);
+    world[A].enter_rts(now, QpType::Rc, a, &options);
+    world[B].enter_rts(now, QpType::Rc, b, &options);
     world.run()?;
     world.say(
         "An edge that does not exist is refused, and nothing changes: from RTS to RTR, say. ERR can \
          be entered from everywhere.",
     )?;
-    let peer = (b_ip, b);
-    world.a.try_rtr(a, peer, &options);
+    world[A].try_rtr(a, Place { end: B, qpn: b }, &options);
     world.run()?;
-    let _ = world.b.adapter.to_error(now, b);
+    let _ = world[B].adapter.to_error(now, b);
     world.run()
 }
 
 pub(crate) fn send(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(2500), world.b.buffer(4096));
+    let (near, far) = (world[A].buffer(2500), world[B].buffer(4096));
     world.say(
         "A SEND goes where the receiver says: B has posted a receive request with a buffer of \
          4,096 bytes. The message of 2,500 bytes takes three packets at a path MTU of 1,024; only \
@@ -69,7 +64,7 @@ pub(crate) fn send(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn write(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(4096), world.b.buffer(4096));
+    let (near, far) = (world[A].buffer(4096), world[B].buffer(4096));
     world.say(
         "An RDMA WRITE names the peer's memory itself: address and R_Key stand in the RETH of the \
          first packet. B's adapter checks the key and writes; B's program gets no completion and \
@@ -89,7 +84,7 @@ pub(crate) fn write(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn read(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(4096), world.b.buffer(4096));
+    let (near, far) = (world[A].buffer(4096), world[B].buffer(4096));
     world.say(
         "An RDMA READ is one request; the answer carries the data, and each of its packets has a \
          PSN of A's own count: the request takes as many PSNs as its answer has packets.",
@@ -109,7 +104,7 @@ pub(crate) fn read(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
-    let (near, far) = (world.a.buffer(8), world.b.buffer(8));
+    let (near, far) = (world[A].buffer(8), world[B].buffer(8));
     far.put(&5u64.to_ne_bytes());
     world.say(
         "Fetch and add: B's adapter adds 3 to an 8-byte word and answers with what it found. \
@@ -131,7 +126,7 @@ pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn window(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { mtu: Mtu::B4096, ..Options::default() });
-    let (near, far) = (world.a.buffer(40_960), world.b.buffer(40_960));
+    let (near, far) = (world[A].buffer(40_960), world[B].buffer(40_960));
     world.say(
         "A sends without waiting: ten packets are under way before the first arrives. It asks for \
          an acknowledgement with the last packet of a message, and before its window of 64 KiB is \
@@ -148,7 +143,7 @@ pub(crate) fn window(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn unsignaled(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { depth: 4, ..Options::default() });
-    let (near, far) = (world.a.buffer(64), world.b.buffer(64));
+    let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
         "A send queue of four requests, and a program that asks for no completions. A place in the \
          queue is free again when its request is complete, and the program can know that only from \
@@ -177,8 +172,8 @@ pub(crate) fn unsignaled(world: &mut World) -> Result<(), Failure> {
 
 pub(crate) fn free(world: &mut World) -> Result<(), Failure> {
     let _ = world.connect(Options::default());
-    world.a.buffer(4096);
-    world.b.buffer(4096);
+    world[A].buffer(4096);
+    world[B].buffer(4096);
     world.say(
         "A and B are connected. Each has a memory region of 4,096 bytes, which the other may read \
          and write. Nothing is posted: that is yours to do.",

@@ -2,31 +2,31 @@
 
 use crate::{
     failure::Failure,
-    line::Side,
     script::{Script, Step},
     world::World,
 };
 
 pub(crate) fn play(world: &mut World<'_>, script: &Script) -> Result<(), Failure> {
-    for side in [Side::Left, Side::Right] {
-        world.node_mut(side).buffer(Script::MEMORY);
+    for node in world.nodes_mut() {
+        node.buffer(Script::MEMORY);
     }
     let is_connect = |step: &&Step| matches!(step, Step::Connect(..));
     let are_named = script.steps.iter().filter(is_connect).count() > 1;
     for step in &script.steps {
         match step {
             Step::Say(text) => world.say(text)?,
-            Step::Connect(service, options) => {
-                let (a, b) = world.connect_as(*service, *options, *options);
+            Step::Connect(ends, service, options) => {
+                let made = world.connect_as(*ends, *service, [*options; 2]);
                 if are_named {
-                    let number = world.node(Side::Left).queue_pairs().len();
-                    world.name(a, &format!("A{number}"));
-                    world.name(b, &format!("B{number}"));
+                    for (end, qpn) in ends.iter().zip([made.0, made.1]) {
+                        let number = world[*end].queue_pairs().len();
+                        world.name(qpn, &format!("{end}{number}"));
+                    }
                 }
             }
-            Step::Post(side, request) => world.post_request(*side, request)?,
-            Step::Set(side, offset, value) => {
-                let buffer = world.node_mut(*side).first_buffer();
+            Step::Post(end, request) => world.post_request(*end, request)?,
+            Step::Set(end, offset, value) => {
+                let buffer = world[*end].first_buffer();
                 buffer.put_at(*offset, &value.to_ne_bytes());
             }
             Step::Wait(None) => world.run()?,

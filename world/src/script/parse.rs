@@ -9,7 +9,7 @@ use roce_fabric::{
 use roce_transport::{addr::Mtu, mem::RKey, qp::QpType, work::SendFlags};
 
 use crate::{
-    line::Side,
+    line::End,
     node::Options,
     post::Request,
     script::{Script, ScriptError, Step},
@@ -25,7 +25,8 @@ const MOST_TIME: Duration = Duration::from_secs(1000);
 /// An R_Key that nobody has.
 const WRONG_KEY: RKey = RKey(0xBAD);
 
-const STATEMENTS: &str = "A …, B …, connect, network, wait, lose, hold, double, damage, pass, say";
+const STATEMENTS: &str =
+    "A …, B …, C …, D …, connect, network, wait, lose, hold, double, damage, pass, say";
 const OF_AN_END: &str = "post, receive, set";
 const OPERATIONS: &str = "send, write, read, fetch-add, compare-swap";
 
@@ -33,8 +34,11 @@ impl FromStr for Script {
     type Err = ScriptError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut script = Self { network: None, fates: BTreeMap::new(), steps: Vec::new() };
-        let mut connections = 0;
+        let mut reader = Reader {
+            script: Self { ends: 2, network: None, fates: BTreeMap::new(), steps: Vec::new() },
+            connections: 0,
+            queue_pairs: [0; End::ALL.len()],
+        };
         for (index, line) in text.lines().enumerate() {
             let error = |problem| ScriptError { line: index + 1, problem };
             if index == Self::MOST_LINES {
@@ -42,75 +46,108 @@ impl FromStr for Script {
             }
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                statement(&mut script, &mut connections, line).map_err(error)?;
+                reader.statement(line).map_err(error)?;
             }
         }
-        Ok(script)
+        Ok(reader.script)
     }
 }
 
-fn statement(script: &mut Script, connections: &mut usize, line: &str) -> Result<(), String> {
-    let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let mut words = Words::of(rest);
-    match verb {
-        "A" | "a" => script.steps.push(of_an_end(Side::Left, &mut words, *connections)?),
-        "B" | "b" => script.steps.push(of_an_end(Side::Right, &mut words, *connections)?),
-        "say" if !rest.trim().is_empty() => script.steps.push(Step::Say(rest.trim().to_owned())),
-        "say" => return Err(missing("say", "a text")),
-        "network" => {
-            if script.network.is_some() {
-                return Err("there are two lines of the network; write one, with commas".into());
-            }
-            script.network = Some(network(rest)?);
-        }
-        "connect" => {
-            if *connections == MOST_CONNECTIONS {
-                return Err(format!("a script connects {MOST_CONNECTIONS} times at most"));
-            }
-            *connections += 1;
-            script.steps.push(connect(&mut words)?);
-        }
-        "wait" => {
-            let time = words.next().map(duration).transpose()?;
-            end(&words, "wait", "a time, such as 50us, or nothing")?;
-            script.steps.push(Step::Wait(time));
-        }
-        "lose" | "hold" | "double" | "damage" | "pass" => {
-            let (number, fate) = fate(verb, &mut words)?;
-            if script.fates.insert(number, fate).is_some() {
-                return Err(format!("packet {number} has a fate already; write one line for it"));
-            }
-        }
-        _ => return Err(unknown("statement", verb, STATEMENTS)),
-    }
-    Ok(())
+/// A script, as far as it has been read.
+struct Reader {
+    script: Script,
+    connections: usize,
+    /// Those of each end.
+    queue_pairs: [usize; End::ALL.len()],
 }
 
-fn of_an_end(side: Side, words: &mut Words<'_>, connections: usize) -> Result<Step, String> {
-    let name = if side == Side::Left { "A" } else { "B" };
-    let verb = words.next().ok_or_else(|| missing(name, OF_AN_END))?;
-    match verb {
-        "post" | "receive" if connections == 0 => {
-            Err("there is no queue pair yet; before it stands: connect rc".into())
+impl Reader {
+    fn statement(&mut self, line: &str) -> Result<(), String> {
+        let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let mut words = Words::of(rest);
+        if let Some(end) = End::of_letter(verb) {
+            let step = self.of_an_end(end, &mut words)?;
+            self.there_is(end);
+            self.script.steps.push(step);
+            return Ok(());
         }
-        "post" => Ok(Step::Post(side, post(words, connections)?)),
-        "receive" => {
-            let wr_id = whole(words, verb, "an id")?;
-            let mut fields = Fields::read(words, "receive", &["bytes N", "at N", "qp N"])?;
-            Ok(Step::Post(side, fields.request(wr_id, PostKind::Receive, connections)?))
-        }
-        "set" => {
-            let offset = range(whole(words, verb, "an offset in bytes")?, "the offset", places())?;
-            match words.next() {
-                Some("to") => {}
-                Some(word) => return Err(unknown("word of set", word, "to N")),
-                None => return Err(missing("set", "to N")),
+        let script = &mut self.script;
+        match verb {
+            "say" if !rest.trim().is_empty() => {
+                script.steps.push(Step::Say(rest.trim().to_owned()));
             }
-            let value = whole(words, "to", "a number")?;
-            end(words, "set", "nothing")?;
-            Ok(Step::Set(side, offset, value))
+            "say" => return Err(missing("say", "a text")),
+            "network" => {
+                if script.network.is_some() {
+                    return Err("there are two lines of the network; write one, with commas".into());
+                }
+                script.network = Some(network(rest)?);
+            }
+            "connect" => {
+                if self.connections == MOST_CONNECTIONS {
+                    return Err(format!("a script connects {MOST_CONNECTIONS} times at most"));
+                }
+                self.connections += 1;
+                let (ends, service, options) = connect(&mut words)?;
+                for end in ends {
+                    self.there_is(end);
+                    self.queue_pairs[end as usize] += 1;
+                }
+                self.script.steps.push(Step::Connect(ends, service, options));
+            }
+            "wait" => {
+                let time = words.next().map(duration).transpose()?;
+                no_more(&words, "wait", "a time, such as 50us, or nothing")?;
+                script.steps.push(Step::Wait(time));
+            }
+            "lose" | "hold" | "double" | "damage" | "pass" => {
+                let (number, fate) = fate(verb, &mut words)?;
+                if script.fates.insert(number, fate).is_some() {
+                    return Err(format!(
+                        "packet {number} has a fate already; write one line for it"
+                    ));
+                }
+            }
+            _ => return Err(unknown("statement", verb, STATEMENTS)),
         }
-        _ => Err(unknown("statement of an end", verb, OF_AN_END)),
+        Ok(())
+    }
+
+    /// The script names this end.
+    fn there_is(&mut self, end: End) {
+        self.script.ends = self.script.ends.max(end as usize + 1);
+    }
+
+    fn of_an_end(&self, end: End, words: &mut Words<'_>) -> Result<Step, String> {
+        let verb = words.next().ok_or_else(|| missing(&end.to_string(), OF_AN_END))?;
+        let queue_pairs = self.queue_pairs[end as usize];
+        match verb {
+            "post" | "receive" if queue_pairs == 0 => {
+                let ends = if end > End::B { format!(" A {end}") } else { String::new() };
+                Err(format!(
+                    "there is no queue pair of {end} yet; before it stands: connect rc{ends}"
+                ))
+            }
+            "post" => Ok(Step::Post(end, post(words, queue_pairs)?)),
+            "receive" => {
+                let wr_id = whole(words, verb, "an id")?;
+                let mut fields = Fields::read(words, "receive", &["bytes N", "at N", "qp N"])?;
+                Ok(Step::Post(end, fields.request(wr_id, PostKind::Receive, queue_pairs)?))
+            }
+            "set" => {
+                let offset =
+                    range(whole(words, verb, "an offset in bytes")?, "the offset", places())?;
+                match words.next() {
+                    Some("to") => {}
+                    Some(word) => return Err(unknown("word of set", word, "to N")),
+                    None => return Err(missing("set", "to N")),
+                }
+                let value = whole(words, "to", "a number")?;
+                no_more(words, "set", "nothing")?;
+                Ok(Step::Set(end, offset, value))
+            }
+            _ => Err(unknown("statement of an end", verb, OF_AN_END)),
+        }
     }
 }
 
@@ -119,7 +156,7 @@ const fn places() -> RangeInclusive<u64> {
     0..=Script::MEMORY as u64 - 8
 }
 
-fn post(words: &mut Words<'_>, connections: usize) -> Result<Request, String> {
+fn post(words: &mut Words<'_>, queue_pairs: usize) -> Result<Request, String> {
     let operation = words.next().ok_or_else(|| missing("post", OPERATIONS))?;
     let possible: &[&str] = match operation {
         "send" => &["bytes N", "at N", "qp N", "immediate N", "solicited", "fence", "unsignaled"],
@@ -148,16 +185,23 @@ fn post(words: &mut Words<'_>, connections: usize) -> Result<Request, String> {
         "fetch-add" => PostKind::FetchAdd(fields.needed("add")?),
         _ => PostKind::CompareSwap(fields.needed("compare")?, fields.needed("swap")?),
     };
-    fields.request(wr_id, kind, connections)
+    fields.request(wr_id, kind, queue_pairs)
 }
 
-fn connect(words: &mut Words<'_>) -> Result<Step, String> {
+fn connect(words: &mut Words<'_>) -> Result<([End; 2], QpType, Options), String> {
     const SERVICES: &str = "rc, uc, ud";
     let service = match words.next().ok_or_else(|| missing("connect", SERVICES))? {
         "rc" => QpType::Rc,
         "uc" => QpType::Uc,
         "ud" => QpType::Ud,
         word => return Err(unknown("service", word, SERVICES)),
+    };
+    let ends = match words.peek().and_then(End::of_letter) {
+        Some(first) => {
+            words.next();
+            [first, other_end(first, words)?]
+        }
+        None => [End::A, End::B],
     };
     let possible = ["mtu N", "timeout N", "retries N", "rnr-timer N", "depth N"];
     let mut fields = Fields::read(words, "connect", &possible)?;
@@ -178,7 +222,16 @@ fn connect(words: &mut Words<'_>) -> Result<Step, String> {
     if let Some(value) = fields.number("depth", 1..=256)? {
         *depth = value as u32;
     }
-    Ok(Step::Connect(service, options))
+    Ok((ends, service, options))
+}
+
+/// The end that stands behind the first one.
+fn other_end(first: End, words: &mut Words<'_>) -> Result<End, String> {
+    let others = End::ALL.iter().filter(|end| **end != first);
+    let possible = others.map(End::to_string).collect::<Vec<_>>().join(", ");
+    let word = words.next().ok_or_else(|| missing(&first.to_string(), &possible))?;
+    let end = End::of_letter(word).filter(|end| *end != first);
+    end.ok_or_else(|| unknown(&format!("adapter that {first} connects to"), word, &possible))
 }
 
 /// Clauses for [`FaultPlan`], with the usual delay if they have none.
@@ -222,7 +275,7 @@ fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
             None => return Err(missing("damage", "byte N")),
         },
     };
-    end(words, verb, "nothing")?;
+    no_more(words, verb, "nothing")?;
     Ok((number, fate))
 }
 
@@ -265,7 +318,7 @@ impl<'a> Fields<'a> {
         &mut self,
         wr_id: u64,
         kind: PostKind,
-        connections: usize,
+        queue_pairs: usize,
     ) -> Result<Request, String> {
         let mut flags = SendFlags::SIGNALED;
         flags.set(SendFlags::SIGNALED, !self.flag("unsignaled"));
@@ -275,7 +328,7 @@ impl<'a> Fields<'a> {
         let length = self.number("bytes", BYTES)?.unwrap_or(if word { 8 } else { 64 });
         Ok(Request {
             wr_id,
-            queue_pair: self.number("qp", 1..=connections as u64)?.unwrap_or(1) as usize - 1,
+            queue_pair: self.number("qp", 1..=queue_pairs as u64)?.unwrap_or(1) as usize - 1,
             kind,
             length: length as u32,
             offset: self.number("at", 0..=Script::MEMORY as u64)?.unwrap_or(0),
@@ -312,7 +365,7 @@ fn duration(word: &str) -> Result<Duration, String> {
     }
 }
 
-fn end(words: &Words<'_>, verb: &str, possible: &str) -> Result<(), String> {
+fn no_more(words: &Words<'_>, verb: &str, possible: &str) -> Result<(), String> {
     words.peek().map_or(Ok(()), |word| Err(unknown(&format!("word of {verb}"), word, possible)))
 }
 

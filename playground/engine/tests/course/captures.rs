@@ -5,7 +5,7 @@ use std::time::Duration;
 use roce_capture::CaptureWriter;
 use roce_transport::{trace::Record, wire::NetHeader};
 use roce_world::{
-    FREE, Failure, Line, Post, PostKind, SCENARIOS, Scenario, SentDatagram, Settings, Side, Viewer,
+    End, FREE, Failure, Line, Post, PostKind, SCENARIOS, Scenario, SentDatagram, Settings, Viewer,
     play,
 };
 
@@ -14,7 +14,7 @@ pub(crate) struct Tapped {
     pub(crate) name: &'static str,
     scenario: &'static str,
     /// The end at which it was taken.
-    at: Side,
+    at: End,
     network: &'static str,
     /// Requests of A.
     posts: fn() -> Vec<Post>,
@@ -28,33 +28,33 @@ pub(crate) const ALL: &[Tapped] = &[
     Tapped {
         name: "first.pcapng",
         scenario: "free",
-        at: Side::Right,
+        at: End::B,
         network: "delay 5us, corrupt 5%",
-        posts: || (0..12).map(|count| post(Side::Left, count * 4, PostKind::Write, 4096)).collect(),
+        posts: || (0..12).map(|count| post(End::A, count * 4, PostKind::Write, 4096)).collect(),
         packets: 200,
     },
     // a way that takes longer than the acknowledge timer
     Tapped {
         name: "second.pcapng",
         scenario: "free",
-        at: Side::Left,
+        at: End::A,
         network: "delay 28ms, jitter 20ms",
-        posts: || (0..8).map(|count| post(Side::Left, count * 26, PostKind::Write, 64)).collect(),
+        posts: || (0..8).map(|count| post(End::A, count * 26, PostKind::Write, 64)).collect(),
         packets: 200,
     },
     // congestion notifications that do not arrive
     Tapped {
         name: "third.pcapng",
         scenario: "congestion",
-        at: Side::Right,
+        at: End::B,
         network: "delay 5us, drop 100% cnp",
         posts: Vec::new,
         packets: 200,
     },
 ];
 
-fn post(side: Side, after: usize, kind: PostKind, length: u32) -> Post {
-    Post { after, side, queue_pair: 0, kind, length }
+fn post(end: End, after: usize, kind: PostKind, length: u32) -> Post {
+    Post { after, end, queue_pair: 0, kind, length }
 }
 
 impl Tapped {
@@ -79,7 +79,7 @@ impl Tapped {
 }
 
 struct Tap {
-    at: Side,
+    at: End,
     seen: Vec<(Duration, NetHeader, Vec<u8>)>,
 }
 
@@ -100,7 +100,7 @@ impl Viewer for Tap {
     fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
         let verdict = datagram.verdict;
         let (mut at, mut net, mut bytes) = (datagram.at, *datagram.net, datagram.bytes.to_vec());
-        if datagram.side != self.at {
+        if datagram.way.from != self.at {
             if verdict.lost {
                 return Ok(());
             }
@@ -116,5 +116,5 @@ impl Viewer for Tap {
         Ok(())
     }
 
-    fn record(&mut self, _side: Side, _record: &Record) {}
+    fn record(&mut self, _end: End, _record: &Record) {}
 }

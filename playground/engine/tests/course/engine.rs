@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `play` | a play, as the fragment of a link has it |
 //! | `capture` | a file in `docs/course/captures`, instead of a play |
-//! | `side`, `kind` | only lines of this end (a, b), of this kind (sent, arrived, lost, note; finding) |
+//! | `end`, `kind` | only lines of this end (a to d), of this kind (sent, arrived, lost, note; finding) |
 //! | `word` | the word behind this text, in the first line that has it; behind nothing: a line's first |
 //! | `last` | the same, in the last line that has it |
 //! | `count` | how many lines have this text |
@@ -21,7 +21,7 @@ use crate::{fragment::Link, lesson};
 
 /// A line, or a text of the scenario.
 struct Line {
-    side: String,
+    end: String,
     kind: String,
     text: String,
     nanos: u64,
@@ -47,10 +47,8 @@ pub(crate) fn answer(question: &BTreeMap<String, String>) -> String {
         None => played(&spec),
     };
     let matching = |name: &str, value: &str| of(name).is_none_or(|it| it == value);
-    let lines: Vec<_> = lines
-        .iter()
-        .filter(|it| matching("side", &it.side) && matching("kind", &it.kind))
-        .collect();
+    let lines: Vec<_> =
+        lines.iter().filter(|it| matching("end", &it.end) && matching("kind", &it.kind)).collect();
     let with = |text: &str| {
         let line = lines.iter().find(|line| line.text.contains(text));
         *line.unwrap_or_else(|| panic!("no line has {text:?}"))
@@ -83,7 +81,7 @@ fn captured(file: &[u8]) -> Vec<Line> {
     let mut lines: Vec<_> =
         it["connections"].as_array().unwrap().iter().flat_map(|flow| rows(&flow["rows"])).collect();
     lines.extend(it["findings"].as_array().unwrap().iter().map(|finding| Line {
-        side: String::new(),
+        end: String::new(),
         kind: "finding".into(),
         text: plain(&finding["text"]),
         nanos: 0,
@@ -94,7 +92,7 @@ fn captured(file: &[u8]) -> Vec<Line> {
 fn rows(rows: &Value) -> Vec<Line> {
     let rows = rows.as_array().unwrap().iter();
     let line = |row: &Value| Line {
-        side: row["side"].as_str().unwrap_or_default().into(),
+        end: row["end"].as_str().unwrap_or_default().into(),
         kind: row["kind"].as_str().unwrap_or("sent").into(),
         text: format!("{} — {}", plain(&row["text"]), plain(&row["why"])),
         nanos: row["at"].as_u64().unwrap_or_default(),

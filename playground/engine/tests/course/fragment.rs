@@ -48,8 +48,8 @@ fn fate(words: &[&str]) -> Value {
 }
 
 fn post(words: &[&str]) -> Value {
-    let [after, side, qp, op, length] = words else { panic!("{words:?}") };
-    json!({ "after": number(after), "side": side, "qp": number(qp), "op": op, "length": number(length) })
+    let [after, end, qp, op, length] = words else { panic!("{words:?}") };
+    json!({ "after": number(after), "end": end, "qp": number(qp), "op": op, "length": number(length) })
 }
 
 fn number(text: &str) -> u64 {

@@ -37,7 +37,7 @@ fn each_lesson_has_three_questions_and_the_engine_gives_their_answers() {
 #[test]
 fn another_play_has_another_answer() {
     let ask = |play: &str| {
-        let question = [("play", play), ("side", "a"), ("kind", "sent"), ("count", "RDMA WRITE")];
+        let question = [("play", play), ("end", "a"), ("kind", "sent"), ("count", "RDMA WRITE")];
         engine::answer(&question.map(|(name, value)| (name.into(), value.into())).into())
     };
     assert_eq!(ask("s=loss"), "8");
