@@ -108,7 +108,8 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
 
 /// The workspace of a checkout, or a package that has the libraries as its dependencies.
 fn manifest(directory: &Path) -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // when it runs: a cache of compilations may have the build script of another checkout
+    let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
     if workspace.join("provider/abi/exports.map").exists() {
         for source in SOURCES {
             println!("cargo:rerun-if-changed={}", workspace.join(source).display());

@@ -4,11 +4,16 @@
 //! ours in addition; GNU ld takes one of this kind or the other, and so is started by a script that
 //! leaves the compiler's out.
 
-use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 fn main() {
     println!("cargo:rerun-if-changed=exports.map");
-    let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.map");
+    // when it runs: a cache of compilations may have the build script of another checkout
+    let map = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("exports.map");
     let map = format!("--version-script={}", map.display());
     let linker = Path::new(&env::var_os("OUT_DIR").unwrap()).join("linker");
     start_gnu_ld_by_script(&linker, &map);
