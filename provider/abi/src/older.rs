@@ -36,9 +36,10 @@ impl Pages {
         unsafe {
             let (kind, rights) =
                 (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
-            let pages = libc::mmap(null_mut(), 8192, rights, kind, -1, 0);
+            let page = rustix::param::page_size();
+            let pages = libc::mmap(null_mut(), 2 * page, rights, kind, -1, 0);
             assert_ne!(pages, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(pages.byte_add(4096), 4096, libc::PROT_NONE), 0);
+            assert_eq!(libc::mprotect(pages.byte_add(page), page, libc::PROT_NONE), 0);
             Self(pages)
         }
     }
@@ -46,7 +47,7 @@ impl Pages {
     /// A copy of the first bytes of a structure, which end where the first page does.
     fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
         unsafe {
-            let place = self.0.byte_add(4096 - length).cast::<T>();
+            let place = self.0.byte_add(rustix::param::page_size() - length).cast::<T>();
             place.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), length);
             place
         }
@@ -55,7 +56,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        assert_eq!(unsafe { libc::munmap(self.0, 8192) }, 0);
+        assert_eq!(unsafe { libc::munmap(self.0, 2 * rustix::param::page_size()) }, 0);
     }
 }
 
@@ -130,7 +131,7 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
             ..ibv_qp_init_attr_ex::zeroed()
         };
         let qp = create_qp_ex(context.0, &mut { attr });
-        let mr = ibv_reg_mr(pd.0, pages.0, 4096, 0); // from now on faults are survived
+        let mr = ibv_reg_mr(pd.0, pages.0, rustix::param::page_size(), 0); // from now on faults are survived
         let post = |address: u64| {
             let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };
             let mut wr = ibv_send_wr::zeroed();
@@ -144,7 +145,7 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
         };
         let start = pages.0 as u64;
         assert_eq!(post(start), libc::EINVAL);
-        assert_eq!(post(start + 4096 - 8), libc::EFAULT);
+        assert_eq!(post(start + rustix::param::page_size() as u64 - 8), libc::EFAULT);
         assert_eq!(ibv_dereg_mr(mr), 0);
         assert_eq!(ibv_destroy_qp(qp), 0);
         assert_eq!(ibv_destroy_cq(cq), 0);

@@ -204,19 +204,20 @@ mod tests {
     /// The bytes before the missing page are copied up to the last; no access is made behind it.
     #[test]
     fn across_a_page_that_is_missing() {
-        let memory = MmapMemory::new(3 * 4096).unwrap();
+        let page = rustix::param::page_size();
+        let memory = MmapMemory::new(3 * page).unwrap();
         let start = memory.address() as usize;
         let protect = |rights| {
-            let page = (start + 4096) as *mut libc::c_void;
+            let second = (start + page) as *mut libc::c_void;
             // SAFETY: a page of this mapping, to which there is no reference
-            assert_eq!(unsafe { libc::mprotect(page, 4096, rights) }, 0);
+            assert_eq!(unsafe { libc::mprotect(second, page, rights) }, 0);
         };
         protect(libc::PROT_NONE);
         // SAFETY: nothing else uses this memory
-        let foreign = unsafe { ForeignMemory::on_demand(start as *mut u8, 3 * 4096) };
+        let foreign = unsafe { ForeignMemory::on_demand(start as *mut u8, 3 * page) };
         for before in 0..200 {
             for inside in [1, 2, 7, 8, 9, 15, 16, 17, 64, 300] {
-                let offset = 4096 - before;
+                let offset = page - before;
                 foreign.write_at(offset as u64, &vec![0; before]).unwrap();
                 let data = numbers(before + inside);
                 assert_eq!(
@@ -232,7 +233,7 @@ mod tests {
                     Err(MemoryFault)
                 );
                 // from the end of it into the page behind
-                let offset = 2 * 4096 - inside;
+                let offset = 2 * page - inside;
                 assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault));
                 assert_eq!(
                     foreign.read_at(offset as u64, &mut vec![0; before + inside]),
@@ -240,8 +241,8 @@ mod tests {
                 );
             }
         }
-        foreign.write_at(2 * 4096, &[1; 4096]).unwrap();
+        foreign.write_at(2 * page as u64, &[1; 4096]).unwrap();
         protect(libc::PROT_READ | libc::PROT_WRITE);
-        foreign.write_at(4096 - 7, &[1; 4096]).unwrap();
+        foreign.write_at(page as u64 - 7, &[1; 4096]).unwrap();
     }
 }

@@ -157,13 +157,14 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_missing_and_no_more() {
-        let file = buffer(3 * 4096);
-        let memory = SharedMemory::new(&file, 0, 3 * 4096, ALL).unwrap();
-        file.set_len(4096).unwrap();
-        memory.write_at(4000, &[1; 96]).unwrap();
-        assert_eq!(memory.write_at(4096, &[1]), Err(MemoryFault));
-        file.set_len(2 * 4096).unwrap();
-        memory.write_at(4096, &[1]).unwrap();
+        let page = rustix::param::page_size() as u64;
+        let file = buffer(3 * page);
+        let memory = SharedMemory::new(&file, 0, 3 * page as usize, ALL).unwrap();
+        file.set_len(page).unwrap();
+        memory.write_at(page - 96, &[1; 96]).unwrap();
+        assert_eq!(memory.write_at(page, &[1]), Err(MemoryFault));
+        file.set_len(2 * page).unwrap();
+        memory.write_at(page, &[1]).unwrap();
     }
 
     #[test]
@@ -187,16 +188,18 @@ mod tests {
     /// Where the system has `/dev/udmabuf`, and lets this user open it.
     #[test]
     fn a_dma_buf_of_the_kernels_memory() {
-        let Some(descriptor) = dma_buf(&buffer_that_stays(2 * 4096), 2 * 4096) else {
+        let page = rustix::param::page_size() as u64;
+        let Some(descriptor) = dma_buf(&buffer_that_stays(2 * page), 2 * page) else {
             println!("no /dev/udmabuf");
             return;
         };
-        assert_eq!(refused(&descriptor, 4096, 4097), Some(libc::EINVAL));
-        let memory = SharedMemory::new(&descriptor, 4096, 4096, ALL).unwrap();
+        let length = page as usize;
+        assert_eq!(refused(&descriptor, page, length + 1), Some(libc::EINVAL));
+        let memory = SharedMemory::new(&descriptor, page, length, ALL).unwrap();
         memory.write_at(1, b"words").unwrap();
-        let whole = SharedMemory::new(&descriptor, 0, 2 * 4096, Access::REMOTE_READ).unwrap();
+        let whole = SharedMemory::new(&descriptor, 0, 2 * length, Access::REMOTE_READ).unwrap();
         let mut words = [0; 5];
-        whole.read_at(4097, &mut words).unwrap();
+        whole.read_at(page + 1, &mut words).unwrap();
         assert_eq!(&words, b"words");
     }
 

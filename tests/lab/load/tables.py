@@ -2,12 +2,13 @@
 
 from statistics import median
 
-from lab.load.bandwidth import NETWORKS, PLANS, STATES, YARDSTICK
+from lab.load.bandwidth import NETWORKS, PLANS, STATES, yardstick_of
 
 TITLES = {
     "mtu4096": "wire, path MTU 4096",
     "mtu1024": "wire, path MTU 1024",
     "memory": "shared memory",
+    "large-memory": "shared memory, beyond caches",
 }
 
 
@@ -15,7 +16,8 @@ def bandwidth_table(outcomes):
     """Bandwidth on the quiet machine, and beside other programs; `outcomes` are by name."""
     lines = []
     for network in NETWORKS:
-        names = {"yardstick": YARDSTICK.name, **{what: plan.name for what, plan in PLANS.items()}}
+        plans = {"yardstick": yardstick_of(network), **PLANS}
+        names = {what: plan.name for what, plan in plans.items()}
         rows = []
         for what, name in names.items():
             found = [outcomes.get(f"bandwidth/{network}/{state}/{what}") for state in STATES]
