@@ -23,6 +23,9 @@ pub(crate) struct Built {
     pub(crate) sockets: Vec<u8>,
     /// The oldest glibc that has all that they need.
     pub(crate) glibc: (u32, u32),
+    /// Of the last change, in seconds since 1970, so that the same sources give the same packages; 0
+    /// outside of a checkout.
+    pub(crate) time: u32,
 }
 
 impl Built {
@@ -57,8 +60,15 @@ impl Built {
         let library = stripped(&carried(&out, "carried.rs")?, target)?;
         let sockets = stripped(&carried(&out, "carried_sockets.rs")?, target)?;
         let glibc = glibc(&tool).max(glibc(&library)).max(glibc(&sockets));
-        Ok(Self { target: target.to_owned(), machine, tool, library, sockets, glibc })
+        let target = target.to_owned();
+        Ok(Self { target, machine, tool, library, sockets, glibc, time: time() })
     }
+}
+
+fn time() -> u32 {
+    let output = Command::new("git").args(["log", "-1", "--format=%at"]).output();
+    let time = output.ok().filter(|output| output.status.success());
+    time.and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The path of a library that the tool includes, by what its build has written.

@@ -26,6 +26,7 @@ pub(crate) struct Entry {
 pub(crate) enum What {
     File(Vec<u8>),
     Program(Vec<u8>),
+    Library(Vec<u8>),
     Link(String),
 }
 
@@ -105,8 +106,8 @@ impl Contents {
             for (name, text) in PKG_CONFIG {
                 entries.push(file(format!("{library}.links/pkgconfig/{name}"), text));
             }
-            entries.push(program(&library, &self.library));
-            entries.push(program(&format!("{libraries}/librspreload.so"), &self.sockets));
+            entries.push(shared(library, self.library.clone()));
+            entries.push(shared(format!("{libraries}/librspreload.so"), self.sockets.clone()));
         }
         for (name, text) in &self.completions {
             let directory = match (place, name.as_str()) {
@@ -129,6 +130,10 @@ impl Contents {
         for (name, text) in &self.documents {
             match place {
                 Place::Tarball => entries.push(file(name.clone(), text)),
+                // under the name, and compressed, as Debian's policy asks for
+                Place::Debian if name == "CHANGELOG.md" => {
+                    entries.push(file("usr/share/doc/roce/changelog.gz", &gzip(text)));
+                }
                 _ => entries.push(file(format!("usr/share/doc/roce/{name}"), text)),
             }
         }
@@ -139,7 +144,7 @@ impl Contents {
     pub(crate) fn verbs(&self, place: Place) -> Result<Vec<Entry>, Failure> {
         let libraries = self.libraries(place);
         let library = format!("{libraries}/verbs/libroce_verbs.so");
-        let mut entries = vec![program(&library, &soname::without(self.library.clone())?)];
+        let mut entries = vec![shared(library, soname::without(self.library.clone())?)];
         for name in ["libibverbs.so.1", "librdmacm.so.1"] {
             entries.push(link(format!("{libraries}/verbs/{name}"), "libroce_verbs.so".to_owned()));
         }
@@ -162,6 +167,10 @@ pub(crate) fn file(path: impl Into<String>, text: &[u8]) -> Entry {
 
 fn program(path: &str, bytes: &[u8]) -> Entry {
     Entry { path: path.to_owned(), what: What::Program(bytes.to_vec()) }
+}
+
+fn shared(path: String, bytes: Vec<u8>) -> Entry {
+    Entry { path, what: What::Library(bytes) }
 }
 
 fn link(path: String, target: String) -> Entry {
@@ -193,7 +202,23 @@ for the programs that it runs (roce run -- PROGRAM), without privilege and witho
 pub(crate) const VERBS_SUMMARY: &str = "RDMA without hardware, for all programs of this host";
 pub(crate) const VERBS_DESCRIPTION: &str = "Programs find roce in the place of libibverbs and librdmacm, whose files stay. \
 The alternative roce-verbs turns that on and off.";
+pub(crate) const MAINTAINER: &str = "the roce authors <roce-rs@users.noreply.github.com>";
 pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
+
+/// A text in lines that tools of packages show whole.
+pub(crate) fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() < 76 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
 
 /// What the package of the verbs does when it is installed and removed.
 pub(crate) fn script(text: &str, libraries: &str) -> String {

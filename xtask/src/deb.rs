@@ -3,13 +3,15 @@
 use std::{fs, path::Path};
 
 use ar::{Builder, Header};
+use chrono::DateTime;
+use md5::{Digest, Md5};
 
 use crate::{
     Failure,
     build::{Built, VERSION},
     contents::{
-        Contents, DESCRIPTION, Entry, HOMEPAGE, Place, SUMMARY, VERBS_DESCRIPTION, VERBS_SUMMARY,
-        What, file, script,
+        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, Place, SUMMARY, VERBS_DESCRIPTION,
+        VERBS_SUMMARY, What, file, gzip, script, wrapped,
     },
     tarball::archive,
 };
@@ -17,61 +19,111 @@ use crate::{
 const REVISION: &str = "1";
 
 pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
-    let architecture = if built.machine == "aarch64" { "arm64" } else { "amd64" };
-    let (major, minor) = built.glibc;
-    let libc = format!("libc6 (>= {major}.{minor})");
-    let package =
-        |name: &str, depends: &str, about: (&str, &str), entries: &[Entry], scripts: &[Entry]| {
-            let size: usize = entries.iter().map(size).sum();
-            let control = format!(
-                "Package: {name}\nVersion: {VERSION}-{REVISION}\nArchitecture: {architecture}\n\
-             Maintainer: the roce authors <{HOMEPAGE}>\nInstalled-Size: {}\nDepends: {depends}\n\
-             Section: net\nPriority: optional\nHomepage: {HOMEPAGE}\nDescription: {}\n {}\n",
-                size.div_ceil(1024),
-                about.0,
-                about.1
-            );
-            let mut inside = vec![file("./control", control.as_bytes())];
-            inside.extend(scripts.iter().map(|script| Entry {
-                path: format!("./{}", script.path),
-                what: What::Program(bytes(script).to_vec()),
-            }));
-            let control = archive("", &inside)?;
-            let data = archive("./", entries)?;
-            let mut package = Builder::new(Vec::new());
-            for (name, bytes) in [
-                ("debian-binary", &b"2.0\n"[..]),
-                ("control.tar.gz", &control),
-                ("data.tar.gz", &data),
-            ] {
-                let mut header = Header::new(name.into(), bytes.len() as u64);
-                header.set_mode(0o100_644);
-                package.append(&header, bytes)?;
-            }
-            let path = out.join(format!("{name}_{VERSION}-{REVISION}_{architecture}.deb"));
-            Ok::<_, Failure>(fs::write(path, package.into_inner()?)?)
-        };
-
     let mut entries = contents.place(Place::Debian);
-    entries.push(copyright("roce"));
-    package("roce", &libc, (SUMMARY, DESCRIPTION), &entries, &[])?;
+    entries.extend(policy(built, "roce", TOLERATED));
+    package(out, built, "roce", (SUMMARY, DESCRIPTION), &entries, &[])?;
 
     let mut entries = contents.verbs(Place::Debian)?;
-    entries.push(copyright("roce-verbs"));
+    entries.extend(policy(built, "roce-verbs", TOLERATED_OF_VERBS));
     let libraries = contents.libraries(Place::Debian);
     let scripts = [
         ("postinst", include_str!("../../packaging/verbs/postinst")),
         ("prerm", include_str!("../../packaging/verbs/prerm")),
     ];
-    let scripts = scripts.map(|(name, text)| file(name, script(text, &libraries).as_bytes()));
-    package("roce-verbs", &libc, (VERBS_SUMMARY, VERBS_DESCRIPTION), &entries, &scripts)
+    let scripts = scripts.map(|(name, text)| (name, script(text, &libraries)));
+    package(out, built, "roce-verbs", (VERBS_SUMMARY, VERBS_DESCRIPTION), &entries, &scripts)
 }
 
-/// The file that Debian's policy asks for.
+fn package(
+    out: &Path,
+    built: &Built,
+    name: &str,
+    (summary, description): (&str, &str),
+    entries: &[Entry],
+    scripts: &[(&str, String)],
+) -> Result<(), Failure> {
+    let architecture = if built.machine == "aarch64" { "arm64" } else { "amd64" };
+    let (major, minor) = built.glibc;
+    let size: usize = entries.iter().map(|entry| bytes(entry).len()).sum();
+    let control = format!(
+        "Package: {name}\nVersion: {VERSION}-{REVISION}\nArchitecture: {architecture}\n\
+         Maintainer: {MAINTAINER}\nInstalled-Size: {}\nDepends: libc6 (>= {major}.{minor})\n\
+         Section: net\nPriority: optional\nHomepage: {HOMEPAGE}\nDescription: {summary}\n {}\n",
+        size.div_ceil(1024),
+        wrapped(description).join("\n ")
+    );
+    let mut inside =
+        vec![file("./control", control.as_bytes()), file("./md5sums", md5sums(entries).as_bytes())];
+    inside.extend(scripts.iter().map(|(name, text)| Entry {
+        path: format!("./{name}"),
+        what: What::Program(text.clone().into_bytes()),
+    }));
+    let control = archive("", &inside, built.time)?;
+    let data = archive("./", entries, built.time)?;
+    let mut package = Builder::new(Vec::new());
+    for (name, bytes) in
+        [("debian-binary", &b"2.0\n"[..]), ("control.tar.gz", &control), ("data.tar.gz", &data)]
+    {
+        let mut header = Header::new(name.into(), bytes.len() as u64);
+        header.set_mode(0o100_644);
+        package.append(&header, bytes)?;
+    }
+    let path = out.join(format!("{name}_{VERSION}-{REVISION}_{architecture}.deb"));
+    Ok(fs::write(path, package.into_inner()?)?)
+}
+
+/// By which `dpkg --verify` and `debsums` check what is installed.
+fn md5sums(entries: &[Entry]) -> String {
+    let files = entries.iter().filter(|entry| !matches!(entry.what, What::Link(_)));
+    let lines = files.map(|entry| {
+        let sum = Md5::digest(bytes(entry));
+        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{sum}  {}\n", entry.path)
+    });
+    lines.collect()
+}
+
+/// What Debian's lintian finds and shall stay, with its reasons.
+const TOLERATED: &str = "\
+    # bug reports have the names of functions in their backtraces\n\
+    roce: unstripped-binary-or-object\n\
+    # `roce run` looks whether its links lead to the library that it has checked\n\
+    roce: absolute-symlink-in-top-level-folder\n\
+    # it is no part of Debian\n\
+    roce: initial-upload-closes-no-bugs\n";
+const TOLERATED_OF_VERBS: &str = "\
+    # bug reports have the names of functions in their backtraces\n\
+    roce-verbs: unstripped-binary-or-object\n\
+    # it is found by a directory that the linker is told of, and alternatives bring no trigger\n\
+    roce-verbs: maintscript-calls-ldconfig\n\
+    # it is no part of Debian\n\
+    roce-verbs: initial-upload-closes-no-bugs\n";
+
+/// The files that Debian's policy asks for.
+fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
+    let changes = format!(
+        "{package} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}; see CHANGELOG.md in \
+         {HOMEPAGE}.\n\n -- {MAINTAINER}  {}\n",
+        date(built.time)
+    );
+    let path = format!("usr/share/doc/{package}/changelog.Debian.gz");
+    let overrides = format!("usr/share/lintian/overrides/{package}");
+    [
+        copyright(package),
+        file(path, &gzip(changes.as_bytes())),
+        file(overrides, tolerated.as_bytes()),
+    ]
+}
+
+/// A time as changelogs have it.
+fn date(time: u32) -> String {
+    DateTime::from_timestamp(time.into(), 0).unwrap_or_default().to_rfc2822()
+}
+
 fn copyright(package: &str) -> Entry {
     let text = format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nSource: {HOMEPAGE}\n\n\
-         Files: *\nCopyright: the roce authors\nLicense: Apache-2.0 or Expat\n The texts are in LICENSE-APACHE and LICENSE-MIT \
+         Files: *\nCopyright: 2026 the roce authors\nLicense: Apache-2.0 or Expat\n The texts are in LICENSE-APACHE and LICENSE-MIT \
          in this directory,\n those of the components in THIRD-PARTY.txt.\n"
     );
     file(format!("usr/share/doc/{package}/copyright"), text.as_bytes())
@@ -79,11 +131,7 @@ fn copyright(package: &str) -> Entry {
 
 fn bytes(entry: &Entry) -> &[u8] {
     match &entry.what {
-        What::File(bytes) | What::Program(bytes) => bytes,
+        What::File(bytes) | What::Program(bytes) | What::Library(bytes) => bytes,
         What::Link(_) => &[],
     }
-}
-
-fn size(entry: &Entry) -> usize {
-    bytes(entry).len()
 }

@@ -8,8 +8,8 @@ use crate::{
     Failure,
     build::{Built, VERSION},
     contents::{
-        Contents, DESCRIPTION, Entry, HOMEPAGE, Place, SUMMARY, VERBS_DESCRIPTION, VERBS_SUMMARY,
-        What, script,
+        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, Place, SUMMARY, VERBS_DESCRIPTION,
+        VERBS_SUMMARY, What, script, wrapped,
     },
 };
 
@@ -25,6 +25,8 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
     verbs
         .requires(Dependency::script_post("/usr/sbin/update-alternatives"))
         .requires(Dependency::script_preun("/usr/sbin/update-alternatives"))
+        .requires(Dependency::script_post("/sbin/ldconfig"))
+        .requires(Dependency::script_preun("/sbin/ldconfig"))
         .post_install_script(script(include_str!("../../packaging/verbs/postinst"), &libraries))
         .pre_uninstall_script(script(include_str!("../../packaging/verbs/prerm"), &libraries));
     add(&mut verbs, contents.verbs(Place::Rpm)?)?;
@@ -35,12 +37,15 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
     let mut builder =
         PackageBuilder::new(name, VERSION, "MIT OR Apache-2.0", built.machine, summary);
     let (major, minor) = built.glibc;
-    // what the rpm of RHEL 8 reads; without times, so that the same sources give the same package
+    // what the rpm of RHEL 8 reads; with the time of the sources, so that the same ones give the same package
     builder
-        .using_config(BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(0))
+        .using_config(
+            BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(built.time),
+        )
         .release(RELEASE)
-        .description(description)
+        .description(wrapped(description).join("\n"))
         .url(HOMEPAGE)
+        .packager(MAINTAINER)
         .build_host("localhost")
         // as rpm names a version of glibc itself
         .requires(Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)")));
@@ -52,9 +57,15 @@ fn add(builder: &mut PackageBuilder, entries: Vec<Entry>) -> Result<(), Failure>
         let path = format!("/{path}");
         match what {
             What::File(bytes) => {
-                builder.with_file_contents(bytes, FileOptions::new(path).permissions(0o644))?
+                let options = FileOptions::new(&path).permissions(0o644);
+                let options = match path.as_str() {
+                    path if path.contains("/LICENSE") => options.license(),
+                    path if path.contains("/doc/") || path.contains("/man/") => options.doc(),
+                    _ => options,
+                };
+                builder.with_file_contents(bytes, options)?
             }
-            What::Program(bytes) => {
+            What::Program(bytes) | What::Library(bytes) => {
                 builder.with_file_contents(bytes, FileOptions::new(path).permissions(0o755))?
             }
             What::Link(target) => builder.with_symlink(FileOptions::symlink(path, target))?,

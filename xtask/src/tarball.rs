@@ -14,12 +14,13 @@ use crate::{
 pub(crate) fn write(out: &Path, built: &Built, entries: &[Entry]) -> Result<String, Failure> {
     let directory = format!("roce-{VERSION}-{}-linux", built.machine);
     let name = format!("{directory}.tar.gz");
-    fs::write(out.join(&name), archive(&format!("{directory}/"), entries)?)?;
+    fs::write(out.join(&name), archive(&format!("{directory}/"), entries, built.time)?)?;
     Ok(name)
 }
 
-/// The entries, with their directories in front, owned by root, compressed.
-pub(crate) fn archive(prefix: &str, entries: &[Entry]) -> Result<Vec<u8>, Failure> {
+/// The entries of this time, with their directories in front, owned by root, compressed.
+pub(crate) fn archive(prefix: &str, entries: &[Entry], time: u32) -> Result<Vec<u8>, Failure> {
+    let header = |kind, mode, size| header(kind, mode, size, time);
     let mut archive = Builder::new(Vec::new());
     let mut directories = BTreeSet::new();
     for entry in entries {
@@ -32,7 +33,7 @@ pub(crate) fn archive(prefix: &str, entries: &[Entry]) -> Result<Vec<u8>, Failur
             }
         }
         match &entry.what {
-            What::File(bytes) | What::Program(bytes) => {
+            What::File(bytes) | What::Program(bytes) | What::Library(bytes) => {
                 let mode = if matches!(entry.what, What::Program(_)) { 0o755 } else { 0o644 };
                 let mut header = header(EntryType::Regular, mode, bytes.len());
                 archive.append_data(&mut header, &path, &bytes[..])?;
@@ -45,11 +46,11 @@ pub(crate) fn archive(prefix: &str, entries: &[Entry]) -> Result<Vec<u8>, Failur
     Ok(gzip(&archive.into_inner()?))
 }
 
-fn header(kind: EntryType, mode: u32, size: usize) -> Header {
+fn header(kind: EntryType, mode: u32, size: usize, time: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_size(size as u64);
-    header.set_mtime(0);
+    header.set_mtime(time.into());
     header
 }
