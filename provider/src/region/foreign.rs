@@ -130,7 +130,7 @@ impl Memory for ForeignMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::{MmapMemory, kernel};
+    use crate::region::{MmapMemory, kernel, pipe};
 
     /// Ways to read and to write, and the memory that they work on.
     struct Ways {
@@ -141,6 +141,7 @@ mod tests {
 
     const ROUTINES: Ways = Ways { name: "routines", read: guard::read, write: guard::write };
     const KERNEL: Ways = Ways { name: "kernel", read: kernel::read, write: kernel::write };
+    const PIPE: Ways = Ways { name: "pipe", read: pipe::read, write: pipe::write };
 
     fn numbers(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
@@ -199,6 +200,33 @@ mod tests {
     #[test]
     fn the_kernel_copies_exactly_and_spares_the_neighbours() {
         are_exact(&KERNEL, 7);
+    }
+
+    #[test]
+    fn a_pipe_copies_exactly_and_spares_the_neighbours() {
+        are_exact(&PIPE, 7);
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_for_the_kernel() {
+        let page = rustix::param::page_size();
+        let memory = MmapMemory::new(2 * page).unwrap();
+        let start = memory.address() as usize;
+        let second = (start + page) as *mut libc::c_void;
+        // SAFETY: a page of this mapping, to which there is no reference
+        assert_eq!(unsafe { libc::mprotect(second, page, libc::PROT_NONE) }, 0);
+        for Ways { name, read, write } in [KERNEL, PIPE] {
+            for (offset, length) in [(page, 1), (page - 4, 8), (page, 5000), (page - 100, 200)] {
+                let mut bytes = vec![1; length];
+                // SAFETY: memory of this test's own, without references into it
+                let written = unsafe { write(start + offset, &bytes) };
+                assert_eq!(written, Err(MemoryFault), "{name} {offset} {length}");
+                assert_eq!(read(start + offset, &mut bytes), Err(MemoryFault), "{name}");
+            }
+            let mut bytes = [2; 4];
+            read(start + page - 4, &mut bytes).unwrap();
+            assert_ne!(bytes, [2; 4], "{name}");
+        }
     }
 
     /// The bytes before the missing page are copied up to the last; no access is made behind it.

@@ -3,17 +3,29 @@
 
 #![allow(unsafe_code, reason = "there is no safe interface to process_vm_readv")]
 
-use std::ffi::c_void;
+use std::{
+    ffi::c_void,
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use roce_transport::mem::MemoryFault;
+
+use super::pipe;
+
+/// A sandbox, or a kernel that only looks like Linux, has refused the calls.
+static ARE_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Copies what is at `address` into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(to.as_mut_ptr() as usize, to.len()), vector(address, to.len()));
     // SAFETY: the kernel writes `to`, which is borrowed for that, and reads elsewhere only what it
     // can
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &there, 1, 0) };
-    if usize::try_from(copied) == Ok(to.len()) { Ok(()) } else { Err(MemoryFault) }
+    let call = || unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &there, 1, 0) };
+    match copied(call, to.len()) {
+        Some(result) => result,
+        None => pipe::read(address, to),
+    }
 }
 
 /// Copies `from` to `address`.
@@ -23,8 +35,29 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(from.as_ptr() as usize, from.len()), vector(address, from.len()));
     // SAFETY: the kernel reads `from`, and writes what the caller says may be written, if it can
-    let copied = unsafe { libc::process_vm_writev(libc::getpid(), &own, 1, &there, 1, 0) };
-    if usize::try_from(copied) == Ok(from.len()) { Ok(()) } else { Err(MemoryFault) }
+    let call = || unsafe { libc::process_vm_writev(libc::getpid(), &own, 1, &there, 1, 0) };
+    match copied(call, from.len()) {
+        Some(result) => result,
+        // SAFETY: the caller promises the same
+        None => unsafe { pipe::write(address, from) },
+    }
+}
+
+/// What becomes of a copy of so many bytes; `None`: there is no such call.
+fn copied(call: impl FnOnce() -> isize, length: usize) -> Option<Result<(), MemoryFault>> {
+    if ARE_REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let copied = call();
+    if usize::try_from(copied) == Ok(length) {
+        return Some(Ok(()));
+    }
+    let error = io::Error::last_os_error().raw_os_error();
+    if copied < 0 && matches!(error, Some(libc::ENOSYS | libc::EPERM)) {
+        ARE_REFUSED.store(true, Ordering::Relaxed);
+        return None;
+    }
+    Some(Err(MemoryFault))
 }
 
 fn vector(address: usize, length: usize) -> libc::iovec {

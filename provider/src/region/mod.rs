@@ -6,6 +6,7 @@ mod foreign;
 mod guard;
 mod kernel;
 mod pages;
+mod pipe;
 mod program;
 mod reach;
 #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), path = "no_routines.rs")]
