@@ -331,6 +331,17 @@ fn bursts_are_noted_and_drawn() {
     let page = fs::read_to_string(html).unwrap();
     assert!(page.contains("<figcaption>Bursts, 1: at once; 2: "), "{page}");
     assert_eq!(page.matches("<path class=\"burst\"").count(), 2);
+    assert!(bursts.iter().all(|burst| burst["recovery"].is_null()));
+
+    let json = said(&["--virtual", "--only", "recovery/after-a-nak-7", "--json", "--html", html]);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let recovery = &document["cases"][0]["bursts"][0]["recovery"];
+    assert_eq!(
+        (&recovery["lost"], &recovery["naks"], &recovery["again"]),
+        (&7.into(), &1.into(), &8.into())
+    );
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.contains("packet 7 lost, there again "), "{page}");
 }
 
 #[test]

@@ -44,6 +44,28 @@ pub enum Severity {
     Harmful,
 }
 
+/// Syndrome of a NAK that names a gap.
+pub(crate) const NAK_SEQUENCE: u8 = 0x60;
+
+/// Packets of requests that the device sends one behind the other, whose times are noted, and which
+/// the instrument acknowledges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Train {
+    /// How many.
+    pub packets: u32,
+    /// Not less than this from the first to the last.
+    pub lasts: Duration,
+    /// Not more than this from the first to the last.
+    pub within: Duration,
+    /// So many times the time that each packet of the burst before took, at least.
+    pub slower: u32,
+    /// Meanwhile the instrument sends its last packet again, each time after so long.
+    pub again: Option<Duration>,
+    /// The packet at this place, from 0, is taken for lost when it comes first: what comes behind it
+    /// is dropped, and the first of that is answered with a NAK.
+    pub loses: Option<u32>,
+}
+
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -97,20 +119,8 @@ pub enum Step {
         /// Not later than this after the step before.
         within: Duration,
     },
-    /// The device sends so many packets of requests, whose times are noted, and which the instrument
-    /// acknowledges.
-    Burst {
-        /// How many.
-        packets: u32,
-        /// Not less than this from the first to the last.
-        lasts: Duration,
-        /// Not more than this from the first to the last.
-        within: Duration,
-        /// So many times the time that each packet of the burst before took, at least.
-        slower: u32,
-        /// Meanwhile the instrument sends its last packet again, each time after so long.
-        again: Option<Duration>,
-    },
+    /// The device sends packets of requests one behind the other.
+    Burst(Train),
     /// The device sends nothing for so long.
     Silence {
         /// How long.
@@ -550,6 +560,6 @@ impl Step {
     /// is unplugged fails there.
     #[must_use]
     pub const fn needs_life(&self) -> bool {
-        matches!(self, Self::Expect { .. } | Self::Burst { .. } | Self::Completes(_))
+        matches!(self, Self::Expect { .. } | Self::Burst(_) | Self::Completes(_))
     }
 }

@@ -20,7 +20,7 @@ pub mod subject;
 pub use case::{Case, Chapter};
 pub use known::{Known, known};
 pub use parse::CaseError;
-pub use run::{Burst, INBOX, Outcome, Pause, Runner, SOURCE, Seen, TARGET, Verdict};
+pub use run::{Burst, INBOX, Outcome, Pause, Recovery, Runner, SOURCE, Seen, TARGET, Verdict};
 pub use simulated::Simulated;
 pub use subject::Subject;
 
@@ -32,7 +32,7 @@ macro_rules! embedded {
 
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
-    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "uc" "ud"
+    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "uc" "ud"
     "congestion" "cm" "connected"
 );
 

@@ -13,8 +13,9 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField, Packet,
-        PacketKind, Pattern, Place, Queue, Request, RequestKind, Severity, Step,
+        Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField,
+        NAK_SEQUENCE, Packet, PacketKind, Pattern, Place, Queue, Request, RequestKind, Severity,
+        Step, Train,
     },
     run::PATIENCE,
 };
@@ -298,13 +299,22 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         },
         "burst" => {
             let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
-            Step::Burst {
+            let loses = words.named("loses")?.map(|word| number(word, "loses")).transpose()?;
+            let train = Train {
                 lasts: time(words.named("lasts")?, Duration::ZERO)?,
                 within: time(words.named("within")?, LONGEST)?,
                 slower: words.or("slower", 0)?,
                 again: words.named("every")?.map(duration).transpose()?,
                 packets: words.number("how many packets")?,
+                loses,
+            };
+            if loses.is_some_and(|lost| lost >= train.packets) {
+                return Err(format!(
+                    "loses has the place of one of the {} packets, counted from 0",
+                    train.packets
+                ));
             }
+            Step::Burst(train)
         }
         "expect" if words.eat("nothing") => {
             let time = duration(words.named("for")?.ok_or("write: expect nothing for TIME")?)?;
@@ -490,8 +500,12 @@ pub(crate) fn operation_name(operation: Operation) -> String {
 }
 
 /// Short names of acknowledgements, and their syndromes.
-const NAKS: [(&str, u8); 4] =
-    [("nak-sequence", 0x60), ("nak-invalid", 0x61), ("nak-access", 0x62), ("nak-operation", 0x63)];
+const NAKS: [(&str, u8); 4] = [
+    ("nak-sequence", NAK_SEQUENCE),
+    ("nak-invalid", 0x61),
+    ("nak-access", 0x62),
+    ("nak-operation", 0x63),
+];
 
 fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
     let name = words.next("a packet")?;

@@ -1,10 +1,11 @@
 //! Playing a case.
 
+mod bursts;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     net::IpAddr,
-    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -15,18 +16,20 @@ use roce_transport::{
     psn::Psn,
     qp::QpType,
     time::Instant,
-    wire::{NetHeader, Operation, Service},
+    wire::{NetHeader, Service},
 };
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, Field, Message, Packet, PacketKind, Pattern, Place,
-        Queue, Severity, Step,
+        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Place, Queue,
+        Severity, Step,
     },
     dialog::{self, Dialog, NUMBERS},
-    packet::{Scene, describe, is_foreign, management, request},
+    packet::{Scene, describe, is_foreign, management},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
+
+pub use bursts::{Burst, Recovery};
 
 /// What a case says of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -88,28 +91,6 @@ pub struct Outcome {
     pub bursts: Vec<Burst>,
     /// How long it took.
     pub time: Duration,
-}
-
-/// Packets of requests that the device sends one behind the other (`burst`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Burst {
-    /// The least that is right from the first to the last.
-    pub least: Duration,
-    /// Time of each since the first one, and bytes of its payload.
-    pub packets: Vec<(Duration, usize)>,
-}
-
-impl Burst {
-    /// From the first to the last.
-    #[must_use]
-    pub fn time(&self) -> Duration {
-        self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
-    }
-
-    /// Time from one to the next, on the average.
-    fn of_each(&self) -> Duration {
-        self.time() / (self.packets.len() as u32).saturating_sub(1).max(1)
-    }
 }
 
 /// The time before a packet that may not come before a pause is over (`expect … after TIME`).
@@ -241,14 +222,6 @@ impl<'a, S: Subject> Runner<'a, S> {
     }
 }
 
-/// A packet that the instrument sends again and again.
-struct Repeat {
-    net: NetHeader,
-    bytes: Vec<u8>,
-    every: Duration,
-    due: Instant,
-}
-
 /// Why a step ends a case.
 enum Stop {
     /// The device is wrong.
@@ -360,11 +333,7 @@ impl<S: Subject> Play<'_, S> {
                 }
                 return Ok(());
             }
-            Step::Burst { packets, lasts, within, slower, again } => {
-                let before = self.bursts.last().map_or(Duration::ZERO, Burst::of_each);
-                let least = (before * *slower * packets.saturating_sub(1)).max(*lasts);
-                return self.burst(*packets, least..=*within, *again);
-            }
+            Step::Burst(train) => return self.burst(train),
             Step::Expect { packet, after, within } => {
                 let until = self.mark.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
@@ -453,79 +422,6 @@ impl<S: Subject> Play<'_, S> {
         }
         (self.mark, self.mark_is_late) = (self.subject.now(), false);
         Ok(())
-    }
-
-    fn burst(
-        &mut self,
-        packets: u32,
-        right: RangeInclusive<Duration>,
-        every: Option<Duration>,
-    ) -> Result<(), Stop> {
-        let (&lasts, &within) = (right.start(), right.end());
-        let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
-        let due = self.subject.now();
-        let mut again = every.and_then(|every| {
-            self.last.clone().map(|(net, bytes)| Repeat { net, bytes, every, due })
-        });
-        let mut burst = Burst { least: lasts, packets: Vec::new() };
-        let mut first = None;
-        while burst.packets.len() < packets as usize {
-            let Some(arrival) = self.next_arrival_while(again.as_mut(), until)? else {
-                let count = burst.packets.len();
-                return wrong(format!("{count} of {packets} packets come in {within:?}"));
-            };
-            let (psn, is_end, bytes) = request(&arrival)
-                .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
-            let ahead = psn.wrapping_sub(self.scene()?.sq_psn).wrapping_sub(self.requests);
-            match ahead & 0x00FF_FFFF {
-                0 => {
-                    let time = arrival.at.since(*first.get_or_insert(arrival.at));
-                    burst.packets.push((time, bytes));
-                    self.requests += 1;
-                    self.messages += u32::from(is_end);
-                }
-                1..0x0080_0000 => return Err(mistake("the network has lost a packet")),
-                _ => {} // it comes again
-            }
-            self.pump(Duration::ZERO)?;
-            // one acknowledgement for what has come at once: each takes its time
-            if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
-                let psn = self.requests as i32 - 1;
-                let (net, bytes) = self.build(&Packet {
-                    operation: PacketKind::Operation(Operation::Acknowledge),
-                    fields: vec![Field::Positive, Field::Psn(psn), Field::Msn(self.messages)],
-                })?;
-                self.send(net, bytes)?;
-            }
-        }
-        let time = burst.time();
-        self.bursts.push(burst);
-        if time < lasts {
-            return wrong(format!("{packets} packets come in {time:?}, before {lasts:?} are over"));
-        }
-        if time > within.saturating_add(self.subject.tolerance()) {
-            return wrong(format!("{packets} packets take {time:?} where {within:?} are right"));
-        }
-        Ok(())
-    }
-
-    /// The next packet; meanwhile this one is sent whenever it is due.
-    fn next_arrival_while(
-        &mut self,
-        again: Option<&mut Repeat>,
-        until: Instant,
-    ) -> Result<Option<Arrival>, Stop> {
-        let Some(again) = again else { return self.next_arrival(until) };
-        while self.subject.now() < until {
-            if self.subject.now() >= again.due {
-                self.send(again.net, again.bytes.clone())?;
-                again.due = self.subject.now().plus(again.every);
-            }
-            if let Some(arrival) = self.next_arrival(again.due.min(until))? {
-                return Ok(Some(arrival));
-            }
-        }
-        Ok(None)
     }
 
     fn connect(&mut self, connection: &Connection) -> Result<(), Stop> {

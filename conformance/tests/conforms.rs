@@ -1,6 +1,6 @@
 //! Our own adapter conforms, in virtual time; the cases are what docs/conformance.md says.
 
-use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
+use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path, time::Duration};
 
 use roce_conformance::{Runner, Simulated, Verdict, chapters, known};
 
@@ -34,6 +34,27 @@ fn our_pauses_are_those_of_the_table() {
     assert!(pauses.iter().all(|pause| pause.measured == pause.least), "{pauses:?}");
     let ends = [pauses[0], pauses[1], pauses[31]].map(|pause| pause.least.as_micros());
     assert_eq!(ends, [655_360, 10, 491_520]);
+}
+
+/// We go back, once told; what is lost at the end a probe brings, earlier than the timer.
+#[test]
+fn our_recoveries_are_noted() {
+    let mut subject = Simulated::default();
+    let mut runner = Runner::new(&mut subject);
+    let mut of = |name: &str| {
+        let cases = chapters().into_iter().flat_map(|chapter| chapter.cases);
+        let case = cases.into_iter().find(|case| case.name == name).unwrap();
+        runner.run(&case).bursts.into_iter().map(|it| it.recovery.unwrap()).collect::<Vec<_>>()
+    };
+    for lost in [0, 7, 14] {
+        let it = of(&format!("recovery/after-a-nak-{lost}"))[0];
+        assert_eq!((it.lost, it.naks, it.again), (lost, 1, 15 - lost));
+        assert!(it.pause < Duration::from_micros(100), "{it:?}");
+    }
+    assert_eq!(of("recovery/twice").iter().map(|it| it.lost).collect::<Vec<_>>(), [5, 9]);
+    let it = of("recovery/last-packet")[0];
+    assert_eq!((it.lost, it.naks, it.again), (3, 0, 0));
+    assert!((Duration::from_micros(1)..Duration::from_millis(17)).contains(&it.pause), "{it:?}");
 }
 
 #[test]

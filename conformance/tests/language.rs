@@ -50,6 +50,7 @@ fn a_case_for_each_value() {
 
 #[test]
 fn mistakes_name_the_line_and_what_is_right() {
+    refused("connect rc\nburst 4 loses 4", "loses has the place of one of the 4 packets");
     refused("connect rc\nexpect ack psn x", "own.case:7: psn is a number, such as 3 or -1");
     refused("connect rd\nexpect ack", "own.case:6: a service is rc, uc, ud or cm, and not rd");
     refused("connect rc\njump", "no statement is called jump");

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use roce_conformance::{Burst, Pause};
+use roce_conformance::{Burst, Pause, Recovery};
 
 use super::report::Played;
 use crate::markup::escaped;
@@ -103,14 +103,22 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     text
 }
 
-/// The time of a burst, and its rate, without the first packet, with which the time begins.
+/// The time of a burst, and its rate, without the first packet, with which the time begins; and what
+/// became of a packet that was lost.
 fn rate(burst: &Burst) -> String {
     let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
     let time = burst.time();
-    if time.is_zero() {
-        return "at once".into();
+    let mut text = if time.is_zero() {
+        "at once".into()
+    } else {
+        format!("{time:.1?}, {:.1} Mb/s", 8e-6 * bytes as f64 / time.as_secs_f64())
+    };
+    if let Some(Recovery { lost, naks, pause, again }) = burst.recovery {
+        let told = if naks == 0 { "without a NAK" } else { "after a NAK" };
+        let _ = write!(text, "; packet {lost} lost, there again {pause:.1?} {told}");
+        let _ = write!(text, ", and {again} behind it that had come");
     }
-    format!("{time:.1?}, {:.1} Mb/s", 8e-6 * bytes as f64 / time.as_secs_f64())
+    text
 }
 
 /// How many there are, and how they compare with the least that is right.

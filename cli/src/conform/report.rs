@@ -85,7 +85,15 @@ impl Played {
             let packets = burst.packets.iter();
             let packets =
                 packets.map(|&(time, bytes)| json!({"at_us": micros(time), "bytes": bytes}));
-            json!({"least_us": micros(burst.least), "packets": packets.collect::<Vec<_>>()})
+            let recovery = burst.recovery.map(|it| {
+                json!({
+                    "lost": it.lost, "naks": it.naks, "pause_us": micros(it.pause), "again": it.again,
+                })
+            });
+            json!({
+                "least_us": micros(burst.least), "packets": packets.collect::<Vec<_>>(),
+                "recovery": recovery,
+            })
         });
         let pauses = outcome.pauses.iter().map(
             |pause| json!({"least_us": micros(pause.least), "measured_us": micros(pause.measured)}),

@@ -675,6 +675,43 @@ fn requester() -> Vec<Row> {
         ),
         ("does not go back", "retry/goes-back", In(|_, _, p| syndrome(p) != Some(0x60))),
         (
+            "goes back to the packet behind the gap",
+            "recovery/after-a-nak-1",
+            In(|_, _, p| {
+                if syndrome(p) == Some(0x60) {
+                    let next = psn(p) + 1;
+                    set_psn(p, next);
+                }
+                true
+            }),
+        ),
+        (
+            "repeats its first message only",
+            "recovery/twice",
+            Out(|notes, _, p| {
+                let is_second = psn(p) >= notes.sq_psn + 16;
+                !is_request(p) || !is_second || !notes.left.contains(&psn(p))
+            }),
+        ),
+        (
+            "forgets the third message behind a gap",
+            "recovery/next-message",
+            Out(|notes, _, p| {
+                let is_third = psn(p) >= notes.sq_psn + 8;
+                !is_request(p) || !is_third || !notes.left.contains(&psn(p))
+            }),
+        ),
+        (
+            "repeats no last packet",
+            "recovery/last-packet",
+            Out(|notes, _, p| p[0] != 0x08 || !notes.left.contains(&psn(p))),
+        ),
+        (
+            "repeats no message of one packet",
+            "recovery/the-only-packet",
+            Out(|notes, _, p| p[0] != 0x04 || !notes.left.contains(&psn(p))),
+        ),
+        (
             "goes back too far",
             "retry/goes-back",
             In(|notes, _, p| {

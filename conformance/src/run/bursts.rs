@@ -1,0 +1,188 @@
+//! Packets of requests that the device sends one behind the other (`burst`).
+
+use std::time::Duration;
+
+use roce_transport::{
+    time::Instant,
+    wire::{NetHeader, Operation},
+};
+
+use super::{PATIENCE, Play, Stop, mistake, wrong};
+use crate::{
+    case::{Field, NAK_SEQUENCE, Packet, PacketKind, Train},
+    packet::{describe, request},
+    subject::{Arrival, Subject},
+};
+
+/// A burst, as it came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Burst {
+    /// The least that is right from the first to the last.
+    pub least: Duration,
+    /// Time of each since the first one, and bytes of its payload. What is taken for lost, and what
+    /// is dropped behind that, is noted when it comes again.
+    pub packets: Vec<(Duration, usize)>,
+    /// How a packet came again that the instrument took for lost.
+    pub recovery: Option<Recovery>,
+}
+
+/// How a packet came again that the instrument took for lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// Its place in the burst, from 0.
+    pub lost: u32,
+    /// NAKs by which the device was told of gaps, this one and those that it left behind it; 0: its
+    /// timer found out.
+    pub naks: u32,
+    /// Until it came again, from the first NAK, or without one from when it came first.
+    pub pause: Duration,
+    /// Packets behind it that had come, and came again.
+    pub again: u32,
+}
+
+impl Burst {
+    /// From the first to the last.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
+    }
+
+    /// Time from one to the next, on the average.
+    fn of_each(&self) -> Duration {
+        self.time() / (self.packets.len() as u32).saturating_sub(1).max(1)
+    }
+}
+
+/// A packet that the instrument sends again and again.
+struct Repeat {
+    net: NetHeader,
+    bytes: Vec<u8>,
+    every: Duration,
+    due: Instant,
+}
+
+/// A packet that is taken for lost, as a receiver sees it.
+struct Gap {
+    /// When the device could know of it.
+    since: Instant,
+    /// The place of the last packet that has come behind it.
+    farthest: u32,
+    /// The packet that is missing has been named in a NAK.
+    is_told: bool,
+    recovery: Recovery,
+}
+
+impl Gap {
+    fn new(lost: u32, at: Instant) -> Self {
+        let recovery = Recovery { lost, naks: 0, pause: Duration::ZERO, again: 0 };
+        Self { since: at, farthest: lost, is_told: false, recovery }
+    }
+
+    /// The packet that is missing has come.
+    fn close(&mut self, place: u32, at: Instant) {
+        let recovery = &mut self.recovery;
+        self.is_told = false;
+        if place == recovery.lost {
+            recovery.pause = at.since(self.since);
+        } else if place <= self.farthest {
+            recovery.again += 1;
+        }
+    }
+}
+
+impl<S: Subject> Play<'_, S> {
+    pub(super) fn burst(&mut self, train: &Train) -> Result<(), Stop> {
+        let &Train { packets, lasts, within, slower, again, loses } = train;
+        let before = self.bursts.last().map_or(Duration::ZERO, Burst::of_each);
+        let least = (before * slower * packets.saturating_sub(1)).max(lasts);
+        let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
+        let due = self.subject.now();
+        let mut again = again.and_then(|every| {
+            self.last.clone().map(|(net, bytes)| Repeat { net, bytes, every, due })
+        });
+        let mut burst = Burst { least, packets: Vec::new(), recovery: None };
+        let (mut first, mut gap) = (None, None::<Gap>);
+        while burst.packets.len() < packets as usize {
+            let Some(arrival) = self.next_arrival_while(again.as_mut(), until)? else {
+                let count = burst.packets.len();
+                return wrong(format!("{count} of {packets} packets come in {within:?}"));
+            };
+            let (psn, is_end, bytes) = request(&arrival)
+                .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
+            let ahead = psn.wrapping_sub(self.scene()?.sq_psn).wrapping_sub(self.requests);
+            let place = burst.packets.len() as u32;
+            match (ahead & 0x00FF_FFFF, &mut gap) {
+                (0, None) if loses == Some(place) => {
+                    first.get_or_insert(arrival.at);
+                    gap = Some(Gap::new(place, arrival.at));
+                    continue;
+                }
+                (0, gap) => {
+                    if let Some(gap) = gap {
+                        gap.close(place, arrival.at);
+                    }
+                    let time = arrival.at.since(*first.get_or_insert(arrival.at));
+                    burst.packets.push((time, bytes));
+                    self.requests += 1;
+                    self.messages += u32::from(is_end);
+                }
+                (ahead @ 1..0x0080_0000, Some(gap)) => {
+                    gap.farthest = gap.farthest.max(place + ahead);
+                    if !gap.is_told {
+                        self.acknowledge(Field::Syndrome(NAK_SEQUENCE), self.requests as i32)?;
+                        gap.is_told = true;
+                        gap.recovery.naks += 1;
+                        if gap.recovery.naks == 1 {
+                            gap.since = self.mark;
+                        }
+                    }
+                    continue;
+                }
+                (1..0x0080_0000, None) => return Err(mistake("the network has lost a packet")),
+                _ => {} // it comes again
+            }
+            self.pump(Duration::ZERO)?;
+            // one acknowledgement for what has come at once: each takes its time
+            if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
+                self.acknowledge(Field::Positive, self.requests as i32 - 1)?;
+            }
+        }
+        burst.recovery = gap.map(|gap| gap.recovery);
+        let time = burst.time();
+        self.bursts.push(burst);
+        if time < least {
+            return wrong(format!("{packets} packets come in {time:?}, before {least:?} are over"));
+        }
+        if time > within.saturating_add(self.subject.tolerance()) {
+            return wrong(format!("{packets} packets take {time:?} where {within:?} are right"));
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, kind: Field, psn: i32) -> Result<(), Stop> {
+        let (net, bytes) = self.build(&Packet {
+            operation: PacketKind::Operation(Operation::Acknowledge),
+            fields: vec![kind, Field::Psn(psn), Field::Msn(self.messages)],
+        })?;
+        self.send(net, bytes)
+    }
+
+    /// The next packet; meanwhile this one is sent whenever it is due.
+    fn next_arrival_while(
+        &mut self,
+        again: Option<&mut Repeat>,
+        until: Instant,
+    ) -> Result<Option<Arrival>, Stop> {
+        let Some(again) = again else { return self.next_arrival(until) };
+        while self.subject.now() < until {
+            if self.subject.now() >= again.due {
+                self.send(again.net, again.bytes.clone())?;
+                again.due = self.subject.now().plus(again.every);
+            }
+            if let Some(arrival) = self.next_arrival(again.due.min(until))? {
+                return Ok(Some(arrival));
+            }
+        }
+        Ok(None)
+    }
+}
