@@ -11,6 +11,7 @@
 pub mod case;
 mod dialog;
 mod known;
+mod outcome;
 mod packet;
 mod parse;
 mod run;
@@ -19,8 +20,9 @@ pub mod subject;
 
 pub use case::{Case, Chapter};
 pub use known::{Known, known};
+pub use outcome::{Burst, Outcome, Pause, Recovery, Seen, Verdict};
 pub use parse::CaseError;
-pub use run::{Burst, INBOX, Outcome, Pause, Recovery, Runner, SOURCE, Seen, TARGET, Verdict};
+pub use run::{INBOX, Runner, SOURCE, TARGET};
 pub use simulated::Simulated;
 pub use subject::Subject;
 

@@ -4,7 +4,6 @@ mod bursts;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     net::IpAddr,
     time::Duration,
 };
@@ -25,95 +24,10 @@ use crate::{
         Severity, Step,
     },
     dialog::{self, Dialog, NUMBERS},
+    outcome::{Burst, Outcome, Pause, Seen, Verdict},
     packet::{Scene, describe, is_foreign, management},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
-
-pub use bursts::{Burst, Recovery};
-
-/// What a case says of a device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Verdict {
-    /// It does what the rule says.
-    Conforms,
-    /// The device, or its agent, has not what the case needs.
-    NotSupported,
-    /// The case could not be played to its end, or gave different verdicts when repeated.
-    Inconclusive,
-    /// It does otherwise.
-    Deviates,
-    /// It does otherwise, and that loses or exposes data, or stops it.
-    Harmful,
-}
-
-impl Verdict {
-    /// Every verdict, the best first.
-    pub const ALL: [Self; 5] =
-        [Self::Conforms, Self::NotSupported, Self::Inconclusive, Self::Deviates, Self::Harmful];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Conforms => "conforms",
-            Self::NotSupported => "not supported",
-            Self::Inconclusive => "inconclusive",
-            Self::Deviates => "deviates",
-            Self::Harmful => "harmful",
-        }
-    }
-
-    /// The verdict of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// What came of a case.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// What is wrong, and the number of the line that found it.
-    pub finding: Option<(usize, String)>,
-    /// The packets, in their order.
-    pub packets: Vec<Seen>,
-    /// The pauses that the case measures, in their order.
-    pub pauses: Vec<Pause>,
-    /// The bursts of which it notes the times, in their order.
-    pub bursts: Vec<Burst>,
-    /// How long it took.
-    pub time: Duration,
-}
-
-/// The time before a packet that may not come before a pause is over (`expect … after TIME`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pause {
-    /// The least that is right.
-    pub least: Duration,
-    /// What passed, from the end of the step before until the packet came.
-    pub measured: Duration,
-}
-
-/// A packet that passed between instrument and device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// When, from the start of the case.
-    pub at: Duration,
-    /// True if it is from the device.
-    pub from_device: bool,
-    /// Its network headers.
-    pub net: NetHeader,
-    /// UDP payload.
-    pub bytes: Vec<u8>,
-}
 
 /// First queue pair of the instrument. Each case has another, so that what is late from one case
 /// does not disturb the next.

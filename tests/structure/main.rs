@@ -146,7 +146,7 @@ const CONFORMANCE: Crate = Crate {
     folder: "conformance/src",
     root: "lib.rs",
     layers: &[
-        &["case"],
+        &["case", "outcome"],
         &["subject"],
         &["dialog"],
         &["packet"],

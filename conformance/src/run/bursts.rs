@@ -10,48 +10,10 @@ use roce_transport::{
 use super::{PATIENCE, Play, Stop, mistake, wrong};
 use crate::{
     case::{Field, NAK_SEQUENCE, Packet, PacketKind, Train},
+    outcome::{Burst, Recovery},
     packet::{describe, request},
     subject::{Arrival, Subject},
 };
-
-/// A burst, as it came.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Burst {
-    /// The least that is right from the first to the last.
-    pub least: Duration,
-    /// Time of each since the first one, and bytes of its payload. What is taken for lost, and what
-    /// is dropped behind that, is noted when it comes again.
-    pub packets: Vec<(Duration, usize)>,
-    /// How a packet came again that the instrument took for lost.
-    pub recovery: Option<Recovery>,
-}
-
-/// How a packet came again that the instrument took for lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recovery {
-    /// Its place in the burst, from 0.
-    pub lost: u32,
-    /// NAKs by which the device was told of gaps, this one and those that it left behind it; 0: its
-    /// timer found out.
-    pub naks: u32,
-    /// Until it came again, from the first NAK, or without one from when it came first.
-    pub pause: Duration,
-    /// Packets behind it that had come, and came again.
-    pub again: u32,
-}
-
-impl Burst {
-    /// From the first to the last.
-    #[must_use]
-    pub fn time(&self) -> Duration {
-        self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
-    }
-
-    /// Time from one to the next, on the average.
-    fn of_each(&self) -> Duration {
-        self.time() / (self.packets.len() as u32).saturating_sub(1).max(1)
-    }
-}
 
 /// A packet that the instrument sends again and again.
 struct Repeat {
