@@ -18,8 +18,8 @@ use roce::{
         qp::QpInit,
         time::Instant,
         wire::{
-            Aeth, AtomicEth, Bth, Datagram, Ext, Feth, Headers, Ident, NetHeader, Opcode,
-            Operation, Packet, Reth, Service, Syndrome, icrc,
+            Aeth, AtomicEth, Bth, Datagram, Ext, Feth, FrameFields, Headers, Ident, NetHeader,
+            Opcode, Operation, Packet, Reth, Service, Syndrome, icrc,
         },
         work::{CompletionQueue, Remote, Sge},
     },
@@ -179,6 +179,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
                 traffic_class: 3,
                 hop_limit: 64,
                 ident: Ident::Known { id: 0, dont_fragment: true },
+                frame: FrameFields::default(),
             };
             let headers = Headers::new(bth, ext(key)).unwrap();
             let mut bytes = [0; 128];

@@ -11,7 +11,7 @@ use std::{
 
 use roce::{
     link::{Link, Locality, SocketOptions, UdpLink},
-    transport::{adapter::Transmit, time::Instant as Moment},
+    transport::{adapter::Transmit, time::Instant as Moment, wire::FrameFields},
 };
 
 /// BTH and ICRC of a packet in the middle of a WRITE.
@@ -60,6 +60,7 @@ impl Pump {
             hop_limit: 64,
             segment: HEADERS + self.payload,
             range: 0..self.bytes.len(),
+            frame: FrameFields::default(),
         };
         let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sender, receiver, bytes, run: count, window, .. } = self;

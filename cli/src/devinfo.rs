@@ -111,8 +111,8 @@ fn print(device: &Device, verbose: bool) {
         item("phys_state", &if port.active { "LINK_UP (5)" } else { "DISABLED (3)" });
         item("PKey[  0]", &format_args!("{:#06x}", PKey::DEFAULT.0));
     }
-    for (index, gid) in device.gids().iter().enumerate() {
-        item(&format!("GID[{index:3}]"), &format_args!("{gid}, RoCE v2"));
+    for (index, gid) in (0..).zip(device.gids()) {
+        item(&format!("GID[{index:3}]"), &format_args!("{gid}, {}", port.gid_type(index)));
     }
     outln!("");
 }
@@ -188,7 +188,7 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
 
 fn to_json(device: &Device) -> Value {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
-    let gids = device.gids().into_iter().enumerate();
+    let gids = (0_u16..).zip(device.gids());
     let number = |(name, value): (&str, Number)| {
         let (Number::Decimal(value) | Number::Hex(value)) = value;
         (name.to_owned(), value.into())
@@ -222,7 +222,7 @@ fn to_json(device: &Device) -> Value {
                         "index": index,
                         "gid": gid.to_string(),
                         "address": gid.to_ip(),
-                        "type": "RoCE v2",
+                        "type": port.gid_type(index).to_string(),
                     })
                 })
                 .collect::<Vec<_>>(),

@@ -7,9 +7,9 @@ use roce_transport::{
     mem::RKey,
     psn::{Msn, Psn},
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, HEADERS_MAX, Headers,
-        ICRC_LEN, Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation, Packet as Wire,
-        Reth, Service, Syndrome, icrc, padding, verify_icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, FrameFields, HEADERS_MAX,
+        Headers, ICRC_LEN, Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation,
+        Packet as Wire, Reth, Service, Syndrome, icrc, padding, verify_icrc,
     },
 };
 
@@ -88,6 +88,7 @@ impl Scene<'_> {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: self.route.id, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         let mut bth = Bth::new(opcode, self.destination(packet.operation), Psn::new(0));
         let mut payload = Vec::new();

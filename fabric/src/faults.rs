@@ -292,7 +292,7 @@ fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use roce_transport::wire::Ident;
+    use roce_transport::wire::{FrameFields, Ident};
 
     use super::super::rule::Matcher;
     use super::*;
@@ -305,6 +305,7 @@ mod tests {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: 0, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         // a SEND Only to queue pair 0x12 with PSN 7
         faults.judge(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use roce_transport::wire::FrameFields;
+
 use super::*;
 
 fn net() -> NetHeader {
@@ -12,6 +14,7 @@ fn net() -> NetHeader {
         traffic_class: 2,
         hop_limit: 64,
         ident: Ident::Known { id: 3, dont_fragment: true },
+        frame: FrameFields::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use pcap_file::pcapng::{Block, PcapNgReader, blocks::enhanced_packet::EnhancedPa
 use roce_provider::link::Capture;
 use roce_transport::{
     addr::ROCE_UDP_PORT,
-    wire::{Ident, NetHeader},
+    wire::{FrameFields, Ident, NetHeader},
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -69,7 +69,15 @@ fn datagram(input: &mut Input<'_>) -> Written {
     };
     let src_port = u16::from_be_bytes(input.array());
     let [traffic_class, hop_limit] = input.array();
-    let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident };
+    let net = NetHeader {
+        src,
+        dst,
+        src_port,
+        traffic_class,
+        hop_limit,
+        ident,
+        frame: FrameFields::default(),
+    };
     // what nanoseconds in 64 bits can say
     let at = Duration::from_nanos(u64::from_be_bytes(input.array()));
     let comment = step.is_multiple_of(2).then(|| {

@@ -12,7 +12,7 @@ use roce_provider::{
 };
 use roce_transport::{
     time::Instant,
-    wire::{Ident, NetHeader},
+    wire::{FrameFields, Ident, NetHeader},
 };
 
 use crate::input::Input;
@@ -105,6 +105,7 @@ fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
                 traffic_class: 2,
                 hop_limit: 64,
                 ident: Ident::Known { id: 0, dont_fragment: true },
+                frame: FrameFields::default(),
             };
             let verdict = network.send(now, &net, &payload);
             let changed = verdict.corruption.is_some();

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, net::IpAddr, time::Duration};
 use roce_provider::ethernet::{
     Assignment, Frame, FrameCounters, Hop, MacAddr, Packet, Prefix, Station, StationConfig, Vlan,
 };
-use roce_transport::{adapter::Transmit, time::Instant};
+use roce_transport::{adapter::Transmit, addr::RoceVersion, time::Instant, wire::FrameFields};
 
 use crate::input::Input;
 
@@ -95,6 +95,7 @@ fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationC
         ],
         gateways: vec![address(0, 7), address(1, 7)],
         answers,
+        roce_v1: true,
     }
 }
 
@@ -123,6 +124,11 @@ fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
         hop_limit: 64,
         segment: 20,
         range: 0..20,
+        frame: FrameFields {
+            version: if choice & 0x80 == 0 { RoceVersion::V2 } else { RoceVersion::V1 },
+            service_level: choice & 0xF,
+            flow_label: u32::from(choice) << 12,
+        },
     };
     match station.route(now, dst) {
         Hop::Asked(hop) => station.wait(hop, &run, &payload),

@@ -22,8 +22,8 @@ use roce_transport::{
     qp::{Init, QpCaps, QpInit, QpType},
     time::Instant,
     wire::{
-        Bth, Datagram, Deth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN, MadHeader,
-        NetHeader, Opcode, Operation, Packet, Service, icrc,
+        Bth, Datagram, Deth, Ext, FrameFields, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN,
+        MadHeader, NetHeader, Opcode, Operation, Packet, Service, icrc,
     },
 };
 
@@ -195,6 +195,7 @@ impl Run {
             traffic_class: 0,
             hop_limit: 64,
             ident,
+            frame: FrameFields::default(),
         };
         let opcode = Opcode::new(Service::Ud, Operation::SendOnly).expect("datagrams exist");
         let ext = Ext::Deth(Deth { qkey, source_qp: Qpn::GSI });

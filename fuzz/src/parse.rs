@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use roce_transport::wire::{
-    GRH_LEN, HEADERS_MAX, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, grh, icrc, padding,
-    verify_icrc,
+    FrameFields, GRH_LEN, HEADERS_MAX, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, grh, icrc,
+    padding, verify_icrc,
 };
 
 use crate::input::Input;
@@ -71,5 +71,6 @@ fn net_header(data: &[u8], v6: bool) -> NetHeader {
             id: u16::from_be_bytes([id_high, id_low]),
             dont_fragment: flags & 1 != 0,
         },
+        frame: FrameFields::default(),
     }
 }

@@ -17,7 +17,9 @@ use std::{
 };
 
 use roce_provider::link::{Datagram, Link, Locality, SocketOptions, UdpLink};
-use roce_transport::{adapter::Transmit, cm::ServiceId, share::IdPartition, time::Instant};
+use roce_transport::{
+    adapter::Transmit, cm::ServiceId, share::IdPartition, time::Instant, wire::FrameFields,
+};
 
 use self::{
     hammer::Hammer,
@@ -314,7 +316,16 @@ fn honest_number(datagram: &Datagram<'_>, other: IpAddr) -> Option<u32> {
 
 fn run([src, dst]: [IpAddr; 2], segment: usize, length: usize) -> Transmit {
     let range = 0..length;
-    Transmit { src, dst, src_port: 4791, traffic_class: 0, hop_limit: 64, segment, range }
+    Transmit {
+        src,
+        dst,
+        src_port: 4791,
+        traffic_class: 0,
+        hop_limit: 64,
+        segment,
+        range,
+        frame: FrameFields::default(),
+    }
 }
 
 /// Addresses that no other test has.

@@ -9,6 +9,7 @@ use std::{
 
 use pnet_datalink::NetworkInterface;
 use roce_transport::{
+    adapter::RoceV1,
     addr::{Gid, Mtu},
     time::Instant,
 };
@@ -49,8 +50,8 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// Even entries of the GID table are shown for RoCE v1, as with a [profile](crate::Profile) of
-    /// an adapter that has them.
+    /// Even entries of the GID table are for RoCE v1: of a raw device that sends it, and shown, as with a
+    /// [profile](crate::Profile) of an adapter that has them.
     pub roce_v1: bool,
     /// `port_cap_flags` of a [profile](crate::Profile).
     pub cap_flags: Option<u32>,
@@ -77,6 +78,12 @@ impl PortAttr {
             max_vl_num: 1,
             speed: None,
         }
+    }
+
+    /// The kind of packets that an entry of its GID table is for (`ibv_query_gid_type`).
+    #[must_use]
+    pub const fn gid_type(&self, index: u16) -> GidType {
+        if self.roce_v1 && index.is_multiple_of(2) { GidType::RoceV1 } else { GidType::RoceV2 }
     }
 
     /// The port that a device has on an interface in this state.
@@ -212,13 +219,13 @@ impl Follows {
 pub(crate) struct GidLayout {
     /// Greatest number of entries.
     pub(crate) len: u16,
-    /// Every address has two entries, of which the first is for RoCE v1.
-    pub(crate) pairs: bool,
+    /// Entries for RoCE v1: every address has one, before the other.
+    pub(crate) v1: RoceV1,
 }
 
 impl Default for GidLayout {
     fn default() -> Self {
-        Self { len: GID_TABLE_LEN, pairs: false }
+        Self { len: GID_TABLE_LEN, v1: RoceV1::Absent }
     }
 }
 
@@ -239,7 +246,7 @@ impl GidLayout {
     /// where programs that were made for them look. Where there is no link-local address, the IPv4
     /// address has both places.
     pub(crate) fn insert(self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
-        let width = if self.pairs { 2 } else { 1 };
+        let width = if self.v1 == RoceV1::Absent { 1 } else { 2 };
         let enter = |table: &mut Vec<Gid>, place: usize| {
             let entries = place * width..(place + 1) * width;
             if entries.end > usize::from(self.len) {
@@ -405,7 +412,7 @@ mod tests {
 
     #[test]
     fn an_address_has_entries_of_both_kinds() {
-        let layout = GidLayout { len: 7, pairs: true };
+        let layout = GidLayout { len: 7, v1: RoceV1::Shown };
         let mut gids = layout.table(ips(&["fe80::1", "10.0.0.1"]));
         assert_eq!(gids, table(&["fe80::1", "fe80::1", "10.0.0.1", "10.0.0.1"]));
         assert!(layout.insert(&mut gids, ips(&["10.0.0.2"])[0]));

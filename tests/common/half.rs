@@ -10,9 +10,9 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, DatagramMeta, Ext, Feth, Headers, Ident,
-        Immediate, InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service,
-        Syndrome, XrcEth, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, DatagramMeta, Ext, Feth, FrameFields,
+        Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet,
+        Reth, Service, Syndrome, XrcEth, icrc,
     },
     work::{RecvWr, Remote, SendWr, SrqId},
 };
@@ -251,6 +251,7 @@ impl Half {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: 7, dont_fragment: true },
+            frame: FrameFields::default(),
         }
     }
 

@@ -8,7 +8,8 @@ use roce_transport::{
     event::Disposition,
     psn::Psn,
     wire::{
-        Bth, Datagram, Deth, Ext, Headers, Ident, NetHeader, Opcode, Operation, Packet, Service,
+        Bth, Datagram, Deth, Ext, FrameFields, Headers, Ident, NetHeader, Opcode, Operation,
+        Packet, Service,
     },
 };
 
@@ -63,6 +64,7 @@ pub(crate) fn deliver_bytes(
         traffic_class: 0,
         hop_limit: 64,
         ident,
+        frame: FrameFields::default(),
     };
     // as the kernel does, with a request for an acknowledgement
     let mut bth =

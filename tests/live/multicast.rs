@@ -14,7 +14,7 @@ use roce::{
     McastError, MemoryRegion, NotifyKind, OpenOptions, QKey, QpInitAttr, QpType, Qpn, QueuePair,
     RecvWr, SendFlags, SendWr, UdDestination,
     link::Fabric,
-    transport::wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
+    transport::wire::{FrameFields, IcrcMatch, Ident, NetHeader, verify_icrc},
 };
 use rustix::net::{AddressFamily, RecvFlags, SocketType};
 
@@ -224,6 +224,7 @@ fn check_identifications(wire: &OwnedFd) {
             traffic_class: at(1),
             hop_limit: at(8),
             ident: Ident::Known { id, dont_fragment: at(6) == 0x40 },
+            frame: FrameFields::default(),
         };
         assert_eq!(verify_icrc(&net, &bytes[27..]), Some(IcrcMatch::Exact), "{net:?}");
         assert!(net.dst.is_multicast());

@@ -8,8 +8,9 @@ use std::{
 };
 
 use roce::{
-    AddressVector, AsyncEvent, BindError, Context, Device, Endpoint, Gid, Init, Mtu, OpenError,
-    OpenOptions, PeerAttr, QpType, RecvWr, Rtr, Rts, SendFlags, SendWr, UdDestination, WcStatus,
+    AddressVector, AsyncEvent, BindError, Context, Device, Endpoint, Gid, GidType, Init, Mtu,
+    OpenError, OpenOptions, PeerAttr, QpType, RecvWr, Rtr, Rts, SendFlags, SendWr, UdDestination,
+    WcStatus,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -162,6 +163,27 @@ fn own_addresses_beside_sockets() {
         }
         all_between(OWN, "udp:10.78.0.2", Mtu::B4096);
         all_between(OWN_V6, "udp:fd78::2", Mtu::B4096);
+    });
+}
+
+/// The first GID of a device with `roce=v1` is for RoCE v1, the second one for RoCEv2.
+#[test]
+fn roce_v1_between_two_devices() {
+    in_namespace("roce_v1_between_two_devices", || {
+        let with = |spec: &str| format!("{spec},roce=v1");
+        all_between(&with(OWN), &with("raw:veth1,ip=10.78.0.3/24"), Mtu::B1024);
+        all_between(&with(OWN_V6), &with("raw:veth1,ip=fd78::3/64"), Mtu::B1024);
+        all_between(&with(OWN), &with("raw:veth1"), Mtu::B1024);
+        let [a, b] =
+            ["raw:veth0,ip=10.79.0.1/24,vlan=100", "raw:veth1,ip=10.79.0.2/24,vlan=100"].map(with);
+        all_between(&a, &b, Mtu::B1024);
+        for interface in ["veth0", "veth1"] {
+            ip(&format!("link set {interface} mtu 9000"));
+        }
+        all_between(&with(OWN), &with("raw:veth1,ip=10.78.0.3/24"), Mtu::B4096);
+        let context = open(&with(OWN));
+        let types: Vec<_> = (0..4).map(|index| context.gid_type(index)).collect();
+        assert_eq!(types, [GidType::RoceV1, GidType::RoceV2, GidType::RoceV1, GidType::RoceV2]);
     });
 }
 

@@ -3,7 +3,7 @@
 
 use roce_transport::{
     adapter::ObjectError,
-    addr::{AddressVector, Gid},
+    addr::{AddressVector, Gid, RoceVersion},
     qp::State,
     wire::{GRH_LEN, Grh},
     work::{AhId, Cause, Data, RecvWr, SendWr, UdDestination, WcError, WcStatus},
@@ -141,6 +141,7 @@ fn the_way_back_starts_where_the_message_went() {
         traffic_class,
         flow_label: 7,
         hop_limit: 1,
+        version: RoceVersion::V2,
     };
     let index =
         |src, dst| gids.reply_path(&grh(src, dst, 0)).map(|av| (av.sgid_index, av.dgid.to_ip()));

@@ -47,6 +47,7 @@ mod states;
 mod trust;
 mod uc;
 mod ud;
+mod versions;
 mod windows;
 mod xrc;
 mod xrc_targets;

@@ -12,7 +12,8 @@ use roce_transport::{
     qp::{Init, QpInit, QpType, QpUpdate, Quirks, Rtr, State},
     time::Instant,
     wire::{
-        Bth, Deth, Ext, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op, Service,
+        Bth, Deth, Ext, FrameFields, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op,
+        Service,
     },
     work::{Data, RecvWr, SendWr, Sge, SrqAttr, UdDestination, WcOpcode, WcStatus},
 };
@@ -315,6 +316,7 @@ fn what_is_no_multicast_packet() {
         traffic_class: 0,
         hop_limit: 1,
         ident: Ident::Known { id: 0, dont_fragment: true },
+        frame: FrameFields::default(),
     };
     let deth = Ext::Deth(Deth { qkey: QKEY, source_qp: Qpn::new(5) });
     let bth =

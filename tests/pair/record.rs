@@ -15,7 +15,7 @@ use roce_transport::{
         Call, CallError, Failure, Loss, Part, Reason, Record, Recovery, Timer, Trace, What, Why,
         WindowRule,
     },
-    wire::{Datagram, Ident, NakCode, NetHeader, Syndrome},
+    wire::{Datagram, FrameFields, Ident, NakCode, NetHeader, Syndrome},
     work::{Cause, RecvWr, Remote, SendWr, WcStatus},
 };
 
@@ -474,6 +474,7 @@ fn bytes_that_are_no_packet() {
         traffic_class: 0,
         hop_limit: 64,
         ident: Ident::Known { id: 0, dont_fragment: true },
+        frame: FrameFields::default(),
     };
     let datagram = Datagram { net: &net, bytes: &[1, 2, 3], meta: Default::default() };
     let now = pair.now;

@@ -164,6 +164,16 @@ impl Mtu {
     }
 }
 
+/// Version of RoCE.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum RoceVersion {
+    /// Frames of ethertype 0x8915, with a global route header in the place of IP and UDP (annex A16).
+    V1,
+    /// UDP datagrams (annex A17).
+    #[default]
+    V2,
+}
+
 /// The way to a peer, as an address handle or a connected queue pair holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddressVector {
@@ -171,7 +181,10 @@ pub struct AddressVector {
     pub dgid: Gid,
     /// Index of the own GID in the device's table.
     pub sgid_index: u16,
-    /// IPv6 flow label, 20 bits; also picks the UDP source port where the link can choose one. 0:
+    /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where the link
+    /// builds its frames itself.
+    pub service_level: u8,
+    /// IPv6 flow label, 20 bits, where the link builds its frames itself; also picks the UDP source port where the link can choose one. 0:
     /// from the QPNs.
     pub flow_label: u32,
     /// IPv4 TOS or IPv6 traffic class, ECN bits included.
@@ -190,6 +203,7 @@ impl AddressVector {
         Self {
             dgid,
             sgid_index,
+            service_level: 0,
             flow_label: 0,
             traffic_class: 0,
             hop_limit: 64,

@@ -140,6 +140,8 @@ drop_reasons! {
     SourceAddress "bad_source_address" "not from the connected peer's address";
     /// Not to the address that the queue pair uses.
     DestinationAddress "bad_destination_address" "not to the queue pair's own address";
+    /// Of another version of RoCE than the connection.
+    RoceVersion "bad_roce_version" "of another version of RoCE than the connection";
     /// To a multicast group that no queue pair is attached to.
     NotAttached "not_attached" "no queue pair is attached to the multicast group";
     /// The partition key does not match.

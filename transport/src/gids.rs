@@ -4,9 +4,9 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
 
 use crate::{
-    addr::{AddressVector, Gid, Mtu, udp_source_port},
+    addr::{AddressVector, Gid, Mtu, RoceVersion, udp_source_port},
     ids::Qpn,
-    wire::Grh,
+    wire::{FrameFields, Grh},
 };
 
 /// The UDP source port of what an adapter sends.
@@ -26,14 +26,27 @@ pub(crate) struct Path {
     pub(crate) src_port: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
+    pub(crate) frame: FrameFields,
+}
+
+/// Entries of a GID table for RoCE v1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum RoceV1 {
+    /// There are none.
+    #[default]
+    Absent,
+    /// Every address has two entries, as hardware shows them: the even one is for RoCE v1, which the
+    /// adapter does not send, and the odd one is used.
+    Shown,
+    /// Likewise, and the adapter sends RoCE v1 from the even one.
+    Used,
 }
 
 /// The GID table of the adapter's only port, with what else a path starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GidTable {
     gids: Vec<Gid>,
-    /// Even entries are shown as those of RoCE v1.
-    pairs: bool,
+    v1: RoceV1,
     port_mtu: Mtu,
     source_port: SourcePort,
     /// Source ports of data from an address, where there are several.
@@ -42,7 +55,13 @@ pub struct GidTable {
 
 impl GidTable {
     pub(crate) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
-        Self { gids: Vec::new(), pairs: false, port_mtu, source_port, flow_ports: BTreeMap::new() }
+        Self {
+            gids: Vec::new(),
+            v1: RoceV1::Absent,
+            port_mtu,
+            source_port,
+            flow_ports: BTreeMap::new(),
+        }
     }
 
     /// Returns whether anything has changed.
@@ -81,21 +100,39 @@ impl GidTable {
         self.port_mtu
     }
 
-    pub(crate) const fn set_pairs(&mut self, pairs: bool) {
-        self.pairs = pairs;
+    pub(crate) const fn set_roce_v1(&mut self, v1: RoceV1) {
+        self.v1 = v1;
     }
 
-    /// True if this entry is shown for packets of RoCE v1, which the adapter does not send: every
-    /// address has two entries then, and the second is the one that is used.
+    /// The version of RoCE that an entry is for.
     #[must_use]
-    pub const fn is_roce_v1(&self, index: u16) -> bool {
-        self.pairs && index.is_multiple_of(2)
+    pub const fn version(&self, index: u16) -> RoceVersion {
+        match self.v1 {
+            RoceV1::Shown | RoceV1::Used if index.is_multiple_of(2) => RoceVersion::V1,
+            _ => RoceVersion::V2,
+        }
     }
 
-    /// The first entry with this property that can be used.
-    pub fn position(&self, mut is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
-        let mut usable = (0..).zip(&self.gids).filter(|(index, _)| !self.is_roce_v1(*index));
+    /// The first entry for RoCEv2 with this property.
+    pub fn position(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
+        self.position_of(RoceVersion::V2, is_it)
+    }
+
+    /// The first entry for this version with this property that can be used.
+    pub fn position_of(
+        &self,
+        version: RoceVersion,
+        mut is_it: impl FnMut(Gid) -> bool,
+    ) -> Option<u16> {
+        let mut usable = (0..)
+            .zip(&self.gids)
+            .filter(|(index, _)| self.version(*index) == version && !self.is_only_shown(*index));
         usable.find(|(_, gid)| !gid.is_zero() && is_it(**gid)).map(|(index, _)| index)
+    }
+
+    /// This entry is shown, but packets cannot be sent from it.
+    pub(crate) const fn is_only_shown(&self, index: u16) -> bool {
+        matches!((self.version(index), self.v1), (RoceVersion::V1, RoceV1::Shown))
     }
 
     pub(crate) fn contains(&self, gid: Gid) -> bool {
@@ -108,8 +145,9 @@ impl GidTable {
     /// is a new one. `None`: it was not sent to an address of this table.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
-        let exact = self.position(|gid| gid == grh.dst.into());
-        let of_family = || self.position(|gid| gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
+        let position = |is_it: &dyn Fn(Gid) -> bool| self.position_of(grh.version, is_it);
+        let exact = position(&|gid| gid == grh.dst.into());
+        let of_family = || position(&|gid| gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
         let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;
         let traffic_class = match grh.traffic_class {
             congested if congested & 3 == 3 => congested & !1,
@@ -122,7 +160,7 @@ impl GidTable {
     /// The way from one of these GIDs to a peer; `None` when the index names none, or one of
     /// another address family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
-        let usable = |gid: &&Gid| !gid.is_zero() && !self.is_roce_v1(av.sgid_index);
+        let usable = |gid: &&Gid| !gid.is_zero() && !self.is_only_shown(av.sgid_index);
         let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
         let by_flow = udp_source_port(av.flow_label, local, remote);
@@ -140,6 +178,11 @@ impl GidTable {
             src_port,
             traffic_class: av.traffic_class,
             hop_limit,
+            frame: FrameFields {
+                version: self.version(av.sgid_index),
+                service_level: av.service_level & 0xF,
+                flow_label: av.flow_label & 0xF_FFFF,
+            },
         })
     }
 }

@@ -15,7 +15,7 @@ use pcap_file::pcap::PcapReader;
 use roce_transport::{
     addr::{Gid, Qpn, ROCE_UDP_PORT},
     cm::{CmMad, IpHeader, Message, PortSpace},
-    wire::{IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
+    wire::{FrameFields, IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
 };
 
 /// The content of a capture. The counts make sure that no frame is left out in silence.
@@ -236,6 +236,7 @@ impl<'a> Frame<'a> {
                     traffic_class: ip[1],
                     hop_limit: ip[8],
                     ident,
+                    frame: FrameFields::default(),
                 };
                 Self::roce(net, &ip[20..length])
             }
@@ -250,6 +251,7 @@ impl<'a> Frame<'a> {
                     hop_limit: ip[7],
                     // there is none; what stands here must not matter
                     ident: Ident::Known { id: 0x5A5A, dont_fragment: false },
+                    frame: FrameFields::default(),
                 };
                 Self::roce(net, &ip[40..40 + usize::from(be16(&ip[4..]))])
             }

@@ -8,9 +8,9 @@ use roce_transport::{
     ids::{Qpn, RKey, SrqId},
     psn::{Msn, Psn},
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, GRH_LEN, HEADERS_MAX,
-        Headers, ICRC_LEN, IcrcMatch, Ident, Immediate, InvalidateEth, NetHeader, Opcode,
-        Operation, Packet, Reth, Service, Syndrome, XrcEth, checksum, grh, icrc, padding,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, FrameFields, GRH_LEN,
+        HEADERS_MAX, Headers, ICRC_LEN, IcrcMatch, Ident, Immediate, InvalidateEth, NetHeader,
+        Opcode, Operation, Packet, Reth, Service, Syndrome, XrcEth, checksum, grh, icrc, padding,
         verify_icrc,
     },
 };
@@ -131,6 +131,7 @@ fn net(ident: impl Strategy<Value = Ident>) -> impl Strategy<Value = NetHeader> 
             traffic_class,
             hop_limit,
             ident,
+            frame: FrameFields::default(),
         },
     )
 }
@@ -406,6 +407,7 @@ fn few_corrupted_packets_pass_for_others() {
         traffic_class: 0,
         hop_limit: 64,
         ident: Ident::Likely(0),
+        frame: FrameFields::default(),
     };
     let headers =
         Headers::new(Bth::new(Opcode::CNP, Qpn::new(17), Psn::new(0)), Ext::None).unwrap();

@@ -44,8 +44,6 @@ pub struct ExplainedPacket {
     pub message: Option<Box<CmMad>>,
     /// True if not all of it was captured; its ICRC was not checked then.
     pub truncated: bool,
-    /// True for RoCE version 1, without IP and UDP.
-    pub v1: bool,
     /// Index of its connection.
     pub connection: Option<usize>,
     /// True if it is from the second of the connection's ends.

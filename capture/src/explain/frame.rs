@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_transport::{
-    addr::ROCE_UDP_PORT,
-    wire::{Ident, NetHeader, PACKET_MAX},
+    addr::{ROCE_UDP_PORT, RoceVersion},
+    wire::{FrameFields, Ident, NetHeader, PACKET_MAX},
 };
 
 use super::file::{Frame, LinkKind};
@@ -24,8 +24,6 @@ pub(super) struct Captured {
     pub(super) bytes: Vec<u8>,
     /// True if not all of it was captured.
     pub(super) truncated: bool,
-    /// True for RoCE version 1.
-    pub(super) v1: bool,
 }
 
 /// A frame that holds no RoCE packet, or not enough of it.
@@ -90,6 +88,7 @@ fn ipv4(bytes: &[u8], missing: usize) -> Result<Captured, NoPacket> {
         traffic_class: header[1],
         hop_limit: header[8],
         ident: Ident::Known { id: u16_at(bytes, 4)?, dont_fragment: fragment & 0x4000 != 0 },
+        frame: FrameFields::default(),
     };
     let captured = over_udp(net, udp, total, missing);
     if captured.is_ok() && fragment & 0x2000 != 0 { Err(NoPacket::Fragment) } else { captured }
@@ -107,6 +106,8 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         Ipv6Addr::from(octets).to_canonical()
     };
     let (src, dst) = (address(8), address(24));
+    let version = if next == IBA { RoceVersion::V1 } else { RoceVersion::V2 };
+    let flow_label = u32::from(u16_at(bytes, 2)?) | u32::from(header[1] & 0xF) << 16;
     let body = skip(bytes, 40)?;
     let total = usize::from(u16_at(bytes, 4)?);
     let mut net = NetHeader {
@@ -116,9 +117,10 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         traffic_class: header[0] << 4 | header[1] >> 4,
         hop_limit: header[7],
         ident: Ident::Known { id: 0, dont_fragment: true },
+        frame: FrameFields { version, flow_label, ..FrameFields::default() },
     };
     if next == IBA {
-        return transport(net, body, total, missing, true);
+        return transport(net, body, total, missing);
     }
     net.src_port = u16_at(body, 0)?;
     over_udp(net, body, total, missing)
@@ -138,7 +140,7 @@ fn over_udp(
         0 => total,
         length => length,
     };
-    transport(net, skip(udp, 8)?, length.saturating_sub(8), missing, false)
+    transport(net, skip(udp, 8)?, length.saturating_sub(8), missing)
 }
 
 /// `length`: of the packet, as its headers have it.
@@ -147,7 +149,6 @@ fn transport(
     bytes: &[u8],
     length: usize,
     missing: usize,
-    v1: bool,
 ) -> Result<Captured, NoPacket> {
     let captured = bytes.get(..length).unwrap_or(bytes);
     let truncated = captured.len() < length && missing > 0;
@@ -158,7 +159,7 @@ fn transport(
         }
         bytes.resize(length.min(PACKET_MAX), 0);
     }
-    Ok(Captured { net, bytes, truncated, v1 })
+    Ok(Captured { net, bytes, truncated })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16, NoPacket> {

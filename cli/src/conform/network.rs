@@ -158,6 +158,7 @@ impl Subject for Network {
             hop_limit: net.hop_limit,
             segment: bytes.len(),
             range: 0..bytes.len(),
+            frame: net.frame,
         };
         let sent = self.link.send(self.now(), bytes, &[run]);
         match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {

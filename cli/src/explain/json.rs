@@ -1,7 +1,10 @@
 //! A capture's report as one JSON document.
 
 use roce::explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation};
-use roce::transport::psn::{Msn, Psn};
+use roce::transport::{
+    addr::RoceVersion,
+    psn::{Msn, Psn},
+};
 use serde_json::{Value, json};
 
 use super::report::Filter;
@@ -73,7 +76,10 @@ fn packet(packet: &ExplainedPacket) -> Value {
             "oldest_unacked": requester.oldest_unacked.map(Psn::get),
             "msn": requester.msn.map(Msn::get),
         }))),
-        "roce_version": if packet.v1 { 1 } else { 2 },
+        "roce_version": match packet.net.frame.version {
+            RoceVersion::V1 => 1,
+            RoceVersion::V2 => 2,
+        },
     })
 }
 

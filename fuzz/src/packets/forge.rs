@@ -9,8 +9,9 @@ use roce_transport::{
     psn::Psn,
     qp::QpType,
     wire::{
-        AtomicEth, Bth, Ext, Feth, HEADERS_MAX, Headers, ICRC_LEN, Ident, InvalidateEth, NetHeader,
-        Opcode, Operation, Packet, PacketPosition, ParseError, Reth, XrcEth, icrc, padding,
+        AtomicEth, Bth, Ext, Feth, FrameFields, HEADERS_MAX, Headers, ICRC_LEN, Ident,
+        InvalidateEth, NetHeader, Opcode, Operation, Packet, PacketPosition, ParseError, Reth,
+        XrcEth, icrc, padding,
     },
 };
 
@@ -95,7 +96,15 @@ fn network(world: &World, member: Member, mend: Mend, origin: u8) -> NetHeader {
     } else {
         Ident::Likely(u16::from(origin))
     };
-    NetHeader { src, dst, src_port: 0xC000, traffic_class: origin >> 2 & 3, hop_limit: 64, ident }
+    NetHeader {
+        src,
+        dst,
+        src_port: 0xC000,
+        traffic_class: origin >> 2 & 3,
+        hop_limit: 64,
+        ident,
+        frame: FrameFields::default(),
+    }
 }
 
 /// A BTH and what follows it, up to the padding, for this queue pair.

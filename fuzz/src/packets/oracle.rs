@@ -192,7 +192,7 @@ impl Ledger {
 }
 
 /// Reasons for refusing a packet that is not known to come from where it says.
-const BEFORE_ICRC: [DropReason; 13] = [
+const BEFORE_ICRC: [DropReason; 14] = [
     DropReason::TooShort,
     DropReason::Padding,
     DropReason::UnknownOpcode,
@@ -203,6 +203,7 @@ const BEFORE_ICRC: [DropReason; 13] = [
     DropReason::QpState,
     DropReason::SourceAddress,
     DropReason::DestinationAddress,
+    DropReason::RoceVersion,
     DropReason::NotAttached,
     DropReason::PKey,
     DropReason::Icrc,

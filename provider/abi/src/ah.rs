@@ -88,7 +88,8 @@ unsafe fn reply_path(
         &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
     );
     attr.grh.hop_limit = HOP_LIMIT;
-    Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
+    // of a packet over Ethernet wc.sl is its kind
+    Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
 }
 
 unsafe extern "C" fn ibv_init_ah_from_wc(

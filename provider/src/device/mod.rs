@@ -33,8 +33,7 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{Link, Locality, NullLink, RawLink, UdpLink},
-    port::{Follows, GidLayout, InterfaceState, PortAttr, Watch},
-    profile::Profile,
+    port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     sysfs::CounterFiles,
     variables,
@@ -283,7 +282,7 @@ impl Device {
     /// tells how it is now.
     #[must_use]
     pub fn port(&self) -> PortAttr {
-        PortAttr::of(&self.state)
+        PortAttr { roce_v1: self.speaks_roce_v1(), ..PortAttr::of(&self.state) }
     }
 
     /// Size in bytes that the system grants the receive buffer of a device that is opened now
@@ -342,15 +341,14 @@ impl Device {
         if let Some(advice) = options.sockets().advice(bytes) {
             warn!(device = self.name, bytes, "the receive buffer is {advice}");
         }
-        let layout = options.profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
-        let gids = layout.table(link.addresses());
-        let shown = gids.iter().map(Gid::to_string).collect();
+        let layout = self.gid_layout(options.profile.as_ref());
+        let shown = layout.table(link.addresses()).iter().map(Gid::to_string).collect();
         let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
         let files = CounterFiles::of(&self.name, options.profile.as_ref());
         let publishers = publisher.into_iter().chain(files.map(|files| Box::new(files) as _));
         let publishers = publishers.collect();
         let sys_image_guid = self.sys_image_guid;
-        let surroundings = Surroundings { watch, publishers, sys_image_guid, gids: Some(gids) };
+        let surroundings = Surroundings { watch, publishers, sys_image_guid, layout: Some(layout) };
         open_link(self.name.clone(), self.port(), link, surroundings, options)
     }
 

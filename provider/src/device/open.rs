@@ -6,7 +6,7 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig},
+    adapter::{Adapter, AdapterConfig, RoceV1},
     addr::Gid,
     share::IdPartition,
 };
@@ -32,8 +32,8 @@ pub(super) struct Surroundings {
     pub(super) watch: Option<Watch>,
     pub(super) publishers: Vec<Box<dyn CounterSink>>,
     pub(super) sys_image_guid: Guid,
-    /// The GID table; without it, the link's addresses.
-    pub(super) gids: Option<Vec<Gid>>,
+    /// Size and kinds of the GID table; without it, those of the profile.
+    pub(super) layout: Option<GidLayout>,
 }
 
 /// Opens an adapter on a link of the caller's choice.
@@ -67,8 +67,7 @@ pub(super) fn open_link(
     } = options;
     let limits = profile.as_ref().map_or(limits, |profile| profile.limits(limits));
     let port = profile.as_ref().map_or(port, |profile| profile.port(port));
-    let layout = profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout);
-    let Surroundings { watch, publishers, sys_image_guid, gids } = surroundings;
+    let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
     let mut link = if faults == FaultPlan::default() && !live::is_on() {
         link
     } else {
@@ -114,12 +113,15 @@ pub(super) fn open_link(
         .map(|format| Diagnosis::new(format, &name, about_peer::about_peer, errnos, &mut trace));
     let mut adapter = Adapter::with_trace(config, trace);
     adapter.set_port(port.active, port.active_mtu);
-    adapter.set_gid_pairs(layout.pairs);
-    let own = || match layout.pairs {
-        true => layout.table(link.addresses()),
-        false => link.addresses().into_iter().map(Gid::from).collect(),
-    };
-    adapter.set_gids(gids.unwrap_or_else(own));
+    // the place where programs look for an IPv4 address is one of a device's table alone
+    let is_device = layout.is_some();
+    let layout = layout
+        .unwrap_or_else(|| profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout));
+    adapter.set_roce_v1(layout.v1);
+    adapter.set_gids(match layout.v1 {
+        RoceV1::Absent if !is_device => link.addresses().into_iter().map(Gid::from).collect(),
+        _ => layout.table(link.addresses()),
+    });
     for address in link.addresses() {
         adapter.set_flow_ports(address, link.flow_ports(address));
     }

@@ -15,9 +15,10 @@ pub(super) struct RawSpec {
     vlan: Option<u16>,
     priority: Option<u8>,
     gateways: Vec<IpAddr>,
+    roce_v1: bool,
 }
 
-const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7 or gw=ADDRESS, with commas between them";
+const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 
 /// True if a word goes on with the raw device before it, instead of naming another device.
 pub(crate) fn continues(before: &str, word: &str) -> bool {
@@ -36,6 +37,7 @@ impl RawSpec {
             vlan: None,
             priority: None,
             gateways: Vec::new(),
+            roce_v1: false,
         };
         if interface.is_empty() || interface.contains('=') {
             return Err(wrong(
@@ -47,7 +49,7 @@ impl RawSpec {
         let mut other = None;
         for word in words {
             spec.set(word).map_err(|hint| wrong(text, word, hint))?;
-            if !word.starts_with("ip=") {
+            if !word.starts_with("ip=") && !word.starts_with("roce=") {
                 other = other.or(Some(word));
             }
         }
@@ -110,6 +112,10 @@ impl RawSpec {
                 }
                 self.gateways.push(gateway);
             }
+            "roce" => match value {
+                "v1" => self.roce_v1 = true,
+                _ => return Err("write roce=v1 for RoCE v1 beside RoCEv2"),
+            },
             _ => return Err(OPTIONS),
         }
         Ok(())
@@ -132,6 +138,7 @@ impl RawSpec {
                 addresses,
                 gateways: gateways(&self.interface),
                 answers: false,
+                roce_v1: self.roce_v1,
             };
         }
         let priority = self.priority.unwrap_or(0);
@@ -141,6 +148,7 @@ impl RawSpec {
             addresses: self.addresses.clone(),
             gateways: self.gateways.clone(),
             answers: true,
+            roce_v1: self.roce_v1,
         }
     }
 
@@ -216,7 +224,7 @@ mod tests {
     #[test]
     fn devices_of_their_own() {
         let own = spec(
-            "eth0,ip=10.0.0.9/24,ip=fd00::9/64,mac=02:00:00:00:00:09,vlan=100,prio=3,gw=10.0.0.1",
+            "eth0,ip=10.0.0.9/24,ip=fd00::9/64,mac=02:00:00:00:00:09,vlan=100,prio=3,gw=10.0.0.1,roce=v1",
         );
         let own = own.unwrap();
         let config = own.station(MacAddr::zero(), Vec::new());
@@ -232,6 +240,7 @@ mod tests {
                 ],
                 gateways: vec![[10, 0, 0, 1].into()],
                 answers: true,
+                roce_v1: true,
             }
         );
         let mac = |text| spec(text).unwrap().station(MacAddr::zero(), Vec::new()).mac;
@@ -265,6 +274,7 @@ mod tests {
             ("v0,ip=10.0.0.9/24,gw=10.0.1.1", "\"gw=10.0.1.1\" is wrong: a gateway has an address"),
             ("v0,ip=10.0.0.9/24,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway has an address"),
             ("v0,ip=10.0.0.9/24,gw=x", "\"gw=x\" is wrong: write the address of a gateway"),
+            ("v0,roce=v2", "\"roce=v2\" is wrong: write roce=v1 for RoCE v1 beside RoCEv2"),
             ("v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
             ("v0,mac=02:00:00:00:00:01", "is wrong: an address of the device's own is needed"),
         ] {

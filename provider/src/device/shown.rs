@@ -1,9 +1,13 @@
 //! Devices by the names of a given adapter, and what they say as that.
 
-use roce_transport::{adapter::Limits, addr::Gid};
+use roce_transport::{
+    adapter::{Limits, RoceV1},
+    addr::Gid,
+};
 
-use super::Device;
+use super::{Device, Kind};
 use crate::{
+    ethernet::StationConfig,
     port::{GidLayout, PortAttr},
     profile::Profile,
     verbs::DeviceAttr,
@@ -29,11 +33,19 @@ impl Profile {
 }
 
 impl Device {
+    pub(super) fn gid_layout(&self, profile: Option<&Profile>) -> GidLayout {
+        let layout = profile.map_or_else(GidLayout::default, Profile::gid_layout);
+        if self.speaks_roce_v1() { GidLayout { v1: RoceV1::Used, ..layout } } else { layout }
+    }
+
+    pub(super) const fn speaks_roce_v1(&self) -> bool {
+        matches!(self.kind, Kind::Raw(StationConfig { roce_v1: true, .. }))
+    }
+
     /// The [GID table](Self::gids) that it has when it is opened with this profile.
     #[must_use]
     pub fn gids_as(&self, profile: Option<&Profile>) -> Vec<Gid> {
-        let layout = profile.map_or_else(GidLayout::default, Profile::gid_layout);
-        layout.table(self.addresses.iter().map(|address| address.ip))
+        self.gid_layout(profile).table(self.addresses.iter().map(|address| address.ip))
     }
 
     /// Its [port](Self::port) when it is opened with this profile.

@@ -3,6 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pnet_datalink::MacAddr;
+use roce_transport::{
+    addr::RoceVersion,
+    wire::{GRH_LEN, Ident, NetHeader, grh},
+};
 use smoltcp::{
     phy::ChecksumCapabilities,
     wire::{
@@ -11,7 +15,9 @@ use smoltcp::{
     },
 };
 
-use super::frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, TAG_8021Q, Vlan, header_len};
+use super::frame::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1, TAG_8021Q, Vlan, header_len,
+};
 
 /// Shortest frame, without the frame check sequence (IEEE 802.3).
 const SHORTEST: usize = 60;
@@ -32,6 +38,8 @@ pub(super) struct Ip {
     pub(super) dst: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
+    /// IPv6 flow label.
+    pub(super) flow_label: u32,
     /// IPv4 identification; "don't fragment" is always set.
     pub(super) id: u16,
 }
@@ -88,7 +96,14 @@ impl Ethernet {
         hop_limit: u8,
         message: &Icmpv6Repr<'_>,
     ) -> Vec<u8> {
-        let ip = Ip { src: src.into(), dst: dst.into(), traffic_class: 0, hop_limit, id: 0 };
+        let ip = Ip {
+            src: src.into(),
+            dst: dst.into(),
+            traffic_class: 0,
+            hop_limit,
+            flow_label: 0,
+            id: 0,
+        };
         let (mut frame, start) = self.ip(ip, IpProtocol::Icmpv6, message.buffer_len());
         let mut packet = Icmpv6Packet::new_unchecked(&mut frame[start..]);
         message.emit(&src, &dst, &mut packet, &ChecksumCapabilities::default());
@@ -116,16 +131,37 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A RoCEv2 packet.
-    pub(super) fn datagram(&self, ip: Ip, src_port: u16, payload: &[u8]) -> Vec<u8> {
-        let mut frame = self.udp_headers(ip, src_port, payload.len());
+    /// A RoCE packet with this payload, BTH to ICRC.
+    pub(super) fn roce(&self, net: &NetHeader, payload: &[u8]) -> Vec<u8> {
+        let mut frame = self.roce_headers(net, payload.len());
         frame.extend_from_slice(payload);
         padded(frame)
     }
 
+    /// The headers of a RoCE packet with a payload of this length.
+    pub(super) fn roce_headers(&self, net: &NetHeader, payload: usize) -> Vec<u8> {
+        let id = match net.ident {
+            Ident::Known { id, .. } | Ident::Likely(id) => id,
+        };
+        let &NetHeader { src, dst, src_port, traffic_class, hop_limit, ref frame, .. } = net;
+        match frame.version {
+            RoceVersion::V1 => {
+                let mut headers = Vec::with_capacity(header_len(true) + GRH_LEN + payload);
+                self.put(&mut headers, ETHERTYPE_ROCE_V1);
+                headers.extend(grh(net, payload));
+                headers
+            }
+            RoceVersion::V2 => {
+                let flow_label = frame.flow_label;
+                let ip = Ip { src, dst, traffic_class, hop_limit, flow_label, id };
+                self.udp_headers(ip, src_port, payload)
+            }
+        }
+    }
+
     /// The headers of a RoCEv2 packet with a payload of this length. The UDP checksum is zero, as
     /// network adapters and rxe have it.
-    pub(super) fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
+    fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
         let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN);
         let length = UDP_LEN + payload;
         let ip_start = header_len(self.vlan.is_some());
@@ -178,7 +214,7 @@ impl Ethernet {
                 let mut header = Ipv6Packet::new_unchecked(&mut frame[at..]);
                 header.set_version(6);
                 header.set_traffic_class(ip.traffic_class);
-                header.set_flow_label(0);
+                header.set_flow_label(ip.flow_label);
                 header.set_payload_len(payload as u16);
                 header.set_next_header(protocol);
                 header.set_hop_limit(ip.hop_limit);

@@ -26,7 +26,7 @@ frame_counters! {
     other_protocol, "frame_other_protocol", "Frames of a protocol that the device does not speak.";
     bad_ip, "frame_bad_ip", "IP headers that cannot be: version, lengths, IPv4 checksum, extension headers.";
     fragments, "frame_fragments", "IP fragments, which are never put together.";
-    bad_udp, "frame_bad_udp", "UDP headers whose length cannot be.";
+    bad_udp, "frame_bad_udp", "RoCE packets whose UDP length or source address cannot be.";
     bad_arp, "frame_bad_arp", "ARP, ICMP, IGMP, neighbour and listener discovery messages that break a rule of theirs.";
     resolved, "neighbor_resolved", "Neighbours that have told their MAC address.";
     unanswered, "neighbor_unanswered", "Neighbours that have not answered three questions.";

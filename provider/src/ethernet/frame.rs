@@ -16,6 +16,9 @@ const EXTENSIONS: usize = 8;
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
+pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
+/// "Next header" of a global route header before a packet of the transport.
+const IBA: u8 = 27;
 /// Tags: of 802.1Q, of 802.1ad, and of switches before the latter.
 pub(super) const TAG_8021Q: u16 = 0x8100;
 const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
@@ -40,6 +43,9 @@ pub enum Packet<'a> {
     Arp(&'a [u8]),
     /// A whole IP packet.
     Ip(IpPacket<'a>),
+    /// A packet of RoCE v1: the global route header has the place of IPv6's, and IPv4 addresses are
+    /// mapped ones.
+    RoceV1(IpPacket<'a>),
     /// Something of another ethertype.
     Other(u16),
 }
@@ -55,6 +61,8 @@ pub struct IpPacket<'a> {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
+    /// IPv6 flow label; 0 for IPv4.
+    pub flow_label: u32,
     /// IPv4 identification and "don't fragment"; 0 and true for IPv6, which has neither.
     pub ident: Ident,
     /// Protocol of the payload.
@@ -123,6 +131,7 @@ impl<'a> Frame<'a> {
             ETHERTYPE_ARP => Packet::Arp(payload),
             ETHERTYPE_IPV4 => Packet::Ip(ipv4(payload)?),
             ETHERTYPE_IPV6 => Packet::Ip(ipv6(payload)?),
+            ETHERTYPE_ROCE_V1 => Packet::RoceV1(roce_v1(payload)?),
             other => Packet::Other(other),
         };
         Ok(Self { dst: mac(0), src: mac(6), vlan, packet })
@@ -161,6 +170,7 @@ fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
         dst: packet.dst_addr().into(),
         traffic_class: packet.dscp() << 2 | packet.ecn(),
         hop_limit: packet.hop_limit(),
+        flow_label: 0,
         ident: Ident::Known { id: packet.ident(), dont_fragment: packet.dont_frag() },
         protocol: packet.next_header().into(),
         payload: &whole[header..],
@@ -168,6 +178,22 @@ fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
 }
 
 fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+    let packet = ipv6_header(bytes)?;
+    let (protocol, payload) = skip_extensions(packet.protocol.into(), packet.payload)?;
+    Ok(IpPacket { protocol: protocol.into(), payload, ..packet })
+}
+
+fn roce_v1(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+    let packet = ipv6_header(bytes)?;
+    let (src, dst) = (packet.src.to_canonical(), packet.dst.to_canonical());
+    if packet.protocol != IBA || src.is_ipv4() != dst.is_ipv4() {
+        return Err(FrameError::Ip);
+    }
+    Ok(IpPacket { src, dst, ..packet })
+}
+
+/// A packet as its IPv6 header has it, with the extension headers as part of its payload.
+fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     if bytes.len() < 40 {
         return Err(FrameError::Truncated);
     }
@@ -177,14 +203,14 @@ fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     }
     let end = 40 + usize::from(packet.payload_len());
     let payload = bytes.get(40..end).ok_or(FrameError::Truncated)?;
-    let (protocol, payload) = skip_extensions(packet.next_header(), payload)?;
     Ok(IpPacket {
         src: packet.src_addr().into(),
         dst: packet.dst_addr().into(),
         traffic_class: packet.traffic_class(),
         hop_limit: packet.hop_limit(),
+        flow_label: packet.flow_label(),
         ident: Ident::Known { id: 0, dont_fragment: true },
-        protocol: protocol.into(),
+        protocol: packet.next_header().into(),
         payload,
     })
 }

@@ -18,7 +18,7 @@ use roce_transport::{
 use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress};
 
 use super::{
-    build::{Ethernet, Ip},
+    build::Ethernet,
     counters::FrameCounters,
     frame::{Frame, Packet, Vlan},
     groups::Groups,
@@ -83,6 +83,8 @@ pub struct StationConfig {
     /// True if the addresses are its own: it makes sure that nobody else has them, and answers for
     /// them. False: another does both.
     pub answers: bool,
+    /// True if it sends and takes RoCE v1 as well.
+    pub roce_v1: bool,
 }
 
 /// Whether a station may use its addresses.
@@ -134,12 +136,12 @@ pub enum News {
     },
 }
 
-/// A RoCEv2 packet that has arrived.
+/// A RoCE packet that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received<'a> {
     /// Fields of its network headers.
     pub net: NetHeader,
-    /// The UDP payload.
+    /// The packet, BTH to ICRC.
     pub bytes: &'a [u8],
 }
 
@@ -209,7 +211,7 @@ impl Station {
     }
 
     /// Takes a frame, from the receiver's address on. `untagged` says that whoever has received it
-    /// has removed its tag, which was of the VLAN that it should be of. Returns the RoCEv2 packet
+    /// has removed its tag, which was of the VLAN that it should be of. Returns the RoCE packet
     /// that it carries, if it does.
     pub fn handle_frame<'a>(
         &mut self,
@@ -248,7 +250,8 @@ impl Station {
                 None
             }
             Packet::Ip(packet) => self.handle_ip(now, frame.src, packet),
-            Packet::Other(_) => {
+            Packet::RoceV1(packet) if self.config.roce_v1 => self.handle_roce_v1(&packet),
+            Packet::RoceV1(_) | Packet::Other(_) => {
                 self.counters.other_protocol += 1;
                 None
             }
@@ -290,8 +293,8 @@ impl Station {
     pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
         for (index, payload) in payloads.enumerate() {
-            let ethernet = self.to(NO_MAC);
-            let frame = ethernet.datagram(ip_of(run, index as u16), run.src_port, payload);
+            let net = run.net_header(index);
+            let frame = self.of_flow(NO_MAC, &net).roce(&net, payload);
             self.neighbors.wait(hop, frame, &mut self.counters);
         }
     }
@@ -299,7 +302,8 @@ impl Station {
     /// The headers, from the receiver's MAC address on, of a run's datagram with this payload.
     #[must_use]
     pub fn headers(&self, mac: MacAddr, run: &Transmit, index: usize, payload: usize) -> Vec<u8> {
-        self.to(mac).udp_headers(ip_of(run, index as u16), run.src_port, payload)
+        let net = run.net_header(index);
+        self.of_flow(mac, &net).roce_headers(&net, payload)
     }
 
     /// A frame that is to be sent.
@@ -356,6 +360,18 @@ impl Station {
 
     fn to(&self, dst: MacAddr) -> Ethernet {
         Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
+    }
+
+    /// The Ethernet header of a RoCE packet: a service level has the priority of its lower three bits,
+    /// and without one it is that of everything else.
+    fn of_flow(&self, dst: MacAddr, net: &NetHeader) -> Ethernet {
+        let service = |usual| match net.frame.service_level & 7 {
+            0 => usual,
+            priority => priority,
+        };
+        let vlan = self.config.vlan;
+        let vlan = vlan.map(|vlan| Vlan { priority: service(vlan.priority), ..vlan });
+        Ethernet { vlan, ..self.to(dst) }
     }
 
     fn put(&mut self, frame: Vec<u8>) {
@@ -451,11 +467,6 @@ impl Station {
         let mac = to.or_else(|| group_mac(dst.into())).unwrap_or(BROADCAST);
         self.to(mac).icmpv6(own, dst, 255, &repr)
     }
-}
-
-fn ip_of(run: &Transmit, id: u16) -> Ip {
-    let &Transmit { src, dst, traffic_class, hop_limit, .. } = run;
-    Ip { src, dst, traffic_class, hop_limit, id }
 }
 
 fn raw(mac: MacAddr) -> RawHardwareAddress {

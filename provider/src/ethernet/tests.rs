@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use roce_transport::{
     adapter::Transmit,
     time::Instant,
-    wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
+    wire::{FrameFields, IcrcMatch, Ident, NetHeader, verify_icrc},
 };
 
 use super::{build::Ethernet, neighbors::Neighbors, *};
@@ -21,6 +21,19 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+/// The headers of a packet from one address to another.
+fn net(src: &str, dst: &str) -> NetHeader {
+    NetHeader {
+        src: ip(src),
+        dst: ip(dst),
+        src_port: 0xC001,
+        traffic_class: 0,
+        hop_limit: 64,
+        ident: Ident::Known { id: 0, dont_fragment: true },
+        frame: FrameFields::default(),
+    }
+}
+
 fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
     let prefix = |text: &&str| {
         let (address, length) = text.split_once('/').unwrap();
@@ -32,6 +45,7 @@ fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
         addresses: addresses.iter().map(prefix).collect(),
         gateways: Vec::new(),
         answers: true,
+        roce_v1: false,
     }
 }
 
@@ -44,6 +58,7 @@ fn run(src: &str, dst: &str, payload: &[u8]) -> Transmit {
         hop_limit: 3,
         segment: payload.len(),
         range: 0..payload.len(),
+        frame: FrameFields::default(),
     }
 }
 
@@ -125,8 +140,12 @@ impl Wire {
 
     /// Sends a datagram, as a link does.
     fn send(&mut self, from: usize, src: &str, dst: &str) -> Hop {
+        self.send_with(from, src, dst, FrameFields::default())
+    }
+
+    fn send_with(&mut self, from: usize, src: &str, dst: &str, frame: FrameFields) -> Hop {
         let (now, payload) = (self.now, *b"payload of a packet");
-        let run = run(src, dst, &payload);
+        let run = Transmit { frame, ..run(src, dst, &payload) };
         let station = &mut self.stations[from];
         let hop = station.route(now, run.dst);
         match hop {
@@ -165,6 +184,7 @@ fn what_waits_for_a_neighbour_arrives_with_all_its_fields() {
             traffic_class: 0xB9,
             hop_limit: 3,
             ident: Ident::Known { id: 0, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         assert_eq!(wire.arrived, [(1, net, b"payload of a packet".to_vec())]);
         // now it is known, and its question has told the other one nothing that it must remember
@@ -416,6 +436,102 @@ fn frames_of_the_vlan_only() {
     assert!(plain.stations[1].handle_frame(now, &frame, false).is_some());
 }
 
+/// The priority of a tag is that of the service level, and without one that of the device.
+#[test]
+fn a_service_level_has_its_priority() {
+    let tagged = |mac, address| StationConfig {
+        vlan: Some(Vlan { id: 100, priority: 5 }),
+        ..config(mac, &[address])
+    };
+    let mut wire = Wire::assigned([tagged(MACS[0], "10.0.0.1/24"), tagged(MACS[1], "10.0.0.2/24")]);
+    let priority = |wire: &Wire| wire.seen.last().unwrap()[14] >> 5;
+    for (service_level, expected) in [(0, 5), (1, 1), (7, 7), (3, 3), (8, 5), (10, 2)] {
+        let frame = FrameFields { service_level, ..FrameFields::default() };
+        wire.send_with(0, "10.0.0.1", "10.0.0.2", frame);
+        assert_eq!(priority(&wire), expected, "service level {service_level}");
+    }
+    assert_eq!(wire.arrived.len(), 6);
+}
+
+#[test]
+fn a_flow_label_arrives_over_ipv6() {
+    let mut wire = Wire::pair();
+    let frame = FrameFields { flow_label: 0xA_BCDE, ..FrameFields::default() };
+    wire.send_with(0, "fd00::1", "fd00::2", frame);
+    wire.send_with(0, "fd00::1", "fd00::2", frame);
+    assert!(wire.arrived.iter().all(|(_, net, _)| net.frame == frame && net.traffic_class == 0xB9));
+    wire.send_with(0, "10.0.0.1", "10.0.0.2", frame);
+    let labels: Vec<_> = wire.arrived.iter().map(|(_, net, _)| net.frame.flow_label).collect();
+    assert_eq!(labels, [0xA_BCDE, 0xA_BCDE, 0], "IPv4 has none");
+}
+
+/// Annex A16: ethertype 0x8915, and a global route header in the place of IP and UDP.
+#[test]
+fn roce_v1_goes_to_who_speaks_it() {
+    let v1 = |mac, address, roce_v1| StationConfig {
+        roce_v1,
+        ..config(mac, &[address, &address.replace("10.0.0.", "fd00::").replace("/24", "/64")])
+    };
+    let mut wire = Wire::assigned([
+        v1(MACS[0], "10.0.0.1/24", true),
+        v1(MACS[1], "10.0.0.2/24", true),
+        v1(MACS[2], "10.0.0.3/24", false),
+    ]);
+    let frame = FrameFields {
+        version: roce_transport::addr::RoceVersion::V1,
+        flow_label: 0x1_2345,
+        ..FrameFields::default()
+    };
+    for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        wire.arrived.clear();
+        wire.send_with(0, src, dst, frame); // waits for the MAC address
+        wire.send_with(0, src, dst, frame);
+        let net = NetHeader {
+            src: ip(src),
+            dst: ip(dst),
+            src_port: 0,
+            traffic_class: 0xB9,
+            hop_limit: 3,
+            ident: Ident::Known { id: 0, dont_fragment: true },
+            frame,
+        };
+        assert_eq!(wire.arrived, vec![(1, net, b"payload of a packet".to_vec()); 2]);
+    }
+    let before = wire.counters(2).other_protocol;
+    wire.arrived.clear();
+    for _ in 0..2 {
+        wire.send_with(0, "10.0.0.1", "10.0.0.3", frame);
+    }
+    assert_eq!((wire.arrived.len(), wire.counters(2).other_protocol - before), (0, 2));
+    // behind the header is something else, or its addresses are of two families
+    let whole = wire.seen.iter().find(|frame| frame[12..14] == [0x89, 0x15]).unwrap().clone();
+    for (at, value) in [(20, 17), (32, 0)] {
+        let mut wrong = whole.clone();
+        wrong[at] = value;
+        assert_eq!(Frame::parse(&wrong), Err(FrameError::Ip), "byte {at}");
+    }
+    assert_eq!(Frame::parse(&whole[..50]), Err(FrameError::Truncated));
+}
+
+/// A SEND from 10.0.0.1 to 10.0.0.2, whose ICRC zlib has computed: 64 ones, the header with ones in
+/// place of traffic class, flow label and hop limit, and the packet with ones for its congestion bits.
+#[test]
+fn a_frame_of_roce_v1_byte_for_byte() {
+    let whole: Vec<u8> = include_str!("tests/roce_v1.hex")
+        .split_whitespace()
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect();
+    let config =
+        StationConfig { answers: false, roce_v1: true, ..config(MACS[1], &["10.0.0.2/24"]) };
+    let mut station = Station::new(config, Instant::ZERO);
+    let Received { net, bytes } = station.handle_frame(Instant::ZERO, &whole, false).unwrap();
+    assert_eq!((net.src, net.dst), (ip("10.0.0.1"), ip("10.0.0.2")));
+    assert_eq!((net.traffic_class, net.hop_limit, net.frame.flow_label), (0x20, 64, 0x1_2345));
+    assert_eq!(verify_icrc(&net, bytes), Some(IcrcMatch::Exact));
+    let ethernet = Ethernet { dst: MACS[1], src: MACS[0], vlan: None };
+    assert_eq!(ethernet.roce(&net, bytes), whole);
+}
+
 #[test]
 fn echo_requests_are_answered() {
     use smoltcp::wire::{Icmpv4Repr, Icmpv6Repr};
@@ -429,6 +545,7 @@ fn echo_requests_are_answered() {
         traffic_class: 0x2E << 2,
         hop_limit: 1,
         id: 3,
+        flow_label: 0,
     };
     let frame = peer.icmpv4(ip4, &request);
     wire.stations[0].handle_frame(now, &frame, false);
@@ -459,27 +576,14 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
     let report = |src: &str, dst: &str, mtu: u16| {
         let quoted = Ethernet { dst: MACS[1], src: MACS[0], vlan: None };
         let data = vec![0; 1500];
-        let quoted = &quoted.datagram(
-            build::Ip { src: ip(src), dst: ip(dst), traffic_class: 0, hop_limit: 64, id: 0 },
-            0xC001,
-            &data,
-        )[14..42];
+        let quoted = &quoted.roce(&net(src, dst), &data)[14..42];
         let mut message = vec![3, 4, 0, 0, 0, 0];
         message.extend(mtu.to_be_bytes());
         message.extend_from_slice(quoted);
         let sum = checksum(&message);
         message[2..4].copy_from_slice(&sum);
-        let mut frame = Ethernet { dst: MACS[0], src: MACS[2], vlan: None }.udp_headers(
-            build::Ip {
-                src: ip("192.0.2.254"),
-                dst: ip("10.0.0.1"),
-                traffic_class: 0,
-                hop_limit: 64,
-                id: 0,
-            },
-            0,
-            message.len() - 8,
-        );
+        let mut frame = Ethernet { dst: MACS[0], src: MACS[2], vlan: None }
+            .roce_headers(&net("192.0.2.254", "10.0.0.1"), message.len() - 8);
         frame.truncate(34);
         frame[23] = 1;
         frame[24..26].fill(0);
@@ -528,13 +632,6 @@ fn options_are_skipped_and_fragments_counted() {
         now,
     );
     let sender = Ethernet { dst: MACS[0], src: MACS[1], vlan: None };
-    let fields = |src: &str, dst: &str| build::Ip {
-        src: ip(src),
-        dst: ip(dst),
-        traffic_class: 0,
-        hop_limit: 64,
-        id: 0x1234,
-    };
     let checked = |mut frame: Vec<u8>| {
         let end = 14 + usize::from(frame[14] & 15) * 4;
         frame[24..26].fill(0);
@@ -542,7 +639,7 @@ fn options_are_skipped_and_fragments_counted() {
         frame[24..26].copy_from_slice(&sum);
         frame
     };
-    let plain = sender.datagram(fields("10.0.0.2", "10.0.0.1"), 9, &[7; 40]);
+    let plain = sender.roce(&net("10.0.0.2", "10.0.0.1"), &[7; 40]);
     // an IPv4 header with four bytes of options
     let mut options = plain.clone();
     options[14] = 0x46;
@@ -550,14 +647,14 @@ fn options_are_skipped_and_fragments_counted() {
     options.splice(34..34, [1, 1, 1, 0]);
     let options = checked(options);
     // hop-by-hop and destination options before UDP
-    let plain6 = sender.datagram(fields("fd00::2", "fd00::1"), 9, &[7; 40]);
+    let plain6 = sender.roce(&net("fd00::2", "fd00::1"), &[7; 40]);
     let mut extended = plain6.clone();
     extended[20] = 0;
     extended[19] += 24;
     extended.splice(54..54, [60, 0, 1, 4, 0, 0, 0, 0, 17, 1, 1, 12].into_iter().chain([0; 12]));
     for frame in [&plain, &options, &plain6, &extended] {
         let received = station.handle_frame(now, frame, false).unwrap();
-        assert_eq!((received.bytes, received.net.src_port), (&[7; 40][..], 9));
+        assert_eq!((received.bytes, received.net.src_port), (&[7; 40][..], 0xC001));
     }
     let mut fragment = plain.clone();
     fragment[20] = 0x20;
@@ -638,6 +735,7 @@ fn captured_frames_are_read_and_built_again() {
                 addresses: vec![Prefix { address: packet.dst, length: 24 }],
                 gateways: Vec::new(),
                 answers: false,
+                roce_v1: false,
             };
             let mut station = Station::new(config, Instant::ZERO);
             if frame.dst.0 & 1 == 1 {
@@ -649,16 +747,8 @@ fn captured_frames_are_read_and_built_again() {
             let Received { net, bytes: payload } =
                 station.handle_frame(Instant::ZERO, bytes, false).unwrap();
             assert_eq!(verify_icrc(&net, payload), Some(IcrcMatch::Exact), "{path:?}");
-            let Ident::Known { id, dont_fragment: true } = net.ident else { panic!("{net:?}") };
             let ethernet = Ethernet { dst: frame.dst, src: frame.src, vlan: None };
-            let fields = build::Ip {
-                src: net.src,
-                dst: net.dst,
-                traffic_class: net.traffic_class,
-                hop_limit: net.hop_limit,
-                id,
-            };
-            assert_eq!(ethernet.datagram(fields, net.src_port, payload), bytes, "{path:?}");
+            assert_eq!(ethernet.roce(&net, payload), bytes, "{path:?}");
             count[usize::from(net.src.is_ipv6())] += 1;
         }
     }
@@ -685,11 +775,8 @@ proptest! {
             Instant::ZERO,
         );
         let (src, dst) = if v6 { ("fd00::2", "fd00::1") } else { ("10.0.0.2", "10.0.0.1") };
-        let fields = build::Ip {
-            src: ip(src), dst: ip(dst), traffic_class: 1, hop_limit: 2, id: 3,
-        };
         let sender = Ethernet { dst: MACS[0], src: MACS[1], vlan };
-        let whole = sender.datagram(fields, 4, &payload);
+        let whole = sender.roce(&net(src, dst), &payload);
         let received = station.handle_frame(Instant::ZERO, &whole, false);
         prop_assert_eq!(received.map(|received| received.bytes), Some(&payload[..]));
         let mut frame = whole.clone();

@@ -162,7 +162,7 @@ mod tests {
         time::Duration,
     };
 
-    use roce_transport::wire::{Ident, NetHeader};
+    use roce_transport::wire::{FrameFields, Ident, NetHeader};
 
     use super::{super::Direction, *};
 
@@ -201,6 +201,7 @@ mod tests {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: 0, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         let at = Duration::from_secs(1);
         capture.observe(&Observed {

@@ -68,9 +68,11 @@ impl FaultyLink {
         loop {
             let held = self.held.take().map(|(datagram, _)| datagram);
             let Some(datagram) = held.or_else(|| self.outward.poll_deliver(now)) else { break };
-            let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = datagram.net;
+            let NetHeader { src, dst, src_port, traffic_class, hop_limit, frame, .. } =
+                datagram.net;
             let (segment, range) = (datagram.bytes.len(), 0..datagram.bytes.len());
-            let run = Transmit { src, dst, src_port, traffic_class, hop_limit, segment, range };
+            let run =
+                Transmit { src, dst, src_port, traffic_class, hop_limit, frame, segment, range };
             match self.inner.send(now, &datagram.bytes, &[run]) {
                 Ok(0) => {
                     self.held = Some((datagram, now.plus(RETRY)));
@@ -202,7 +204,7 @@ impl Link for FaultyLink {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use roce_transport::wire::Ident;
+    use roce_transport::wire::{FrameFields, Ident};
 
     use super::*;
     use crate::link::DatagramMeta;
@@ -221,6 +223,7 @@ mod tests {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: 0, dont_fragment: true },
+            frame: FrameFields::default(),
         }
     }
 
@@ -263,8 +266,16 @@ mod tests {
         let sent = Arc::new(Mutex::new(0));
         let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
         let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
-        let run =
-            Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range: 0..16 };
+        let run = Transmit {
+            src,
+            dst,
+            src_port,
+            traffic_class,
+            hop_limit,
+            segment: 16,
+            range: 0..16,
+            frame: FrameFields::default(),
+        };
         let mut ready = Vec::new();
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
@@ -311,6 +322,7 @@ mod tests {
                 hop_limit,
                 segment: 16,
                 range: 0..16,
+                frame: FrameFields::default(),
             };
             link.send(Instant::ZERO, &SEND_ONLY, &[run]).unwrap();
             link.receive(Instant::ZERO, &mut |_| {}).unwrap();
@@ -379,7 +391,16 @@ mod tests {
         let runs: Vec<_> = (0..4)
             .map(|index| {
                 let range = 16 * index..16 * (index + 1);
-                Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range }
+                Transmit {
+                    src,
+                    dst,
+                    src_port,
+                    traffic_class,
+                    hop_limit,
+                    segment: 16,
+                    range,
+                    frame: FrameFields::default(),
+                }
             })
             .collect();
         assert_eq!(link.send(at(0), &bytes, &runs).unwrap(), 1);

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_transport::adapter::Limits;
+use roce_transport::adapter::{Limits, RoceV1};
 use thiserror::Error;
 
 use crate::{
@@ -279,7 +279,7 @@ impl Profile {
                 u32::try_from(bytes).unwrap_or(u32::MAX).min(port.max_message)
             }),
             gid_table_len: self.gid_layout().len,
-            roce_v1: self.gid_layout().pairs,
+            roce_v1: port.roce_v1 || self.gid_layout().v1 != RoceV1::Absent,
             cap_flags: number("port_cap_flags").map(|flags| flags as u32).or(port.cap_flags),
             max_vl_num: number("max_vl_num").map_or(port.max_vl_num, |code| code as u8),
             speed: speed.or(port.speed),
@@ -293,7 +293,7 @@ impl Profile {
         let len = self.number("port.gid_tbl_len").and_then(|len| u16::try_from(len).ok());
         GidLayout {
             len: len.map_or(default.len, |len| len.min(default.len)),
-            pairs: self.flag("port", "roce_v1"),
+            v1: if self.flag("port", "roce_v1") { RoceV1::Shown } else { RoceV1::Absent },
         }
     }
 }

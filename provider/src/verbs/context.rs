@@ -9,7 +9,7 @@ use std::{
 
 use roce_transport::{
     adapter::{Limits, ObjectError, PKeyTable},
-    addr::{Gid, Mtu, PKey},
+    addr::{Gid, Mtu, PKey, RoceVersion},
     event::Counters,
     explain::Explain,
     psn::Psn,
@@ -147,8 +147,10 @@ impl Context {
     /// The kind of packets that this entry of the GID table is for (`ibv_query_gid_type`).
     #[must_use]
     pub fn gid_type(&self, index: u16) -> GidType {
-        let v1 = self.inner.engine.lock().adapter().gids().is_roce_v1(index);
-        if v1 { GidType::RoceV1 } else { GidType::RoceV2 }
+        match self.inner.engine.lock().adapter().gids().version(index) {
+            RoceVersion::V1 => GidType::RoceV1,
+            RoceVersion::V2 => GidType::RoceV2,
+        }
     }
 
     /// Index of the first entry of the GID table with this property that can be used.

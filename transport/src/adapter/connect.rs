@@ -24,7 +24,8 @@ use crate::{
     time::Instant,
     trace::{Call, CallError},
     wire::{
-        Bth, Deth, Ext, Headers, ICRC_LEN, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service,
+        Bth, Deth, Ext, FrameFields, Headers, ICRC_LEN, MAD_LEN, NetHeader, Opcode, Operation,
+        Packet, Service,
     },
 };
 
@@ -212,7 +213,9 @@ impl Adapter {
         now: Instant,
         record: &ConnRecord,
     ) -> Result<ConnId, ConnError> {
-        let (_, path) = self.gsi_path(record.local, record.remote).ok_or(ConnError::NoRoute)?;
+        let (_, path) = self
+            .gsi_path(record.local, record.remote, FrameFields::default())
+            .ok_or(ConnError::NoRoute)?;
         self.cm.end_for_another(now, record, path, &mut self.rng)
     }
 
@@ -358,7 +361,7 @@ impl Adapter {
     ) -> Result<Disposition, DropReason> {
         let mad = CmMad::parse(packet.payload).map_err(|_| DropReason::NotAMad)?;
         let (sgid_index, path) =
-            self.gsi_path(net.dst, net.src).ok_or(DropReason::DestinationAddress)?;
+            self.gsi_path(net.dst, net.src, net.frame).ok_or(DropReason::DestinationAddress)?;
         let mut arrival = Arrival {
             now,
             path: CmPath { path, pkey },
@@ -377,9 +380,10 @@ impl Adapter {
 
     /// The way of messages of connection management from an own address to a peer's, and the index
     /// of the own one. `None`: it is none, or the peer's is of another family.
-    fn gsi_path(&self, own: IpAddr, peer: IpAddr) -> Option<(u16, Path)> {
-        let index = self.gids.position(|gid| gid == own.into())?;
-        let av = AddressVector::new(peer.into(), index);
+    fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
+        let FrameFields { version, service_level, .. } = frame;
+        let index = self.gids.position_of(version, |gid| gid == own.into())?;
+        let av = AddressVector { service_level, ..AddressVector::new(peer.into(), index) };
         Some((index, self.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 

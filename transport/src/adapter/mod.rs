@@ -50,7 +50,7 @@ use rand_core::{RngCore, SeedableRng};
 use slab::Slab;
 
 pub use crate::{
-    gids::{GidTable, SourcePort},
+    gids::{GidTable, RoceV1, SourcePort},
     mem::PdId,
     pkeys::{PKeyTable, PKeyTableSize},
 };

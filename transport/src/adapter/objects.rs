@@ -154,7 +154,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.gids.is_roce_v1(av.sgid_index) {
+        if self.gids.is_only_shown(av.sgid_index) {
             return Err(ObjectError::RoceV1(av.sgid_index));
         }
         if av.dgid.is_zero() || self.gids.path(av, Qpn::default(), Qpn::default()).is_none() {

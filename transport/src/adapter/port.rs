@@ -7,6 +7,7 @@ use super::{Adapter, PKeyTable, error::ObjectError};
 use crate::{
     addr::{Gid, Mtu},
     event::Event,
+    gids::RoceV1,
     ids::Qpn,
     qp::{Common, Failure, Qp, State},
     time::Instant,
@@ -22,10 +23,9 @@ impl Adapter {
         }
     }
 
-    /// Every address has two entries of the GID table from now on, next to each other: an even one
-    /// for RoCE v1, which is shown and refused, and one that is used.
-    pub const fn set_gid_pairs(&mut self, pairs: bool) {
-        self.gids.set_pairs(pairs);
+    /// Whether the even entries of the GID table are for RoCE v1, from now on.
+    pub const fn set_roce_v1(&mut self, v1: RoceV1) {
+        self.gids.set_roce_v1(v1);
     }
 
     /// Data from this own address leaves from these UDP source ports from now on, that of a flow from

@@ -110,6 +110,9 @@ impl Adapter {
             if path.src != net.dst {
                 return Err(DropReason::DestinationAddress);
             }
+            if path.frame.version != net.frame.version {
+                return Err(DropReason::RoceVersion);
+            }
         } else if !self.gids.contains(net.dst.into()) {
             return Err(DropReason::DestinationAddress);
         }

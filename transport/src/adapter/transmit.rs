@@ -4,9 +4,10 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use core::{net::IpAddr, ops::Range};
 
 use crate::{
+    addr::RoceVersion,
     gids::Path,
     qp::Built,
-    wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
+    wire::{FrameFields, ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
 /// A run of datagrams from one address to another: each `segment` bytes long but the last, which
@@ -24,6 +25,8 @@ pub struct Transmit {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
+    /// What only links send that build frames themselves.
+    pub frame: FrameFields,
     /// Length of every UDP payload but the last.
     pub segment: usize,
     /// Range of the payloads in the buffer, one after the other.
@@ -47,13 +50,14 @@ impl Transmit {
             traffic_class: self.traffic_class,
             hop_limit: self.hop_limit,
             ident: Ident::Known { id: index as u16, dont_fragment: true },
+            frame: self.frame,
         }
     }
 
     fn goes(&self, path: &Path) -> bool {
-        let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
-        (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit)
-            == (src, dst, src_port, traffic_class, hop_limit)
+        let Path { src, dst, src_port, traffic_class, hop_limit, frame } = *path;
+        (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit, self.frame)
+            == (src, dst, src_port, traffic_class, hop_limit, frame)
     }
 }
 
@@ -175,6 +179,8 @@ impl TransmitBuffer {
             // a shorter one before would end the run, so all are of full length here
             Some(run)
                 if run.goes(path)
+                    // only UDP datagrams are cut apart on their way
+                    && path.frame.version == RoceVersion::V2
                     && length <= run.segment
                     && run.range.len() % run.segment == 0
                     && run.range.len() / run.segment < segments
@@ -185,13 +191,14 @@ impl TransmitBuffer {
                 index
             }
             _ => {
-                let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
+                let Path { src, dst, src_port, traffic_class, hop_limit, frame } = *path;
                 self.runs.push(Transmit {
                     src,
                     dst,
                     src_port,
                     traffic_class,
                     hop_limit,
+                    frame,
                     segment: length,
                     range: start..end,
                 });

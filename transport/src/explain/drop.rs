@@ -16,6 +16,7 @@ impl DropReason {
                 | Self::WrongRole
                 | Self::SourceAddress
                 | Self::DestinationAddress
+                | Self::RoceVersion
                 | Self::PKey
                 | Self::QKey
                 | Self::RequestRefused
@@ -52,6 +53,9 @@ impl Explain for DropReason {
             }
             Self::DestinationAddress => {
                 "ah_attr.grh.sgid_index here must be the address that the peer sends to: its dgid"
+            }
+            Self::RoceVersion => {
+                "ah_attr.grh.sgid_index of both ends must be GIDs of one type: ibv_query_gid_type"
             }
             Self::NotAttached => "ibv_attach_mcast comes before datagrams to the group",
             Self::PKey => {

@@ -147,7 +147,7 @@ impl Qp {
         if av.dgid.is_multicast() {
             return Err(ModifyError::MulticastPeer(av.dgid));
         }
-        if env.gids.is_roce_v1(av.sgid_index) {
+        if env.gids.is_only_shown(av.sgid_index) {
             return Err(ModifyError::RoceV1(av.sgid_index));
         }
         let path = env.gids.path(av, self.common.qpn, qpn);

@@ -1,5 +1,7 @@
 //! Unreliable datagrams: one packet a message, nothing acknowledged (9.8.3).
 
+use core::net::IpAddr;
+
 use super::{
     common::{Common, Env},
     note::{Note, Reason},
@@ -9,6 +11,7 @@ use super::{
     state::State,
 };
 use crate::{
+    addr::RoceVersion,
     event::DropReason,
     wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
@@ -129,7 +132,11 @@ pub(super) fn receive(
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
             let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
-            let grh = Some(if net.dst.is_ipv4() { GrhArea::Ipv4 } else { GrhArea::Ipv6 });
+            let grh = Some(match (net.frame.version, net.dst) {
+                (RoceVersion::V1, _) => GrhArea::GlobalRoute,
+                (RoceVersion::V2, IpAddr::V4(_)) => GrhArea::Ipv4,
+                (RoceVersion::V2, IpAddr::V6(_)) => GrhArea::Ipv6,
+            });
             let ok = WcOk {
                 immediate,
                 src_qp,

@@ -3,19 +3,35 @@
 
 use core::net::IpAddr;
 
-use super::{Ident, NetHeader};
+use super::{
+    Ident, NetHeader,
+    icrc::{NEXT_HEADER_IBA, NEXT_HEADER_UDP},
+};
+use crate::addr::{Gid, RoceVersion};
 
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
-/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. Over IPv6 it is the IPv6 header;
-/// over IPv4 20 zero bytes and then the IPv4 header with a right checksum, by which readers tell
+/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. Of RoCE v1 it is the GRH; over IPv6 it is
+/// the IPv6 header; over IPv4 20 zero bytes and then the IPv4 header with a right checksum, by which readers tell
 /// the two apart.
 #[must_use]
 pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     let mut area = [0; GRH_LEN];
     let udp_length = (udp_payload + 8) as u16;
+    let mut ipv6 = |src: Gid, dst: Gid, length: u16, next_header| {
+        let traffic_class = u32::from(net.traffic_class) << 20;
+        let first = 6 << 28 | traffic_class | net.frame.flow_label & 0xF_FFFF;
+        area[..4].copy_from_slice(&first.to_be_bytes());
+        area[4..6].copy_from_slice(&length.to_be_bytes());
+        area[6..8].copy_from_slice(&[next_header, net.hop_limit]);
+        area[8..24].copy_from_slice(&src.0);
+        area[24..].copy_from_slice(&dst.0);
+    };
     match (net.src, net.dst) {
+        (src, dst) if net.frame.version == RoceVersion::V1 => {
+            ipv6(src.into(), dst.into(), udp_payload as u16, NEXT_HEADER_IBA);
+        }
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = &mut area[20..];
             let (id, dont_fragment) = match net.ident {
@@ -33,15 +49,8 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
             let sum = checksum(header);
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let first = 6 << 28 | u32::from(net.traffic_class) << 20;
-            area[..4].copy_from_slice(&first.to_be_bytes());
-            area[4..6].copy_from_slice(&udp_length.to_be_bytes());
-            area[6..8].copy_from_slice(&[17, net.hop_limit]);
-            area[8..24].copy_from_slice(&src.octets());
-            area[24..].copy_from_slice(&dst.octets());
-        }
-        _ => {} // no datagram has one address of each family
+        // no datagram has one address of each family
+        (src, dst) => ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP),
     }
     area
 }
@@ -55,6 +64,8 @@ pub struct Grh {
     pub dst: IpAddr,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
+    /// Version of RoCE.
+    pub version: RoceVersion,
     /// IPv6 flow label; 0 over IPv4.
     pub flow_label: u32,
     /// IPv4 TTL or IPv6 hop limit, as it arrived.
@@ -74,6 +85,7 @@ impl Grh {
                 src: address(12),
                 dst: address(16),
                 traffic_class: v4[1],
+                version: RoceVersion::V2,
                 flow_label: 0,
                 hop_limit: v4[8],
             });
@@ -82,13 +94,17 @@ impl Grh {
             return None;
         }
         let first = u32::from_be_bytes([area[0], area[1], area[2], area[3]]);
+        // RoCE v1 has addresses of IPv4 as mapped ones; an IPv6 packet with them is not of IPv4
+        let version = if area[6] == NEXT_HEADER_IBA { RoceVersion::V1 } else { RoceVersion::V2 };
         let address = |at: usize| -> Option<IpAddr> {
-            Some(<[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into())
+            let address: IpAddr = <[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into();
+            Some(if version == RoceVersion::V1 { address.to_canonical() } else { address })
         };
         Some(Self {
             src: address(8)?,
             dst: address(24)?,
             traffic_class: (first >> 20) as u8,
+            version,
             flow_label: first & 0xF_FFFF,
             hop_limit: area[7],
         })
@@ -109,6 +125,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::FrameFields;
 
     #[test]
     fn ipv4_header_is_valid() {
@@ -119,6 +136,7 @@ mod tests {
             traffic_class: 2,
             hop_limit: 64,
             ident: Ident::Known { id: 0x1234, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         let area = grh(&net, 24);
         assert_eq!(area[..20], [0; 20]);
@@ -131,11 +149,25 @@ mod tests {
         let ident = Ident::Known { id: 0x1234, dont_fragment: true };
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd77::1", "ff0e::2"), ("::1", "::1")] {
             let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-            let net =
-                NetHeader { src, dst, src_port: 49152, traffic_class: 0xB9, hop_limit: 3, ident };
+            let net = NetHeader {
+                src,
+                dst,
+                src_port: 49152,
+                traffic_class: 0xB9,
+                hop_limit: 3,
+                ident,
+                frame: FrameFields::default(),
+            };
             assert_eq!(
                 Grh::parse(&grh(&net, 24)),
-                Some(Grh { src, dst, traffic_class: 0xB9, flow_label: 0, hop_limit: 3 })
+                Some(Grh {
+                    src,
+                    dst,
+                    traffic_class: 0xB9,
+                    flow_label: 0,
+                    hop_limit: 3,
+                    version: RoceVersion::V2
+                })
             );
         }
     }
@@ -150,6 +182,7 @@ mod tests {
             traffic_class: 0,
             hop_limit: 64,
             ident: Ident::Known { id: 0, dont_fragment: true },
+            frame: FrameFields::default(),
         };
         let mut area = grh(&net, 24);
         area[..20].fill(0x66);

@@ -1,4 +1,5 @@
-//! The invariant CRC of RoCEv2 (annex A17.3.3): a CRC-32 over everything that no router changes.
+//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over everything that no
+//! router changes.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC
 //! is linear: if the bytes are right but for a few unknown bits, then the difference between the CRC
@@ -11,7 +12,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
-use crate::addr::{Gid, ROCE_UDP_PORT};
+use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
 /// Knowledge of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
 /// neither.
@@ -43,13 +44,28 @@ pub struct NetHeader {
     pub hop_limit: u8,
     /// IPv4 identification.
     pub ident: Ident,
+    /// What only links send and see that build frames themselves.
+    pub frame: FrameFields,
+}
+
+/// Fields that only a link sends and sees which builds its frames itself. Others send RoCEv2, leave the
+/// rest to the kernel, and have the defaults in what they receive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FrameFields {
+    /// Version of RoCE.
+    pub version: RoceVersion,
+    /// Service level, 0 to 15: its lower three bits are the priority in the VLAN tag.
+    pub service_level: u8,
+    /// Flow label of the IPv6 header, or of the GRH of RoCE v1; 20 bits.
+    pub flow_label: u32,
 }
 
 impl NetHeader {
-    /// True if a router has marked the packet "congestion experienced" (RFC 3168).
+    /// True if a router has marked the packet "congestion experienced" (RFC 3168). RoCE v1 has no such
+    /// mark.
     #[must_use]
     pub const fn is_congested(&self) -> bool {
-        self.traffic_class & 3 == 3
+        self.traffic_class & 3 == 3 && matches!(self.frame.version, RoceVersion::V2)
     }
 }
 
@@ -103,14 +119,24 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     };
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-    match (net.src, net.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo.ipv4(src, dst, id, dont_fragment, udp_length),
-        (src, dst) => pseudo.ipv6(src.into(), dst.into(), udp_length),
+    match (net.frame.version, net.src, net.dst) {
+        (RoceVersion::V1, src, dst) => {
+            let length = udp_length.wrapping_sub(UDP_LEN as u16);
+            pseudo.ipv6(src.into(), dst.into(), length, NEXT_HEADER_IBA);
+        }
+        (RoceVersion::V2, IpAddr::V4(src), IpAddr::V4(dst)) => {
+            pseudo.ipv4(src, dst, id, dont_fragment, udp_length);
+        }
+        (RoceVersion::V2, src, dst) => {
+            pseudo.ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP);
+        }
     }
-    pseudo.put(&net.src_port.to_be_bytes());
-    pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
-    pseudo.put(&udp_length.to_be_bytes());
-    pseudo.put(&[0xFF; 2]);
+    if net.frame.version == RoceVersion::V2 {
+        pseudo.put(&net.src_port.to_be_bytes());
+        pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
+        pseudo.put(&udp_length.to_be_bytes());
+        pseudo.put(&[0xFF; 2]);
+    }
     let (bth, rest) = bytes.split_at(Bth::LEN.min(bytes.len()));
     pseudo.put(bth);
     if let Some(congestion) = pseudo.bytes[..pseudo.len].get_mut(pseudo.len - bth.len() + 4) {
@@ -170,10 +196,13 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 }
 
 const UDP_LEN: usize = 8;
+pub(super) const NEXT_HEADER_UDP: u8 = 17;
+/// "Next header" of a GRH behind which a BTH comes.
+pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
 /// Bytes that the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand
-/// local route header), the IP and UDP headers and the BTH, with ones wherever a router may write.
+/// local route header), the IP and UDP headers or the GRH, and the BTH, with ones wherever a router may write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
@@ -205,10 +234,11 @@ impl Pseudo {
         self.put(&dst.octets());
     }
 
-    fn ipv6(&mut self, src: Gid, dst: Gid, udp_length: u16) {
+    /// The header of IPv6, which that of a global route is as well.
+    fn ipv6(&mut self, src: Gid, dst: Gid, length: u16, next_header: u8) {
         self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
-        self.put(&udp_length.to_be_bytes());
-        self.put(&[17, 0xFF]);
+        self.put(&length.to_be_bytes());
+        self.put(&[next_header, 0xFF]);
         self.put(&src.0);
         self.put(&dst.0);
     }
@@ -278,6 +308,7 @@ mod tests {
                 id: u16::from_be_bytes([bytes[4], bytes[5]]),
                 dont_fragment: bytes[6] & 0x40 != 0,
             },
+            frame: FrameFields::default(),
         }
     }
 
@@ -335,6 +366,7 @@ mod tests {
             traffic_class: 2,
             hop_limit: 64,
             ident: Ident::Likely(0),
+            frame: FrameFields::default(),
         };
         let mut bytes = hex("1140ffff00000011000001231f000001");
         assert_eq!(icrc(&net, &bytes).to_le_bytes(), hex("2d0d3b3f")[..]);

@@ -69,6 +69,8 @@ pub enum GrhArea {
     Ipv4,
     /// Its IPv6 header.
     Ipv6,
+    /// The global route header of RoCE v1.
+    GlobalRoute,
 }
 
 /// A success.

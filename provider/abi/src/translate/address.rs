@@ -20,6 +20,7 @@ pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
     Ok(AddressVector {
         dgid: Gid(dgid.raw),
         sgid_index: sgid_index.into(),
+        service_level: attr.sl,
         flow_label,
         traffic_class,
         hop_limit,
@@ -28,7 +29,15 @@ pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
 }
 
 pub(crate) const fn to_c(av: &AddressVector) -> ibv_ah_attr {
-    let AddressVector { dgid, sgid_index, flow_label, traffic_class, hop_limit, static_rate } = *av;
+    let AddressVector {
+        dgid,
+        sgid_index,
+        service_level,
+        flow_label,
+        traffic_class,
+        hop_limit,
+        static_rate,
+    } = *av;
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: dgid.0 },
@@ -37,6 +46,7 @@ pub(crate) const fn to_c(av: &AddressVector) -> ibv_ah_attr {
             hop_limit,
             traffic_class,
         },
+        sl: service_level,
         static_rate: static_rate as u8,
         is_global: 1,
         port_num: 1,

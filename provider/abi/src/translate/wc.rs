@@ -71,10 +71,10 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
 }
 
 /// `sl`, which on Ethernet is the kind of packet that a datagram came in, as ConnectX reports it
-/// and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+/// and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
-        None => 0,
+        None | Some(GrhArea::GlobalRoute) => 0,
         Some(GrhArea::Ipv6) => 8 | 1,
         Some(GrhArea::Ipv4) => 8 | 2,
     }

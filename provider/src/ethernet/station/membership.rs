@@ -201,7 +201,7 @@ impl Station {
         };
         // internetwork control, as Linux has it for IGMP
         let traffic_class = if to.is_ipv4() { 0xC0 } else { 0 };
-        let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, id: 0 };
+        let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, flow_label: 0, id: 0 };
         self.to(group_mac(to).unwrap_or(super::BROADCAST)).membership(ip, message)
     }
 }

@@ -3,7 +3,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use pnet_datalink::MacAddr;
-use roce_transport::{addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader};
+use roce_transport::{
+    addr::{ROCE_UDP_PORT, RoceVersion},
+    time::Instant,
+    wire::{FrameFields, NetHeader},
+};
 use smoltcp::{
     phy::ChecksumCapabilities,
     wire::{
@@ -134,26 +138,39 @@ impl Station {
             return None;
         }
         let bytes = packet.payload.get(8..usize::from(field(4)));
-        let source = packet.src;
         // an IPv4 address in IPv6 would be the GID of another host
-        let is_host = !source.is_multicast() && !source.is_unspecified();
-        if bytes.is_none() || !is_host || source.to_canonical() != source {
-            self.counters.bad_udp += 1;
+        let bytes = bytes.filter(|_| packet.src.to_canonical() == packet.src);
+        self.receive(packet, RoceVersion::V2, field(0), bytes)
+    }
+
+    /// A packet of RoCE v1, which has no UDP header.
+    pub(super) fn handle_roce_v1<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
+        if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
+            self.counters.not_for_us += 1;
             return None;
         }
+        self.receive(packet, RoceVersion::V1, 0, Some(packet.payload))
+    }
+
+    fn receive<'a>(
+        &mut self,
+        packet: &IpPacket<'a>,
+        version: RoceVersion,
+        src_port: u16,
+        bytes: Option<&'a [u8]>,
+    ) -> Option<Received<'a>> {
+        let &IpPacket { src, dst, traffic_class, hop_limit, flow_label, ident, .. } = packet;
+        let Some(bytes) = bytes.filter(|_| !src.is_multicast() && !src.is_unspecified()) else {
+            self.counters.bad_udp += 1;
+            return None;
+        };
         if self.assignment != Assignment::Assigned {
             self.counters.not_for_us += 1;
             return None;
         }
-        let net = NetHeader {
-            src: source,
-            dst: packet.dst,
-            src_port: field(0),
-            traffic_class: packet.traffic_class,
-            hop_limit: packet.hop_limit,
-            ident: packet.ident,
-        };
-        Some(Received { net, bytes: bytes? })
+        let frame = FrameFields { version, flow_label, ..FrameFields::default() };
+        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
+        Some(Received { net, bytes })
     }
 
     fn handle_icmpv4(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) {
@@ -178,6 +195,7 @@ impl Station {
                     dst: src.into(),
                     traffic_class: packet.traffic_class & !3,
                     hop_limit: 64,
+                    flow_label: 0,
                     id: 0,
                 };
                 let frame = self.to(mac).icmpv4(ip, &reply);

@@ -98,14 +98,17 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     if config.answers {
         program.load(RETURN, u32::MAX);
     } else {
-        only_roce(&mut program);
+        only_roce(&mut program, config.roce_v1);
     }
     program.finish()
 }
 
-/// ARP, RoCEv2, neighbour advertisements and reports of too long packets.
-fn only_roce(program: &mut Program) {
+/// ARP, RoCE, neighbour advertisements and reports of too long packets.
+fn only_roce(program: &mut Program, v1: bool) {
     program.load(LOAD_HALF, 12);
+    if v1 {
+        program.jump(EQUAL, 0x8915, To::Accept, To::Next);
+    }
     program.jump(EQUAL, 0x0806, To::Accept, To::Next);
     program.jump(EQUAL, 0x0800, To::Next, To::Skip(6));
     program.load(LOAD_BYTE, 23);

@@ -2,7 +2,7 @@
 
 use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use roce_transport::{adapter::Transmit, time::Instant};
+use roce_transport::{adapter::Transmit, time::Instant, wire::FrameFields};
 
 use super::{
     peer::ForwardHeader,
@@ -194,8 +194,16 @@ impl IncomingChannel {
             return;
         };
         let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
-        let run =
-            Transmit { src, dst, src_port, traffic_class, hop_limit, segment, range: 0..length };
+        let run = Transmit {
+            src,
+            dst,
+            src_port,
+            traffic_class,
+            hop_limit,
+            frame: FrameFields::default(),
+            segment,
+            range: 0..length,
+        };
         for (index, bytes) in buffer[..length].chunks(segment).enumerate() {
             sink(&Datagram { net: &run.net_header(index), bytes, meta });
         }

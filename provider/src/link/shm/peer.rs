@@ -11,7 +11,7 @@ use roce_transport::{
     addr::{Gid, ROCE_UDP_PORT},
     cm::ServiceId,
     share::IdPartition,
-    wire::{Ident, NetHeader},
+    wire::{FrameFields, Ident, NetHeader},
 };
 use rustix::{io::Errno, net::RecvFlags};
 
@@ -235,7 +235,15 @@ impl ForwardHeader {
         };
         let src = Ipv6Addr::from(*src).to_canonical();
         let &RunHeader { traffic_class, hop_limit, checksum_verified, .. } = header;
-        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident };
+        let net = NetHeader {
+            src,
+            dst,
+            src_port,
+            traffic_class,
+            hop_limit,
+            ident,
+            frame: FrameFields::default(),
+        };
         let congested = rest[5] != 0;
         Some((net, DatagramMeta { checksum_verified, congested, not_ready: false }, datagram))
     }
@@ -261,6 +269,7 @@ mod tests {
                     traffic_class: 3,
                     hop_limit: 64,
                     ident,
+                    frame: FrameFields::default(),
                 };
                 let congested = src.is_ipv4();
                 let meta = DatagramMeta { congested, ..DatagramMeta::default() };

@@ -7,7 +7,12 @@ use std::{
     thread,
 };
 
-use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, share::Addressee, wire::Ident};
+use roce_transport::{
+    adapter::Transmit,
+    addr::ROCE_UDP_PORT,
+    share::Addressee,
+    wire::{FrameFields, Ident},
+};
 use rustix::net::SendFlags;
 use socket2::Socket;
 
@@ -65,6 +70,7 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit
         hop_limit: 64,
         segment,
         range,
+        frame: FrameFields::default(),
     }
 }
 
@@ -348,6 +354,7 @@ fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
         traffic_class: 0xB8,
         hop_limit: 64,
         ident,
+        frame: FrameFields::default(),
     }
 }
 

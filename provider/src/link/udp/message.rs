@@ -15,7 +15,7 @@ use std::{
 };
 
 use libc::{c_int, c_void};
-use roce_transport::adapter::Transmit;
+use roce_transport::{adapter::Transmit, wire::FrameFields};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit
@@ -121,6 +121,7 @@ pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Res
         src_port: 0,
         traffic_class: 0,
         hop_limit: 64,
+        frame: FrameFields::default(),
         segment,
         range: 0..bytes.len(),
     };
@@ -285,6 +286,7 @@ mod tests {
             hop_limit,
             segment: 2,
             range,
+            frame: FrameFields::default(),
         };
         let runs = [run(64, 0..2), run(1, 2..6), run(2, 6..7)];
         let mut buffers = SendBuffers::default();

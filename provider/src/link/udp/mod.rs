@@ -19,7 +19,7 @@ use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
     time::Instant,
-    wire::{Ident, NetHeader},
+    wire::{FrameFields, Ident, NetHeader},
 };
 use socket2::Socket;
 use tracing::warn;
@@ -331,6 +331,7 @@ impl Link for UdpLink {
                         traffic_class: meta.traffic_class,
                         hop_limit: meta.hop_limit,
                         ident: Ident::Likely(index as u16),
+                        frame: FrameFields::default(),
                     };
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let arrived = Datagram { net: &net, bytes: datagram, meta };
@@ -506,6 +507,7 @@ mod tests {
             hop_limit: 64,
             segment: 1,
             range: 0..1,
+            frame: FrameFields::default(),
         };
         let error = link.send(Instant::ZERO, &[0], &[run]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
