@@ -96,6 +96,7 @@ fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationC
         gateways: vec![address(0, 7), address(1, 7)],
         answers,
         roce_v1: true,
+        mbps: 10_000,
     }
 }
 

@@ -380,7 +380,9 @@ impl Device {
     ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         let interface = self.interface.as_deref().unwrap_or_default();
         let watch = Watch::new(self.index, Follows::State)?;
-        let link = RawLink::open(interface, self.index, station.clone(), &options.sockets())?;
+        let mbps = self.state.speed.unwrap_or(station.mbps);
+        let station = StationConfig { mbps, ..station.clone() };
+        let link = RawLink::open(interface, self.index, station, &options.sockets())?;
         Ok((Box::new(link), Some(watch)))
     }
 

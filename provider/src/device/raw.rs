@@ -18,6 +18,9 @@ pub(super) struct RawSpec {
     roce_v1: bool,
 }
 
+/// Speed of an interface that does not tell its own.
+pub(super) const MBPS: u32 = 10_000;
+
 const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 
 /// True if a word goes on with the raw device before it, instead of naming another device.
@@ -139,6 +142,7 @@ impl RawSpec {
                 gateways: gateways(&self.interface),
                 answers: false,
                 roce_v1: self.roce_v1,
+                mbps: MBPS,
             };
         }
         let priority = self.priority.unwrap_or(0);
@@ -149,6 +153,7 @@ impl RawSpec {
             gateways: self.gateways.clone(),
             answers: true,
             roce_v1: self.roce_v1,
+            mbps: MBPS,
         }
     }
 
@@ -241,6 +246,7 @@ mod tests {
                 gateways: vec![[10, 0, 0, 1].into()],
                 answers: true,
                 roce_v1: true,
+                mbps: MBPS,
             }
         );
         let mac = |text| spec(text).unwrap().station(MacAddr::zero(), Vec::new()).mac;

@@ -39,5 +39,7 @@ frame_counters! {
     group_reports, "group_reports", "Messages about multicast groups that were sent to routers and switches.";
     conflicts, "address_conflicts", "Frames by which another host claims an address of the device.";
     path_mtu, "frame_path_mtu", "Routers' reports that a packet of the device was too long for the path.";
+    pauses, "frame_pauses", "Pause frames, of everything or of priorities, that were obeyed.";
+    paused, "frame_paused", "Datagrams that waited for the end of a pause.";
     unread, "frame_unread", "Runs of datagrams that the kernel could not hand over.";
 }

@@ -16,6 +16,7 @@ const EXTENSIONS: usize = 8;
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
+const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 /// "Next header" of a global route header before a packet of the transport.
 const IBA: u8 = 27;
@@ -46,6 +47,8 @@ pub enum Packet<'a> {
     /// A packet of RoCE v1: the global route header has the place of IPv6's, and IPv4 addresses are
     /// mapped ones.
     RoceV1(IpPacket<'a>),
+    /// A message of MAC control: a pause.
+    MacControl(&'a [u8]),
     /// Something of another ethertype.
     Other(u16),
 }
@@ -132,6 +135,7 @@ impl<'a> Frame<'a> {
             ETHERTYPE_IPV4 => Packet::Ip(ipv4(payload)?),
             ETHERTYPE_IPV6 => Packet::Ip(ipv6(payload)?),
             ETHERTYPE_ROCE_V1 => Packet::RoceV1(roce_v1(payload)?),
+            ETHERTYPE_MAC_CONTROL => Packet::MacControl(payload),
             other => Packet::Other(other),
         };
         Ok(Self { dst: mac(0), src: mac(6), vlan, packet })

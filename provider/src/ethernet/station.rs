@@ -23,6 +23,7 @@ use super::{
     frame::{Frame, Packet, Vlan},
     groups::Groups,
     neighbors::{Lookup, Neighbors, Question},
+    pauses::{Pauses, Unread},
 };
 
 /// Frames of its own that wait to be sent; more are not made.
@@ -43,6 +44,8 @@ const LEAST_MTU: [u32; 2] = [576, 1280];
 
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
+/// Where pauses are sent to: no switch passes them on.
+const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -85,6 +88,8 @@ pub struct StationConfig {
     pub answers: bool,
     /// True if it sends and takes RoCE v1 as well.
     pub roce_v1: bool,
+    /// Speed of its interface in Mbit/s: pauses are counted in the time that 512 bits take.
+    pub mbps: u32,
 }
 
 /// Whether a station may use its addresses.
@@ -156,6 +161,7 @@ pub struct Station {
     probes: (u8, Instant),
     neighbors: Neighbors,
     groups: Groups,
+    pauses: Pauses,
     outbox: VecDeque<Vec<u8>>,
     counters: FrameCounters,
     news: VecDeque<News>,
@@ -172,6 +178,7 @@ impl Station {
         let assignment = if config.answers { Assignment::Probing } else { Assignment::Assigned };
         let mut station = Self {
             groups: Groups::new(config.mac, config.answers),
+            pauses: Pauses::new(config.mbps),
             config,
             assignment,
             probes: (0, now),
@@ -226,6 +233,10 @@ impl Station {
                 return None;
             }
         };
+        if let (None, Packet::MacControl(message)) = (frame.vlan, &frame.packet) {
+            self.handle_mac_control(now, frame.dst, message);
+            return None;
+        }
         let own_vlan = self.config.vlan.map_or(0, |vlan| vlan.id);
         match frame.vlan {
             Some(_) if untagged => {
@@ -251,11 +262,61 @@ impl Station {
             }
             Packet::Ip(packet) => self.handle_ip(now, frame.src, packet),
             Packet::RoceV1(packet) if self.config.roce_v1 => self.handle_roce_v1(&packet),
-            Packet::RoceV1(_) | Packet::Other(_) => {
+            Packet::RoceV1(_) | Packet::MacControl(_) | Packet::Other(_) => {
                 self.counters.other_protocol += 1;
                 None
             }
         }
+    }
+
+    fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
+        let counters = &mut self.counters;
+        if dst != PAUSE_GROUP && dst != self.config.mac {
+            counters.not_for_us += 1;
+            return;
+        }
+        match self.pauses.take(now, message) {
+            Ok(()) => counters.pauses += 1,
+            Err(Unread::Truncated) => counters.truncated += 1,
+            Err(Unread::OtherOpcode) => counters.other_protocol += 1,
+        }
+    }
+
+    /// True if a run has to wait, for the end of a pause or behind others of its priority.
+    #[must_use]
+    pub fn holds(&self, now: Instant, run: &Transmit) -> bool {
+        self.pauses.holds(now, self.priority(&run.net_header(0)))
+    }
+
+    /// Keeps the datagrams of a run that has to wait; `false`: too many do.
+    pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
+        let priority = self.priority(&run.net_header(0));
+        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
+        let count = payloads.len();
+        let frames: Vec<_> = payloads
+            .enumerate()
+            .map(|(index, payload)| {
+                let net = run.net_header(index);
+                self.of_flow(mac, &net).roce(&net, payload)
+            })
+            .collect();
+        let held = self.pauses.hold(priority, frames.into_iter());
+        if held {
+            self.counters.paused += count as u64;
+        }
+        held
+    }
+
+    /// The next datagram, as a frame, that need not wait any more. It is
+    /// [taken](Self::pop_released) when it has been sent.
+    #[must_use]
+    pub fn released(&self, now: Instant) -> Option<&[u8]> {
+        self.pauses.released(now)
+    }
+
+    /// The frame that was [released](Self::released) has been sent.
+    pub fn pop_released(&mut self, now: Instant) {
+        self.pauses.pop_released(now);
     }
 
     /// The next hop of datagrams to an address.
@@ -316,18 +377,20 @@ impl Station {
         self.news.pop_front()
     }
 
-    /// True if datagrams wait for the MAC address of their next hop.
+    /// True if datagrams wait for the MAC address of their next hop, or for the end of a pause.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        self.neighbors.has_waiting()
+        self.neighbors.has_waiting() || self.pauses.has_held()
     }
 
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called, and what is
+    /// [released](Self::released) sent.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
         let groups = self.groups.poll_timeout();
-        Instant::earliest([probing, self.neighbors.poll_timeout(), groups])
+        let pauses = self.pauses.poll_timeout();
+        Instant::earliest([probing, self.neighbors.poll_timeout(), groups, pauses])
     }
 
     /// Time has passed.
@@ -362,15 +425,20 @@ impl Station {
         Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
     }
 
-    /// The Ethernet header of a RoCE packet: a service level has the priority of its lower three bits,
-    /// and without one it is that of everything else.
+    /// The priority of a RoCE packet: the lower three bits of its service level. Without a service level
+    /// it is that of everything else on the VLAN, and without a VLAN the class of its DSCP.
+    fn priority(&self, net: &NetHeader) -> u8 {
+        match (net.frame.service_level & 7, self.config.vlan) {
+            (0, Some(vlan)) => vlan.priority,
+            (0, None) => net.traffic_class >> 5,
+            (priority, _) => priority,
+        }
+    }
+
+    /// The Ethernet header of a RoCE packet.
     fn of_flow(&self, dst: MacAddr, net: &NetHeader) -> Ethernet {
-        let service = |usual| match net.frame.service_level & 7 {
-            0 => usual,
-            priority => priority,
-        };
-        let vlan = self.config.vlan;
-        let vlan = vlan.map(|vlan| Vlan { priority: service(vlan.priority), ..vlan });
+        let priority = self.priority(net);
+        let vlan = self.config.vlan.map(|vlan| Vlan { priority, ..vlan });
         Ethernet { vlan, ..self.to(dst) }
     }
 
@@ -498,13 +566,13 @@ pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
 /// MAC addresses that frames for a station have, besides that for everybody.
 pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.answers {
-        return Vec::new(); // the interface takes what is for it
+        return vec![PAUSE_GROUP]; // the interface takes what is for it
     }
     let groups = config.addresses.iter().flat_map(|own| match own.address {
         IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],
         IpAddr::V6(v6) => vec![ALL_NODES.into(), solicited_node(v6).into()],
     });
-    std::iter::once(config.mac).chain(groups.filter_map(group_mac)).collect()
+    [config.mac, PAUSE_GROUP].into_iter().chain(groups.filter_map(group_mac)).collect()
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -12,6 +12,7 @@ use roce_transport::{
 use super::{build::Ethernet, neighbors::Neighbors, *};
 
 mod groups;
+mod pauses;
 
 const MACS: [MacAddr; 3] =
     [MacAddr(2, 0, 0, 0, 0, 1), MacAddr(2, 0, 0, 0, 0, 2), MacAddr(2, 0, 0, 0, 0, 3)];
@@ -46,6 +47,7 @@ fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
         gateways: Vec::new(),
         answers: true,
         roce_v1: false,
+        mbps: 10_000,
     }
 }
 
@@ -736,6 +738,7 @@ fn captured_frames_are_read_and_built_again() {
                 gateways: Vec::new(),
                 answers: false,
                 roce_v1: false,
+                mbps: 10_000,
             };
             let mut station = Station::new(config, Instant::ZERO);
             if frame.dst.0 & 1 == 1 {

@@ -81,6 +81,9 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.jump(EQUAL, low, To::Next, To::Drop);
     program.load(LOAD_HALF, 0);
     program.jump(EQUAL, high, To::Next, To::Drop);
+    // pauses have no tag, whatever VLAN the device is of
+    program.load(LOAD_HALF, 12);
+    program.jump(EQUAL, 0x8808, To::Accept, To::Next);
     // the tag that was removed; and not another one below it
     program.load(LOAD_WORD, HAS_TAG);
     program.jump(EQUAL, 0, To::Skip(6), To::Next);

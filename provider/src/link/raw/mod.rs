@@ -51,6 +51,8 @@ pub(crate) struct RawLink {
     /// What it has sent to itself: frames for the own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
     segments: usize,
+    /// Too much waits for the end of a pause.
+    is_held_up: bool,
     /// Sockets that have the interface take the frames of groups, and hear nothing.
     groups: BTreeMap<IpAddr, Socket>,
     /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
@@ -84,6 +86,7 @@ impl RawLink {
             socket,
             station: Station::new(config, clock::now()),
             own: VecDeque::new(),
+            is_held_up: false,
             segments: options.segments.unwrap_or(SEGMENTS).clamp(1, socket::max_segments(SEGMENTS)),
             _guards: guards,
         };
@@ -112,8 +115,20 @@ impl RawLink {
         }
     }
 
-    /// Sends a run whose next hop is known; `false`: the socket is full.
-    fn send_run(&self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> io::Result<bool> {
+    /// Sends a run whose next hop is known; `false`: the socket is full, or too much waits for the end
+    /// of a pause.
+    fn send_run(
+        &mut self,
+        now: Instant,
+        mac: MacAddr,
+        run: &Transmit,
+        bytes: &[u8],
+    ) -> io::Result<bool> {
+        if self.station.holds(now, run) {
+            let held = self.station.hold(mac, run, bytes);
+            self.is_held_up = !held;
+            return Ok(held);
+        }
         let payload = bytes.get(run.range.clone()).unwrap_or_default();
         let mut headers = self.station.headers(mac, run, 0, payload.len());
         let gso = if run.count() > 1 {
@@ -139,16 +154,28 @@ impl RawLink {
     /// Sends a run to a group that it is a member of itself: the wire has no copy for its sender.
     fn send_to_own_group(
         &mut self,
+        now: Instant,
         mac: MacAddr,
         run: &Transmit,
         bytes: &[u8],
     ) -> io::Result<bool> {
-        let sent = self.own_room(run) && self.send_run(mac, run, bytes)?;
+        let sent = self.own_room(run) && self.send_run(now, mac, run, bytes)?;
         Ok(sent && self.send_own(run, bytes))
     }
 
     fn own_room(&self, run: &Transmit) -> bool {
         self.own.len() + run.count() <= OWN
+    }
+
+    /// Sends what had to wait for the end of a pause, as far as there is room.
+    fn release(&mut self, now: Instant) {
+        while let Some(frame) = self.station.released(now) {
+            if matches!(self.socket.send(GsoHeader::NONE, frame, &[]), Ok(false)) {
+                break;
+            }
+            // what cannot be sent is lost, as on a wire
+            self.station.pop_released(now);
+        }
     }
 
     /// Sends what the station has to say. What finds no room is lost: it is asked again.
@@ -214,12 +241,14 @@ impl Link for RawLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         let mut taken = 0;
+        self.is_held_up = false;
+        self.release(now);
         for run in runs {
             let sent = match self.station.route(now, run.dst) {
                 Hop::Known(mac) if self.station.is_member(run.dst) => {
-                    self.send_to_own_group(mac, run, bytes)
+                    self.send_to_own_group(now, mac, run, bytes)
                 }
-                Hop::Known(mac) => self.send_run(mac, run, bytes),
+                Hop::Known(mac) => self.send_run(now, mac, run, bytes),
                 Hop::Asked(hop) => {
                     self.station.wait(hop, run, bytes);
                     Ok(true)
@@ -248,7 +277,7 @@ impl Link for RawLink {
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.socket().as_fd()).filter(|_| self.own.is_empty())
+        Some(self.socket.socket().as_fd()).filter(|_| self.own.is_empty() && !self.is_held_up)
     }
 
     fn has_waiting(&self) -> bool {
@@ -257,6 +286,7 @@ impl Link for RawLink {
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.station.handle_timeout(now);
+        self.release(now);
         let mut count = 0;
         for (net, bytes) in std::mem::take(&mut self.own) {
             sink(&Datagram::new(&net, &bytes));

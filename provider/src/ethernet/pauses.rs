@@ -1,0 +1,113 @@
+//! Pauses that the neighbour on the wire asks for: of everything (IEEE 802.3, annex 31B), or of what has
+//! a priority (IEEE 802.1Qbb). None are asked for here.
+
+use std::{collections::VecDeque, time::Duration};
+
+use roce_transport::time::Instant;
+
+const PAUSE: u16 = 0x0001;
+const PRIORITY_PAUSE: u16 = 0x0101;
+const PRIORITIES: usize = 8;
+/// Frames of a priority that wait for the end of its pause; no more are taken then.
+const HELD: usize = 1024;
+
+/// What waits, and until when.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    /// Megabits a second: the unit of a pause is the time that 512 bits take.
+    mbps: u64,
+    /// End of each priority's pause.
+    until: [Instant; PRIORITIES],
+    held: [VecDeque<Vec<u8>>; PRIORITIES],
+}
+
+/// Reason why a message of MAC control changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unread {
+    Truncated,
+    OtherOpcode,
+}
+
+impl Pauses {
+    /// For an interface that carries so many megabits a second.
+    pub(super) fn new(mbps: u32) -> Self {
+        Self {
+            mbps: mbps.max(1).into(),
+            until: [Instant::ZERO; PRIORITIES],
+            held: Default::default(),
+        }
+    }
+
+    /// Takes over a message of MAC control.
+    pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), Unread> {
+        let field = |at: usize| {
+            let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
+            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(Unread::Truncated)
+        };
+        let mut pause = |priority: usize, quanta: u16| {
+            let time = Duration::from_nanos(u64::from(quanta) * 512_000 / self.mbps);
+            self.until[priority] = now.plus(time);
+        };
+        match field(0)? {
+            PAUSE => {
+                let quanta = field(1)?;
+                (0..PRIORITIES).for_each(|priority| pause(priority, quanta));
+            }
+            PRIORITY_PAUSE => {
+                let (named, _) = (field(1)?, field(1 + PRIORITIES)?);
+                for priority in (0..PRIORITIES).filter(|priority| named >> priority & 1 == 1) {
+                    pause(priority, field(2 + priority)?);
+                }
+            }
+            _ => return Err(Unread::OtherOpcode),
+        }
+        Ok(())
+    }
+
+    /// True if a frame of this priority waits: for the end of a pause, or behind others.
+    pub(super) fn holds(&self, now: Instant, priority: u8) -> bool {
+        let priority = usize::from(priority) % PRIORITIES;
+        now < self.until[priority] || !self.held[priority].is_empty()
+    }
+
+    /// Keeps frames of a priority until they may leave; `false`: too many wait.
+    pub(super) fn hold(
+        &mut self,
+        priority: u8,
+        frames: impl ExactSizeIterator<Item = Vec<u8>>,
+    ) -> bool {
+        let held = &mut self.held[usize::from(priority) % PRIORITIES];
+        let has_room = held.len() + frames.len() <= HELD;
+        if has_room {
+            held.extend(frames);
+        }
+        has_room
+    }
+
+    /// The next frame that need not wait any more.
+    pub(super) fn released(&self, now: Instant) -> Option<&[u8]> {
+        self.next(now).and_then(|priority| self.held[priority].front()).map(Vec::as_slice)
+    }
+
+    /// It has been sent.
+    pub(super) fn pop_released(&mut self, now: Instant) {
+        if let Some(priority) = self.next(now) {
+            self.held[priority].pop_front();
+        }
+    }
+
+    fn next(&self, now: Instant) -> Option<usize> {
+        let mut waiting = (0..PRIORITIES).rev().filter(|&at| !self.held[at].is_empty());
+        waiting.find(|&priority| self.until[priority] <= now)
+    }
+
+    pub(super) fn has_held(&self) -> bool {
+        self.held.iter().any(|held| !held.is_empty())
+    }
+
+    /// Time at which something need not wait any more.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.until.iter().zip(&self.held).filter(|(_, held)| !held.is_empty());
+        waiting.map(|(until, _)| *until).min()
+    }
+}
