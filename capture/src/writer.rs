@@ -18,16 +18,21 @@ use pcap_file::{
     },
 };
 use roce_transport::{
-    addr::ROCE_UDP_PORT,
+    addr::{ROCE_UDP_PORT, RoceVersion},
     wire::{NetHeader, checksum, grh},
 };
 
-/// Writes raw IP packets in the format pcapng.
+/// EtherType of RoCE v1: a GRH and the transport's headers, without IP and UDP.
+pub(crate) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
+
+/// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet frames.
 ///
 /// IP headers are as they were sent, or as they must have been: the identification of a received
 /// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.
 pub struct CaptureWriter<W: Write> {
     writer: PcapNgWriter<W>,
+    /// The interface of Ethernet frames is described, as the second one.
+    has_ethernet: bool,
 }
 
 impl<W: Write> CaptureWriter<W> {
@@ -37,15 +42,8 @@ impl<W: Write> CaptureWriter<W> {
     /// When nothing can be written.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(to).map_err(to_io)?;
-        let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
-        let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
-        let interface = InterfaceDescriptionBlock {
-            linktype: DataLink::RAW,
-            snaplen: 0,
-            options: vec![name, nanoseconds],
-        };
-        writer.write_pcapng_block(interface).map_err(to_io)?;
-        Ok(Self { writer })
+        writer.write_pcapng_block(interface(DataLink::RAW)).map_err(to_io)?;
+        Ok(Self { writer, has_ethernet: false })
     }
 
     /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and a comment.
@@ -73,9 +71,16 @@ impl<W: Write> CaptureWriter<W> {
             comment.truncate(end.unwrap_or_default());
             comment
         });
-        let frame = ip_packet(net, bytes);
+        let (interface_id, frame) = match net.frame.version {
+            RoceVersion::V1 => (1, v1_frame(net, bytes)),
+            RoceVersion::V2 => (0, ip_packet(net, bytes)),
+        };
+        if interface_id == 1 && !self.has_ethernet {
+            self.writer.write_pcapng_block(interface(DataLink::ETHERNET)).map_err(to_io)?;
+            self.has_ethernet = true;
+        }
         let block = EnhancedPacketBlock {
-            interface_id: 0,
+            interface_id,
             timestamp: at,
             original_len: frame.len() as u32,
             data: frame.into(),
@@ -105,6 +110,21 @@ fn to_io(error: PcapError) -> io::Error {
         PcapError::IoError(error) => error,
         other => io::Error::other(other.to_string()),
     }
+}
+
+fn interface(linktype: DataLink) -> InterfaceDescriptionBlock<'static> {
+    let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
+    let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
+    InterfaceDescriptionBlock { linktype, snaplen: 0, options: vec![name, nanoseconds] }
+}
+
+/// The frame around a packet of RoCE v1. MAC addresses, which nobody keeps, are zero.
+fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend(ETHERTYPE_ROCE_V1.to_be_bytes());
+    frame.extend(grh(net, packet.len()));
+    frame.extend(packet);
+    frame
 }
 
 /// The IP packet around a UDP payload of RoCEv2.

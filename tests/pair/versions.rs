@@ -1,5 +1,6 @@
 //! RoCE v1 beside RoCEv2 (annexes A16 and A17): GIDs of both types, and the packets of each.
 
+use roce_provider::explain::Explained;
 use roce_transport::{
     adapter::{ObjectError, RoceV1},
     addr::{AddressVector, Gid, RoceVersion},
@@ -57,6 +58,29 @@ fn a_connection_is_of_the_version_of_its_gid() {
             let counters = pair.node(side).adapter.counters().clone();
             assert_eq!((counters.ecn_marked, counters.cnp_sent), (0, 0));
         }
+    }
+}
+
+/// In a capture they are frames, which can be read again.
+#[test]
+fn a_capture_has_packets_of_both_versions() {
+    let mut pair = pair(Pair::new());
+    let (a, b) = pair.datagrams(Options::default());
+    let far = pair.b.buffer(500);
+    for index in [0, 1, 0] {
+        pair.post_recv(&b, &RecvWr::new(1, [far.all()]));
+        let mut to = pair.b.destination(b.qpn);
+        to.av.sgid_index = index;
+        pair.post_send(&a, &SendWr::send_to(2, to, Data::inline(b"for a capture")));
+        pair.run();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    pair.write_pcapng(file.path());
+    let explained = Explained::of_file(&std::fs::read(file.path()).unwrap()).unwrap();
+    let versions: Vec<_> = explained.packets.iter().map(|it| it.net.frame.version).collect();
+    assert_eq!(versions, [RoceVersion::V1, RoceVersion::V2, RoceVersion::V1]);
+    for packet in &explained.packets {
+        assert_eq!((packet.net.src, packet.payload), (pair.a.ip, 13), "{packet:?}");
     }
 }
 

@@ -42,7 +42,7 @@ const FABRIC: Crate = Crate {
 };
 
 const CAPTURE: Crate =
-    Crate { folder: "capture/src", root: "lib.rs", layers: &[&["explain", "writer"]] };
+    Crate { folder: "capture/src", root: "lib.rs", layers: &[&["writer"], &["explain"]] };
 
 const WORLD: Crate = Crate {
     folder: "world/src",

@@ -8,9 +8,8 @@ use roce_transport::{
 };
 
 use super::file::{Frame, LinkKind};
+use crate::writer::ETHERTYPE_ROCE_V1;
 
-/// EtherType of RoCE version 1: a GRH and the transport's headers, without IP and UDP.
-const ROCE_V1: u16 = 0x8915;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const UDP: u8 = 17;
@@ -62,7 +61,7 @@ pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
     match kind {
         IPV4 => ipv4(bytes, missing),
         IPV6 => ipv6(bytes, missing, UDP),
-        ROCE_V1 => ipv6(bytes, missing, IBA),
+        ETHERTYPE_ROCE_V1 => ipv6(bytes, missing, IBA),
         _ => Err(NoPacket::Other),
     }
 }
