@@ -71,7 +71,7 @@ impl<W: Write> CaptureWriter<W> {
             comment.truncate(end.unwrap_or_default());
             comment
         });
-        let (interface_id, frame) = match net.frame.version {
+        let (interface_id, frame) = match net.frame.version() {
             RoceVersion::V1 => (1, v1_frame(net, bytes)),
             RoceVersion::V2 => (0, ip_packet(net, bytes)),
         };

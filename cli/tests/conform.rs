@@ -301,6 +301,8 @@ fn the_agent_in_c_drives_a_device() {
     let address = "127.79.20.4";
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
+    // cargo has built it for the tests
+    run.env("ROCE_LIBRARY", std::env::current_exe().unwrap().with_file_name("libroce_abi.so"));
     let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -22,10 +22,10 @@ impl Runtime {
     fn roce(&self, arguments: &[&str]) -> Output {
         watchdog::start(String::new);
         let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
-        for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN", "ROCE_LIBRARY"]
-        {
+        for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN"] {
             command.env_remove(variable);
         }
+        command.env("ROCE_LIBRARY", library());
         command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).output().unwrap()
     }
 }
@@ -34,6 +34,11 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The C library, which cargo has built for the tests.
+fn library() -> PathBuf {
+    env::current_exe().unwrap().with_file_name("libroce_abi.so")
 }
 
 /// What is said on stdout and stderr.
@@ -186,6 +191,7 @@ fn connections_are_rejected_on_request() {
     watchdog::start(String::new);
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("PATH", path).env("XDG_RUNTIME_DIR", &runtime.0);
+    command.env("ROCE_LIBRARY", library());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{:?}", said(&output));
 }

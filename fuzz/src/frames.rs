@@ -125,11 +125,11 @@ fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
         hop_limit: 64,
         segment: 20,
         range: 0..20,
-        frame: FrameFields {
-            version: if choice & 0x80 == 0 { RoceVersion::V2 } else { RoceVersion::V1 },
-            service_level: choice & 0xF,
-            flow_label: u32::from(choice) << 12,
-        },
+        frame: FrameFields::new(
+            if choice & 0x80 == 0 { RoceVersion::V2 } else { RoceVersion::V1 },
+            choice,
+            u32::from(choice) << 12,
+        ),
     };
     match station.route(now, dst) {
         Hop::Asked(hop) => station.wait(hop, &run, &payload),

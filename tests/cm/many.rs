@@ -11,6 +11,8 @@ use roce::{
     cm::{CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::{World, accept, eventually, expect, next, resolve};
 
 #[test]
@@ -73,6 +75,9 @@ fn sixty_four_at_once() {
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;
+    // each has two channels of completions at either side; shells grant fewer descriptors than they may
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let open = || Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
     let (near, far) = (open(), open());
     let channel = EventChannel::new().unwrap();

@@ -99,7 +99,7 @@ fn version_1_has_a_grh_and_no_udp() {
         .collect();
     let explained = Explained::of_file(&forms::pcap(ETHERNET, &frames)).unwrap();
     check(&explained, "version 1");
-    assert!(explained.packets.iter().all(|packet| packet.net.frame.version == RoceVersion::V1));
+    assert!(explained.packets.iter().all(|packet| packet.net.frame.version() == RoceVersion::V1));
 }
 
 #[test]

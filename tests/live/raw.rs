@@ -313,7 +313,9 @@ fn a_switch_is_told_of_members() {
         let until = |told: bool, group: IpAddr| {
             let start = Instant::now();
             loop {
-                let list = Command::new("bridge").args(["mdb", "show", "dev", "br0"]).output();
+                // users of some systems have no path to it
+                let show = "PATH=$PATH:/usr/sbin:/sbin exec bridge mdb show dev br0";
+                let list = Command::new("sh").args(["-c", show]).output();
                 let list = String::from_utf8(list.unwrap().stdout).unwrap();
                 let wanted = format!("port left-end grp {group} ");
                 if list.contains(&wanted) == told {

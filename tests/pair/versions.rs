@@ -30,7 +30,7 @@ fn arrived(pair: &mut Pair) -> Vec<RoceVersion> {
         let records = pair.record(side).iter();
         records
             .filter_map(|record| match &record.what {
-                What::Arrived { packet, .. } => Some(packet.net.frame.version),
+                What::Arrived { packet, .. } => Some(packet.net.frame.version()),
                 _ => None,
             })
             .collect()
@@ -77,7 +77,7 @@ fn a_capture_has_packets_of_both_versions() {
     let file = tempfile::NamedTempFile::new().unwrap();
     pair.write_pcapng(file.path());
     let explained = Explained::of_file(&std::fs::read(file.path()).unwrap()).unwrap();
-    let versions: Vec<_> = explained.packets.iter().map(|it| it.net.frame.version).collect();
+    let versions: Vec<_> = explained.packets.iter().map(|it| it.net.frame.version()).collect();
     assert_eq!(versions, [RoceVersion::V1, RoceVersion::V2, RoceVersion::V1]);
     for packet in &explained.packets {
         assert_eq!((packet.net.src, packet.payload), (pair.a.ip, 13), "{packet:?}");
@@ -100,7 +100,7 @@ fn the_other_version_is_refused() {
             RoceVersion::V2 => RoceVersion::V1,
         };
         let with = |version| {
-            let frame = FrameFields { version, ..FrameFields::default() };
+            let frame = FrameFields::new(version, 0, 0);
             NetHeader { frame, ..own }
         };
         let packet = pkt(Op::SendOnly, Half::THEIRS).ask();

@@ -178,11 +178,7 @@ impl GidTable {
             src_port,
             traffic_class: av.traffic_class,
             hop_limit,
-            frame: FrameFields {
-                version: self.version(av.sgid_index),
-                service_level: av.service_level & 0xF,
-                flow_label: av.flow_label & 0xF_FFFF,
-            },
+            frame: FrameFields::new(self.version(av.sgid_index), av.service_level, av.flow_label),
         })
     }
 }

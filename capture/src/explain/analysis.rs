@@ -103,7 +103,8 @@ impl Analysis {
                     is_mad.then(|| CmMad::parse(parsed.payload).ok().map(Box::new)).flatten();
                 // of version 1 the CRC covers a header that is not there: what adapters take for it
                 // was not to be found out for certain
-                let checked = !captured.truncated && captured.net.frame.version == RoceVersion::V2;
+                let checked =
+                    !captured.truncated && captured.net.frame.version() == RoceVersion::V2;
                 if checked && verify_icrc(&captured.net, &captured.bytes).is_none() {
                     packet.why = Explanation::Damaged;
                     self.damaged.insert(number);

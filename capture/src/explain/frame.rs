@@ -116,7 +116,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         traffic_class: header[0] << 4 | header[1] >> 4,
         hop_limit: header[7],
         ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields { version, flow_label, ..FrameFields::default() },
+        frame: FrameFields::new(version, 0, flow_label),
     };
     if next == IBA {
         return transport(net, body, total, missing);

@@ -76,7 +76,7 @@ fn packet(packet: &ExplainedPacket) -> Value {
             "oldest_unacked": requester.oldest_unacked.map(Psn::get),
             "msn": requester.msn.map(Msn::get),
         }))),
-        "roce_version": match packet.net.frame.version {
+        "roce_version": match packet.net.frame.version() {
             RoceVersion::V1 => 1,
             RoceVersion::V2 => 2,
         },

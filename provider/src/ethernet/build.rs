@@ -144,7 +144,7 @@ impl Ethernet {
             Ident::Known { id, .. } | Ident::Likely(id) => id,
         };
         let &NetHeader { src, dst, src_port, traffic_class, hop_limit, ref frame, .. } = net;
-        match frame.version {
+        match frame.version() {
             RoceVersion::V1 => {
                 let mut headers = Vec::with_capacity(header_len(true) + GRH_LEN + payload);
                 self.put(&mut headers, ETHERTYPE_ROCE_V1);
@@ -152,7 +152,7 @@ impl Ethernet {
                 headers
             }
             RoceVersion::V2 => {
-                let flow_label = frame.flow_label;
+                let flow_label = frame.flow_label();
                 let ip = Ip { src, dst, traffic_class, hop_limit, flow_label, id };
                 self.udp_headers(ip, src_port, payload)
             }

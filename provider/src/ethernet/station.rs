@@ -428,7 +428,7 @@ impl Station {
     /// The priority of a RoCE packet: the lower three bits of its service level. Without a service level
     /// it is that of everything else on the VLAN, and without a VLAN the class of its DSCP.
     fn priority(&self, net: &NetHeader) -> u8 {
-        match (net.frame.service_level & 7, self.config.vlan) {
+        match (net.frame.service_level() & 7, self.config.vlan) {
             (0, Some(vlan)) => vlan.priority,
             (0, None) => net.traffic_class >> 5,
             (priority, _) => priority,

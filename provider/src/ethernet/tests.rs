@@ -5,6 +5,7 @@ use std::{fs, net::IpAddr, path::Path, time::Duration};
 use proptest::prelude::*;
 use roce_transport::{
     adapter::Transmit,
+    addr::RoceVersion,
     time::Instant,
     wire::{FrameFields, IcrcMatch, Ident, NetHeader, verify_icrc},
 };
@@ -448,7 +449,7 @@ fn a_service_level_has_its_priority() {
     let mut wire = Wire::assigned([tagged(MACS[0], "10.0.0.1/24"), tagged(MACS[1], "10.0.0.2/24")]);
     let priority = |wire: &Wire| wire.seen.last().unwrap()[14] >> 5;
     for (service_level, expected) in [(0, 5), (1, 1), (7, 7), (3, 3), (8, 5), (10, 2)] {
-        let frame = FrameFields { service_level, ..FrameFields::default() };
+        let frame = FrameFields::new(RoceVersion::V2, service_level, 0);
         wire.send_with(0, "10.0.0.1", "10.0.0.2", frame);
         assert_eq!(priority(&wire), expected, "service level {service_level}");
     }
@@ -458,12 +459,12 @@ fn a_service_level_has_its_priority() {
 #[test]
 fn a_flow_label_arrives_over_ipv6() {
     let mut wire = Wire::pair();
-    let frame = FrameFields { flow_label: 0xA_BCDE, ..FrameFields::default() };
+    let frame = FrameFields::new(RoceVersion::V2, 0, 0xA_BCDE);
     wire.send_with(0, "fd00::1", "fd00::2", frame);
     wire.send_with(0, "fd00::1", "fd00::2", frame);
     assert!(wire.arrived.iter().all(|(_, net, _)| net.frame == frame && net.traffic_class == 0xB9));
     wire.send_with(0, "10.0.0.1", "10.0.0.2", frame);
-    let labels: Vec<_> = wire.arrived.iter().map(|(_, net, _)| net.frame.flow_label).collect();
+    let labels: Vec<_> = wire.arrived.iter().map(|(_, net, _)| net.frame.flow_label()).collect();
     assert_eq!(labels, [0xA_BCDE, 0xA_BCDE, 0], "IPv4 has none");
 }
 
@@ -479,11 +480,7 @@ fn roce_v1_goes_to_who_speaks_it() {
         v1(MACS[1], "10.0.0.2/24", true),
         v1(MACS[2], "10.0.0.3/24", false),
     ]);
-    let frame = FrameFields {
-        version: roce_transport::addr::RoceVersion::V1,
-        flow_label: 0x1_2345,
-        ..FrameFields::default()
-    };
+    let frame = FrameFields::new(RoceVersion::V1, 0, 0x1_2345);
     for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
         wire.arrived.clear();
         wire.send_with(0, src, dst, frame); // waits for the MAC address
@@ -528,7 +525,7 @@ fn a_frame_of_roce_v1_byte_for_byte() {
     let mut station = Station::new(config, Instant::ZERO);
     let Received { net, bytes } = station.handle_frame(Instant::ZERO, &whole, false).unwrap();
     assert_eq!((net.src, net.dst), (ip("10.0.0.1"), ip("10.0.0.2")));
-    assert_eq!((net.traffic_class, net.hop_limit, net.frame.flow_label), (0x20, 64, 0x1_2345));
+    assert_eq!((net.traffic_class, net.hop_limit, net.frame.flow_label()), (0x20, 64, 0x1_2345));
     assert_eq!(verify_icrc(&net, bytes), Some(IcrcMatch::Exact));
     let ethernet = Ethernet { dst: MACS[1], src: MACS[0], vlan: None };
     assert_eq!(ethernet.roce(&net, bytes), whole);

@@ -381,8 +381,8 @@ impl Adapter {
     /// The way of messages of connection management from an own address to a peer's, and the index
     /// of the own one. `None`: it is none, or the peer's is of another family.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
-        let FrameFields { version, service_level, .. } = frame;
-        let index = self.gids.position_of(version, |gid| gid == own.into())?;
+        let service_level = frame.service_level();
+        let index = self.gids.position_of(frame.version(), |gid| gid == own.into())?;
         let av = AddressVector { service_level, ..AddressVector::new(peer.into(), index) };
         Some((index, self.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }

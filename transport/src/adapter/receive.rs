@@ -58,17 +58,21 @@ impl Adapter {
             Err(reason) => return dropped(reason, IcrcCheck::Skipped),
         };
         let icrc = self.check_icrc(datagram);
+        let solved;
         let net = match icrc {
-            IcrcCheck::Right(found) => found.identify(datagram.net),
-            IcrcCheck::Trusted => *datagram.net,
+            IcrcCheck::Right(IcrcMatch::Exact) | IcrcCheck::Trusted => datagram.net,
+            IcrcCheck::Right(found) => {
+                solved = found.identify(datagram.net);
+                &solved
+            }
             IcrcCheck::Skipped | IcrcCheck::Wrong => return dropped(DropReason::Icrc, icrc),
         };
-        let datagram = Datagram { net: &net, ..*datagram };
+        let datagram = Datagram { net, ..*datagram };
         let disposition = match destination {
             Destination::QueuePair(index) => self.deliver(now, index, &datagram, packet),
             Destination::Multicast(group) => self.replicate(now, group, &datagram, packet),
             Destination::Gsi(pkey) => {
-                self.receive_mad(now, &net, packet, pkey).unwrap_or_else(Disposition::Dropped)
+                self.receive_mad(now, net, packet, pkey).unwrap_or_else(Disposition::Dropped)
             }
         };
         Receipt { disposition, icrc }
@@ -110,7 +114,7 @@ impl Adapter {
             if path.src != net.dst {
                 return Err(DropReason::DestinationAddress);
             }
-            if path.frame.version != net.frame.version {
+            if path.frame.version() != net.frame.version() {
                 return Err(DropReason::RoceVersion);
             }
         } else if !self.gids.contains(net.dst.into()) {

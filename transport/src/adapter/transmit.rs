@@ -180,7 +180,7 @@ impl TransmitBuffer {
             Some(run)
                 if run.goes(path)
                     // only UDP datagrams are cut apart on their way
-                    && path.frame.version == RoceVersion::V2
+                    && path.frame.version() == RoceVersion::V2
                     && length <= run.segment
                     && run.range.len() % run.segment == 0
                     && run.range.len() / run.segment < segments

@@ -79,7 +79,7 @@ impl Congestion {
     }
 
     /// Writes the notification that is due, if any, to the start of `slot`.
-    pub(super) fn build(&mut self, common: &Common, path: Path, slot: &mut [u8]) -> Option<Built> {
+    pub(super) fn build(&mut self, common: &Common, path: &Path, slot: &mut [u8]) -> Option<Built> {
         if !core::mem::take(&mut self.due) {
             return None;
         }
@@ -92,6 +92,6 @@ impl Congestion {
             payload.fill(0);
             Ok(())
         });
-        Some(Built::new(length, Path { traffic_class: TRAFFIC_CLASS, ..path }))
+        Some(Built::new(length, Path { traffic_class: TRAFFIC_CLASS, ..*path }))
     }
 }

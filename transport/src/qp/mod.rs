@@ -52,7 +52,6 @@ pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
-    gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
@@ -349,7 +348,7 @@ impl Qp {
             self.settle(env);
             return built;
         }
-        let path = self.common.path?;
+        let path = self.common.path.as_ref()?;
         if let Some(built) = self.congestion.build(&self.common, path, slot) {
             env.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
@@ -361,8 +360,8 @@ impl Qp {
         };
         for kind in kinds {
             let built = match kind {
-                Kind::Answer => self.build_answer(path, slot, env),
-                Kind::Request => self.build_request(path, slot, env),
+                Kind::Answer => self.build_answer(slot, env),
+                Kind::Request => self.build_request(slot, env),
             };
             if built.is_some() {
                 return built;
@@ -377,7 +376,7 @@ impl Qp {
         self.responder.answers.hold_back()
     }
 
-    fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+    fn build_answer(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if env.has_unplaced(self.common.flow(Half::Responder)) {
             return None;
         }
@@ -402,7 +401,7 @@ impl Qp {
                         let counters = &self.common.completion_counters;
                         counters.count(CountedOps::REMOTE_READ, Some(bytes));
                     }
-                    return Some(Built::new(length, path));
+                    return Some(Built::new(length, self.common.path?));
                 }
                 Err(error) => {
                     let msn = self.responder.msn;
@@ -423,7 +422,7 @@ impl Qp {
         }
     }
 
-    fn build_request(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+    fn build_request(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         loop {
             if !matches!(self.common.state, State::Rts | State::Sqd) {
                 return None;
@@ -447,7 +446,7 @@ impl Qp {
                         self.common.complete_send(&wqe, Ok(0), env);
                     }
                     let rxe_flush = self.common.quirks.rxe_flush && request.is_flush();
-                    return Some(Built { length, path, rxe_flush });
+                    return Some(Built { length, path: self.common.path?, rxe_flush });
                 }
                 Err(error) => {
                     self.requester.fail(request.number, error);

@@ -132,7 +132,7 @@ pub(super) fn receive(
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
             let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
-            let grh = Some(match (net.frame.version, net.dst) {
+            let grh = Some(match (net.frame.version(), net.dst) {
                 (RoceVersion::V1, _) => GrhArea::GlobalRoute,
                 (RoceVersion::V2, IpAddr::V4(_)) => GrhArea::Ipv4,
                 (RoceVersion::V2, IpAddr::V6(_)) => GrhArea::Ipv6,

@@ -21,7 +21,7 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     let udp_length = (udp_payload + 8) as u16;
     let mut ipv6 = |src: Gid, dst: Gid, length: u16, next_header| {
         let traffic_class = u32::from(net.traffic_class) << 20;
-        let first = 6 << 28 | traffic_class | net.frame.flow_label & 0xF_FFFF;
+        let first = 6 << 28 | traffic_class | net.frame.flow_label();
         area[..4].copy_from_slice(&first.to_be_bytes());
         area[4..6].copy_from_slice(&length.to_be_bytes());
         area[6..8].copy_from_slice(&[next_header, net.hop_limit]);
@@ -29,7 +29,7 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
         area[24..].copy_from_slice(&dst.0);
     };
     match (net.src, net.dst) {
-        (src, dst) if net.frame.version == RoceVersion::V1 => {
+        (src, dst) if net.frame.version() == RoceVersion::V1 => {
             ipv6(src.into(), dst.into(), udp_payload as u16, NEXT_HEADER_IBA);
         }
         (IpAddr::V4(src), IpAddr::V4(dst)) => {

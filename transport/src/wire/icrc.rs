@@ -9,7 +9,10 @@
 //! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are
 //! checked.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
@@ -50,14 +53,50 @@ pub struct NetHeader {
 
 /// Fields that only a link sends and sees which builds its frames itself. Others send RoCEv2, leave the
 /// rest to the kernel, and have the defaults in what they receive.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct FrameFields {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FrameFields(u32);
+
+impl FrameFields {
+    const V1: u32 = 1 << 31;
+
+    /// These fields: of the service level four bits count, 0 to 15, whose lower three are the priority in the
+    /// VLAN tag; of the flow label, of the IPv6 header or the GRH of RoCE v1, 20.
+    #[must_use]
+    pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
+        let version = match version {
+            RoceVersion::V1 => Self::V1,
+            RoceVersion::V2 => 0,
+        };
+        Self(version | (service_level as u32 & 0xF) << 20 | flow_label & 0xF_FFFF)
+    }
+
     /// Version of RoCE.
-    pub version: RoceVersion,
-    /// Service level, 0 to 15: its lower three bits are the priority in the VLAN tag.
-    pub service_level: u8,
-    /// Flow label of the IPv6 header, or of the GRH of RoCE v1; 20 bits.
-    pub flow_label: u32,
+    #[must_use]
+    pub const fn version(self) -> RoceVersion {
+        if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
+    }
+
+    /// Service level, 0 to 15.
+    #[must_use]
+    pub const fn service_level(self) -> u8 {
+        (self.0 >> 20) as u8 & 0xF
+    }
+
+    /// Flow label, 20 bits.
+    #[must_use]
+    pub const fn flow_label(self) -> u32 {
+        self.0 & 0xF_FFFF
+    }
+}
+
+impl fmt::Debug for FrameFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameFields")
+            .field("version", &self.version())
+            .field("service_level", &self.service_level())
+            .field("flow_label", &self.flow_label())
+            .finish()
+    }
 }
 
 impl NetHeader {
@@ -65,7 +104,7 @@ impl NetHeader {
     /// mark.
     #[must_use]
     pub const fn is_congested(&self) -> bool {
-        self.traffic_class & 3 == 3 && matches!(self.frame.version, RoceVersion::V2)
+        self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
     }
 }
 
@@ -119,19 +158,15 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     };
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-    match (net.frame.version, net.src, net.dst) {
-        (RoceVersion::V1, src, dst) => {
-            let length = udp_length.wrapping_sub(UDP_LEN as u16);
-            pseudo.ipv6(src.into(), dst.into(), length, NEXT_HEADER_IBA);
+    if net.frame.version() == RoceVersion::V1 {
+        pseudo.global_route(net, udp_length);
+    } else {
+        match (net.src, net.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                pseudo.ipv4(src, dst, id, dont_fragment, udp_length);
+            }
+            (src, dst) => pseudo.ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP),
         }
-        (RoceVersion::V2, IpAddr::V4(src), IpAddr::V4(dst)) => {
-            pseudo.ipv4(src, dst, id, dont_fragment, udp_length);
-        }
-        (RoceVersion::V2, src, dst) => {
-            pseudo.ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP);
-        }
-    }
-    if net.frame.version == RoceVersion::V2 {
         pseudo.put(&net.src_port.to_be_bytes());
         pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
         pseudo.put(&udp_length.to_be_bytes());
@@ -232,6 +267,13 @@ impl Pseudo {
         self.put(&[u8::from(dont_fragment) << 6, 0, 0xFF, 17, 0xFF, 0xFF]);
         self.put(&src.octets());
         self.put(&dst.octets());
+    }
+
+    /// The header of RoCE v1, before so many bytes less those of a UDP header.
+    #[cold]
+    fn global_route(&mut self, net: &NetHeader, udp_length: u16) {
+        let length = udp_length.wrapping_sub(UDP_LEN as u16);
+        self.ipv6(net.src.into(), net.dst.into(), length, NEXT_HEADER_IBA);
     }
 
     /// The header of IPv6, which that of a global route is as well.

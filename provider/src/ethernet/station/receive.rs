@@ -168,7 +168,7 @@ impl Station {
             self.counters.not_for_us += 1;
             return None;
         }
-        let frame = FrameFields { version, flow_label, ..FrameFields::default() };
+        let frame = FrameFields::new(version, 0, flow_label);
         let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
         Some(Received { net, bytes })
     }

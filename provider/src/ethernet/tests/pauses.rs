@@ -12,7 +12,7 @@ fn pause(message: &[u16]) -> Vec<u8> {
 
 /// What is to be sent with a service level.
 fn of(service_level: u8, payload: &[u8]) -> Transmit {
-    let frame = FrameFields { service_level, ..FrameFields::default() };
+    let frame = FrameFields::new(RoceVersion::V2, service_level, 0);
     Transmit { frame, traffic_class: 0, ..run("10.0.0.1", "10.0.0.2", payload) }
 }
 
