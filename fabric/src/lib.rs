@@ -11,7 +11,7 @@
 //! ```
 //! use std::time::Duration;
 //! use roce_fabric::{Conditions, Network};
-//! use roce_transport::{time::Instant, wire::{Ident, NetHeader}};
+//! use roce_transport::{time::Instant, wire::{FrameFields, Ident, NetHeader}};
 //!
 //! let mut network = Network::new(Conditions { delay: Duration::from_micros(5), ..Conditions::default() }, 1);
 //! let net = NetHeader {
@@ -21,6 +21,7 @@
 //!     traffic_class: 0,
 //!     hop_limit: 64,
 //!     ident: Ident::Known { id: 0, dont_fragment: true },
+//!     frame: FrameFields::default(),
 //! };
 //! network.send(Instant::ZERO, &net, b"payload");
 //! let due = network.poll_timeout().unwrap();

@@ -464,7 +464,7 @@ impl Device {
     ///         adapter::{SourcePort, Transmit, TransmitLimits},
     ///         addr::{Mtu, ROCE_UDP_PORT},
     ///         time::Instant,
-    ///         wire::{Ident, NetHeader},
+    ///         wire::{FrameFields, Ident, NetHeader},
     ///     },
     /// };
     ///
@@ -516,6 +516,7 @@ impl Device {
     ///             traffic_class: 0,
     ///             hop_limit: 64,
     ///             ident: Ident::Known { id: 0, dont_fragment: true },
+    ///             frame: FrameFields::default(),
     ///         };
     ///         let mut buffer = [0; 8192];
     ///         for count in 0..BATCH {
