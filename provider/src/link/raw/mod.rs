@@ -1,13 +1,14 @@
 //! The `raw` link: Ethernet frames through a packet socket (packet(7)), which needs CAP_NET_RAW.
 
 mod filter;
+mod frame_socket;
 mod socket;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt, io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::BorrowedFd,
 };
 
 use roce_transport::{
@@ -28,12 +29,11 @@ use crate::{
     clock,
     ethernet::{Assignment, FrameCounters, Hop, MacAddr, News, Station, StationConfig, numbered},
 };
-use socket::{GsoHeader, PacketSocket};
+use frame_socket::{Arrived, FrameSocket};
+use socket::PacketSocket;
 
 /// Greatest sum of the payloads of a run: as much as both IPv4 and IPv6 carry in one piece.
 const MAX_RUN: usize = 65_487;
-/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
-const SEGMENTS: usize = 64;
 /// Messages that are received with one call.
 const MESSAGES: usize = 64;
 /// Datagrams from this device to itself that wait.
@@ -46,11 +46,10 @@ const OWN: usize = 4096;
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
-    socket: PacketSocket,
+    socket: Box<dyn FrameSocket>,
     station: Station,
     /// What it has sent to itself: frames for the own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
-    segments: usize,
     /// Too much waits for the end of a pause.
     is_held_up: bool,
     /// Sockets that have the interface take the frames of groups, and hear nothing.
@@ -83,11 +82,10 @@ impl RawLink {
             interface: interface.into(),
             index,
             groups: BTreeMap::new(),
-            socket,
+            socket: Box::new(socket),
             station: Station::new(config, clock::now()),
             own: VecDeque::new(),
             is_held_up: false,
-            segments: options.segments.unwrap_or(SEGMENTS).clamp(1, socket::max_segments(SEGMENTS)),
             _guards: guards,
         };
         link.await_assignment().map_err(wrong)?;
@@ -107,7 +105,9 @@ impl RawLink {
             }
             let due = self.station.poll_timeout().map_or(now, |due| due.max(now));
             let timeout = Timespec::try_from(due.since(now)).map_err(io::Error::other)?;
-            let mut descriptors = [PollFd::new(self.socket.socket(), PollFlags::IN)];
+            let descriptors = self.socket.descriptors().into_iter();
+            let mut descriptors: Vec<_> =
+                descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             match poll(&mut descriptors, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -131,12 +131,7 @@ impl RawLink {
         }
         let payload = bytes.get(run.range.clone()).unwrap_or_default();
         let mut headers = self.station.headers(mac, run, 0, payload.len());
-        let gso = if run.count() > 1 {
-            GsoHeader::of_run(run, &mut headers, payload.len())
-        } else {
-            GsoHeader::NONE
-        };
-        self.socket.send(gso, &headers, payload)
+        self.socket.send_run(run, &mut headers, payload)
     }
 
     /// Hands a run to the own receiver; `false`: too much waits there.
@@ -170,7 +165,7 @@ impl RawLink {
     /// Sends what had to wait for the end of a pause, as far as there is room.
     fn release(&mut self, now: Instant) {
         while let Some(frame) = self.station.released(now) {
-            if matches!(self.socket.send(GsoHeader::NONE, frame, &[]), Ok(false)) {
+            if matches!(self.socket.send_frame(frame), Ok(false)) {
                 break;
             }
             // what cannot be sent is lost, as on a wire
@@ -181,8 +176,9 @@ impl RawLink {
     /// Sends what the station has to say. What finds no room is lost: it is asked again.
     fn flush(&mut self) {
         while let Some(frame) = self.station.poll_frame() {
-            let _ = self.socket.send(GsoHeader::NONE, &frame, &[]);
+            let _ = self.socket.send_frame(&frame);
         }
+        self.socket.submit();
         while let Some(news) = self.station.poll_news() {
             let interface = &self.interface;
             match news {
@@ -232,7 +228,7 @@ impl Link for RawLink {
     }
 
     fn limits(&self) -> TransmitLimits {
-        TransmitLimits { segments: self.segments, bytes: MAX_RUN }
+        TransmitLimits { segments: self.socket.segments(), bytes: MAX_RUN }
     }
 
     fn source_port(&self) -> SourcePort {
@@ -277,7 +273,7 @@ impl Link for RawLink {
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.socket().as_fd()).filter(|_| self.own.is_empty() && !self.is_held_up)
+        self.socket.writable().filter(|_| self.own.is_empty() && !self.is_held_up)
     }
 
     fn has_waiting(&self) -> bool {
@@ -294,11 +290,11 @@ impl Link for RawLink {
         }
         let Self { socket, station, .. } = self;
         for _ in 0..MESSAGES {
-            let Some((gso, frame)) = socket.receive(station.counters_mut())? else { break };
+            let arrived = socket.receive(station.counters_mut())?;
+            let Some(Arrived { frame, segment, untagged }) = arrived else { break };
             count += 1;
-            let untagged = !filter::is_tagged(frame);
             let Some(received) = station.handle_frame(now, frame, untagged) else { continue };
-            let segment = gso.segment().unwrap_or(received.bytes.len()).max(1);
+            let segment = segment.unwrap_or(received.bytes.len()).max(1);
             // a datagram without a payload is one all the same
             let none = received.bytes.is_empty().then_some(&[][..]);
             for (index, bytes) in received.bytes.chunks(segment).chain(none).enumerate() {
@@ -310,7 +306,7 @@ impl Link for RawLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        self.socket.socket().recv_buffer_size().ok()
+        self.socket.receive_buffer()
     }
 
     fn socket_drops(&self) -> u64 {
@@ -322,7 +318,7 @@ impl Link for RawLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.socket.socket().as_fd()]
+        self.socket.descriptors()
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -13,7 +13,7 @@ use std::{
     io::IoSlice,
     mem,
     net::IpAddr,
-    os::fd::AsRawFd,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 use roce_transport::adapter::Transmit;
@@ -23,17 +23,23 @@ use rustix::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{super::SocketOptions, filter};
+use super::{
+    super::SocketOptions,
+    filter,
+    frame_socket::{Arrived, FrameSocket},
+};
 use crate::ethernet::{FrameCounters, MacAddr, StationConfig, group_mac, memberships};
 
 const GSO_HEADER: usize = 10;
 /// A frame with the longest IP packet, and the header before it.
 const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
 const UDP: usize = 8;
+/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const SEGMENTS: usize = 64;
 
 /// `struct virtio_net_hdr`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct GsoHeader([u8; GSO_HEADER]);
+struct GsoHeader([u8; GSO_HEADER]);
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM` and `VIRTIO_NET_HDR_GSO_UDP_L4`.
 const NEEDS_CHECKSUM: u8 = 1;
@@ -42,11 +48,11 @@ const UDP_RUN: u8 = 5;
 const ECN: u8 = 0x80;
 
 impl GsoHeader {
-    pub(super) const NONE: Self = Self([0; GSO_HEADER]);
+    const NONE: Self = Self([0; GSO_HEADER]);
 
     /// The header of a run with these headers, whose checksum begins with that of the pseudo header:
     /// the kernel completes it in each datagram.
-    pub(super) fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
+    fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
         let udp = headers.len() - UDP;
         let sum = pseudo_sum(run.src, run.dst, UDP + payload);
         headers[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
@@ -61,7 +67,7 @@ impl GsoHeader {
     }
 
     /// Length of each payload but the last of a run; `None`: it is a single datagram.
-    pub(super) fn segment(self) -> Option<usize> {
+    fn segment(self) -> Option<usize> {
         let size = u16::from_ne_bytes([self.0[4], self.0[5]]);
         (self.0[1] & !ECN == UDP_RUN && size > 0).then_some(size.into())
     }
@@ -86,7 +92,7 @@ fn word(bytes: &[u8]) -> u32 {
 
 /// The most datagrams that the kernel takes as one run, at most this many: 1 before Linux 6.2, whose
 /// packet sockets know of no runs of UDP.
-pub(super) fn max_segments(most: usize) -> usize {
+fn max_segments(most: usize) -> usize {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -97,6 +103,7 @@ pub(super) fn max_segments(most: usize) -> usize {
 pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
+    segments: usize,
     /// Frames that found no room so far: the kernel forgets them when it tells.
     drops: Cell<u64>,
 }
@@ -118,15 +125,12 @@ impl PacketSocket {
             join(&socket, interface, mac)?;
         }
         bind(&socket, interface)?;
-        Ok(Self { socket, buffer: vec![0; MESSAGE].into(), drops: Cell::new(0) })
-    }
-
-    pub(super) const fn socket(&self) -> &Socket {
-        &self.socket
+        let segments = options.segments.unwrap_or(SEGMENTS).clamp(1, max_segments(SEGMENTS));
+        Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
 
     /// Sends a frame in two parts without waiting; `false`: the socket is full.
-    pub(super) fn send(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+    fn send(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
         let mut none = SendAncillaryBuffer::default();
         match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -135,23 +139,36 @@ impl PacketSocket {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// The next frame, if there is one.
-    ///
-    /// # Errors
-    /// When the socket cannot be read; not because its interface is down or gone, which the port
-    /// tells.
-    pub(super) fn receive(
-        &mut self,
-        counters: &mut FrameCounters,
-    ) -> io::Result<Option<(GsoHeader, &[u8])>> {
+impl FrameSocket for PacketSocket {
+    fn segments(&self) -> usize {
+        self.segments
+    }
+
+    fn send_run(&mut self, run: &Transmit, headers: &mut [u8], payload: &[u8]) -> io::Result<bool> {
+        let gso = if run.count() > 1 {
+            GsoHeader::of_run(run, headers, payload.len())
+        } else {
+            GsoHeader::NONE
+        };
+        self.send(gso, headers, payload)
+    }
+
+    fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.send(GsoHeader::NONE, frame, &[])
+    }
+
+    fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<Arrived<'_>>> {
         // of each error there is one, so that this ends
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((length, _)) => {
                     let message = &self.buffer[..length];
                     let Some((header, frame)) = message.split_first_chunk() else { break };
-                    return Ok(Some((GsoHeader(*header), frame)));
+                    let segment = GsoHeader(*header).segment();
+                    let untagged = !filter::is_tagged(frame);
+                    return Ok(Some(Arrived { frame, segment, untagged }));
                 }
                 Err(Errno::AGAIN) => break,
                 // a run of a kind that the kernel cannot describe: before Linux 6.2, those of UDP
@@ -163,8 +180,11 @@ impl PacketSocket {
         Ok(None)
     }
 
-    /// Frames that found no room.
-    pub(super) fn drops(&self) -> u64 {
+    fn receive_buffer(&self) -> Option<usize> {
+        self.socket.recv_buffer_size().ok()
+    }
+
+    fn drops(&self) -> u64 {
         // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes
         // at most as many bytes as it has.
         let statistics = unsafe {
@@ -182,6 +202,14 @@ impl PacketSocket {
         let new = statistics.map_or(0, |statistics| statistics.tp_drops.into());
         self.drops.set(self.drops.get() + new);
         self.drops.get()
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.socket.as_fd()]
+    }
+
+    fn writable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 }
 
