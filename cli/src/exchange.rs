@@ -4,11 +4,11 @@
 use std::{
     fmt,
     io::{self, Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, BorrowedFd},
 };
 
-use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId};
+use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId, devices};
 
 use crate::failure::Failure;
 
@@ -84,12 +84,31 @@ impl Exchange {
     /// Connects to a server of this tool, such as "ping-pong".
     pub(crate) fn connect(tool: &str, server: &str, port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect((server, port)).map_err(|error| {
-            format!(
-                "cannot reach a {tool} server at {server}, TCP port {port}: {error}; start one \
-                 there first, without SERVER"
-            )
+            let advice = match error.kind() {
+                io::ErrorKind::NetworkUnreachable => {
+                    "see `ip route`; an address of this host needs the interface lo, which `ip link \
+                     set lo up` starts"
+                }
+                _ => "start one there first, without SERVER",
+            };
+            format!("cannot reach a {tool} server at {server}, TCP port {port}: {error}; {advice}")
         })?;
         Ok(Self { stream, is_client: true })
+    }
+
+    /// Both sides, in this process: client and server.
+    pub(crate) fn pair() -> Result<(Self, Self), Failure> {
+        // a connection over an interface that is down is tried for minutes
+        if devices().first().is_some_and(|lo| !lo.port().active) {
+            return Err(
+                "both sides connect over 127.0.0.1, and the interface lo is down; `ip link \
+                        set lo up` starts it"
+                    .into(),
+            );
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        Ok((Self { stream, is_client: true }, Self::accept(&listener)?))
     }
 
     /// Listens for a client; one is taken by [`accept`](Self::accept).

@@ -174,6 +174,10 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
         let checked = bundled::check(name);
         also.insert(checked.map_err(|error| Refusal::new(format!("--also: {error}")))?);
     }
+    if let Some(why) = library::unfit(&path, &library) {
+        let line = format!("{} {why}", path.display());
+        return Err(Refusal { status: NOT_EXECUTABLE, line });
+    }
     let directory = library::directory(&library, &also).map_err(Refusal::new)?;
     if args.sysfs {
         mounts::enter(&devices, profile.as_ref()).map_err(Refusal::new)?;

@@ -341,6 +341,40 @@ fn what_is_made_for_another_processor_is_refused() {
     assert!(line.contains("the library foreign is made for another processor"), "{line}");
 }
 
+/// A program whose dynamic linker belongs to a glibc that is older than what the library needs, or to
+/// musl. Both are made here, with nothing in them but what tells that.
+#[test]
+fn a_program_with_another_c_library_is_refused() {
+    let scratch = Scratch::new("glibc");
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
+    let source = "int old(void) { return 0; }\nint main(void) { return 0; }\n";
+    fs::write(scratch.join("empty.c"), source).unwrap();
+    let versions = "GLIBC_2.2.5 { old; };\nGLIBC_2.17 { main; } GLIBC_2.2.5;\n";
+    fs::write(scratch.join("versions"), versions).unwrap();
+    let compile = |options: &[&str]| {
+        let mut command = Command::new(&compiler);
+        command.current_dir(&scratch.0).args(options).arg("empty.c");
+        command.status().map(|status| assert!(status.success(), "{options:?}"))
+    };
+    let names = "-Wl,--version-script=versions,-soname=libc.so.6";
+    if compile(&["-shared", "-nostdlib", names, "-o", "libc.so.6"]).is_err() {
+        eprintln!("there is no C compiler: it is left to CI");
+        return;
+    }
+    let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+    for (linker, wanted) in [
+        ("ld-2.17.so", "/libc.so.6, which lacks GLIBC_2."),
+        ("ld-musl-x86_64.so.1", "./program is made for musl, and the library needs glibc"),
+    ] {
+        fs::write(scratch.join(linker), "").unwrap();
+        let linker = format!("-Wl,--dynamic-linker={}", scratch.join(linker).display());
+        compile(&["-o", "program", &linker]).unwrap();
+        let mut run = scratch.run(&["./program"]);
+        let line = refused(&run.env("ROCE_LIBRARY", &library).output().unwrap(), 126);
+        assert!(line.starts_with("roce: ./program ") && line.contains(wanted), "{line}");
+    }
+}
+
 #[test]
 fn the_program_takes_the_commands_place() {
     let scratch = Scratch::new("place");

@@ -36,6 +36,31 @@ pub enum BindError {
          programs that use them"
     )]
     LoopbackFull,
+    /// Every address of 127.0.0.0/24 that this host has is in use: all are its own on Linux, but
+    /// not in every sandbox.
+    #[error(
+        "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not an \
+         address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
+    )]
+    NoLoopbackLeft {
+        /// The last of those that the host has.
+        taken: IpAddr,
+        /// The first that it has not.
+        missing: IpAddr,
+    },
+    /// The loopback interface has no address.
+    #[error(
+        "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` starts it"
+    )]
+    LoopbackDown,
+    /// The system gives no sockets for IPv6.
+    #[error("the system refuses sockets for IPv6 ({source}): {address} cannot be used")]
+    NoIpv6 {
+        /// The address.
+        address: IpAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// A raw device needs a capability that the process does not have.
     #[error(
         "a raw device needs the capability CAP_NET_RAW for {0}: give it to the program (setcap \

@@ -37,13 +37,13 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-#[cfg(feature = "log")]
-use crate::cancel::Uncancelled;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
     SYSFS, parse_seed, value,
 };
+#[cfg(feature = "log")]
+use crate::{cancel::Uncancelled, notice};
 use crate::{
     checks::{CheckSyntaxError, Checks},
     device::{self, Device, OpenError, OpenOptions},
@@ -203,8 +203,8 @@ impl OpenOptions {
     }
 }
 
-/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it nothing
-/// changes. `debug` shows devices and queue pairs with their numbers, retries and refused packets.
+/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it, a line on
+/// stderr for each thing that the system refuses, with what is missing for that. `debug` shows devices and queue pairs with their numbers, retries and refused packets.
 /// For programs: a library leaves it to them which `tracing` subscriber they use. The first call
 /// counts, and one after a program has set a subscriber of its own does nothing.
 ///
@@ -217,6 +217,7 @@ impl OpenOptions {
 pub fn init_log() -> Result<(), EnvironmentError> {
     let level = text(LOG)?;
     if level.is_empty() {
+        let _ = tracing::subscriber::set_global_default(notice::Lines);
         return Ok(());
     }
     let level: tracing::Level = level.trim().parse().map_err(|_| EnvironmentError::Log(level))?;

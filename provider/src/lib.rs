@@ -31,6 +31,7 @@ pub mod ethernet;
 pub mod fabric;
 pub mod faults;
 pub mod link;
+mod notice;
 mod notify;
 #[cfg(test)]
 #[path = "../../tests/own_test/mod.rs"]

@@ -75,7 +75,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
-        &["region", "fabric", "diagnosis", "checks"],
+        &["region", "fabric", "diagnosis", "checks", "notice"],
         &["faults"],
         &["port", "link"],
         &["engine"],

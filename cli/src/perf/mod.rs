@@ -9,7 +9,7 @@ mod plan;
 mod progress;
 mod side;
 
-use std::{net::TcpListener, thread};
+use std::thread;
 
 use roce::{Context, Device};
 
@@ -89,17 +89,13 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
 
 /// Both sides: the server in a thread.
 fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
+    let (client, server) = Exchange::pair()?;
     let (here, there) = (named(args)?, named(args)?);
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
     thread::scope(|scope| {
         let server = scope.spawn(move || {
-            let served = Exchange::accept(&listener)
-                .and_then(|exchange| play(plan.clone(), args, there, exchange, false));
-            served.map_err(|error| error.to_string())
+            play(plan.clone(), args, there, server, false).map_err(|error| error.to_string())
         });
-        let client = Exchange::connect("perf", "127.0.0.1", port)
-            .and_then(|exchange| play(plan.clone(), args, here, exchange, true));
+        let client = play(plan.clone(), args, here, client, true);
         let server = server.join().unwrap_or_else(|_| Err("it has failed".to_owned()));
         match (client, server) {
             (Ok(()), Ok(())) => Ok(()),

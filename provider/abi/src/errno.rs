@@ -214,9 +214,15 @@ impl From<OpenError> for Errno {
             OpenError::NoSuchDevice(_) => Self::told(libc::ENODEV),
             OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::told(libc::EINVAL),
             OpenError::Bind(
-                BindError::Taken(_) | BindError::Stopped { .. } | BindError::LoopbackFull,
+                BindError::Taken(_)
+                | BindError::Stopped { .. }
+                | BindError::LoopbackFull
+                | BindError::NoLoopbackLeft { .. },
             ) => Self::told(libc::EADDRINUSE),
-            OpenError::Bind(BindError::NotLocal(_)) => Self::told(libc::EADDRNOTAVAIL),
+            OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => {
+                Self::told(libc::EADDRNOTAVAIL)
+            }
+            OpenError::Bind(BindError::NoIpv6 { .. }) => Self::told(libc::EAFNOSUPPORT),
             OpenError::Bind(BindError::System { source, .. })
             | OpenError::Capture { source, .. }
             | OpenError::System(source) => Self::told(Self::from(source).number),

@@ -168,9 +168,13 @@ impl CmError {
 pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
         OpenError::Bind(
-            BindError::Taken(_) | BindError::Stopped { .. } | BindError::LoopbackFull,
+            BindError::Taken(_)
+            | BindError::Stopped { .. }
+            | BindError::LoopbackFull
+            | BindError::NoLoopbackLeft { .. },
         ) => libc::EADDRINUSE,
-        OpenError::Bind(BindError::NotLocal(_)) => libc::EADDRNOTAVAIL,
+        OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => libc::EADDRNOTAVAIL,
+        OpenError::Bind(BindError::NoIpv6 { .. }) => libc::EAFNOSUPPORT,
         OpenError::Bind(BindError::System { source, .. }) | OpenError::System(source) => {
             source.raw_os_error().unwrap_or(libc::ENODEV)
         }

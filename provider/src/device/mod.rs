@@ -33,6 +33,7 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{Link, Locality, NullLink, RawLink, UdpLink},
+    notice::{Dispensable, is_refusal},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     sysfs::CounterFiles,
@@ -70,6 +71,13 @@ enum Kind {
     /// Builds its frames itself.
     Raw(StationConfig),
 }
+
+static NO_IPV6: Dispensable =
+    Dispensable::new("sockets for IPv6", "devices have their IPv4 addresses only");
+static NO_NETLINK: Dispensable = Dispensable::new(
+    "sockets of netlink",
+    "ports stay as they are, whatever becomes of their interfaces",
+);
 
 /// Choice of a loopback address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -420,12 +428,28 @@ impl Device {
         if options.faults == FaultPlan::default() && !live::is_on() {
             link.set_trusted();
         }
-        let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
+        let watch = if self.index == 0 { None } else { self.watch(follows)? };
         for error in link.left_out() {
+            if let BindError::NoIpv6 { source, .. } = error {
+                NO_IPV6.refused(source);
+                continue;
+            }
             warn!(device = self.name, %error, "an address cannot be used yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
         }
         Ok((Box::new(link), watch))
+    }
+
+    /// What watches its interface, unless the system says nothing of interfaces.
+    fn watch(&self, follows: Follows) -> io::Result<Option<Watch>> {
+        match Watch::new(self.index, follows) {
+            Ok(watch) => Ok(Some(watch)),
+            Err(error) if is_refusal(&error) => {
+                NO_NETLINK.refused(&error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens it for a process that sees to what others have left at its address, with this partition

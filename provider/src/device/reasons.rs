@@ -56,6 +56,17 @@ impl Explain for BindError {
                 "EADDRINUSE",
                 "`roce devinfo --counters` lists who has an address",
             ),
+            Self::NoLoopbackLeft { .. } => (
+                "no_loopback_left",
+                "EADDRINUSE",
+                "`ip address show dev lo` lists loopback's addresses; `roce devinfo --counters` who has one",
+            ),
+            Self::LoopbackDown => ("loopback_down", "EADDRNOTAVAIL", "`ip address show dev lo`"),
+            Self::NoIpv6 { .. } => (
+                "no_ipv6",
+                "EAFNOSUPPORT",
+                "an IPv4 address; a sandbox may forbid sockets for IPv6, and ipv6.disable=1 does",
+            ),
             Self::NoNetRaw(_) => (
                 "no_net_raw",
                 "EPERM",

@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::{message, options::SocketOptions};
+use crate::notice::Dispensable;
 
 /// The ports: they are beyond those that Linux gives out by itself (32768 to 60999), so that they
 /// are no other program's by chance, and among those that RoCEv2 leaves for this (0xC000 and up).
@@ -61,7 +62,12 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     // what somebody sends to it all the same costs no memory
-    let _ = socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]);
+    static SO_ATTACH_FILTER: Dispensable = Dispensable::new(
+        "SO_ATTACH_FILTER",
+        "what somebody sends to source ports takes memory until it is dropped",
+    );
+    let filter = socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]);
+    filter.unwrap_or_else(|error| SO_ATTACH_FILTER.refused(&error));
     let _ = socket.set_recv_buffer_size(0);
     SocketOptions::set_send_buffer(&socket);
     message::configure_sending(&socket, address.is_ipv6())?;

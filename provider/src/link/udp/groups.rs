@@ -134,12 +134,12 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
     )?;
     options.set_receive_buffer(&socket);
     // several programs on this host can be members
-    socket.set_reuse_address(true)?;
+    message::named("SO_REUSEADDR", socket.set_reuse_address(true))?;
     message::configure(&socket, group.is_ipv6())?;
     match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
             // IPv4 decides by memberships, if it is asked to
-            socket.set_multicast_all_v4(false)?;
+            message::named("IP_MULTICAST_ALL", socket.set_multicast_all_v4(false))?;
             socket.bind(&SocketAddr::from(SocketAddrV4::new(group, ROCE_UDP_PORT)).into())?;
             let interface = match interface {
                 0 => InterfaceIndexOrAddress::Address(own),
@@ -150,7 +150,7 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
         (IpAddr::V6(group), _) => {
             // IPv6 has the same option, but compares groups only, whatever interface they were
             // joined on
-            socket.set_multicast_all_v6(false)?;
+            message::named("IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
             message::bind_to_interface(&socket, interface)?;
             socket.bind(
                 &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface)).into(),

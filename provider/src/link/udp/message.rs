@@ -18,6 +18,8 @@ use libc::{c_int, c_void};
 use roce_transport::{adapter::Transmit, wire::FrameFields};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::notice::{Dispensable, is_refusal};
+
 /// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit
 /// take 72 bytes, a count of what was lost 24.
 pub(super) const CONTROL: usize = 128;
@@ -32,19 +34,68 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     configure_sending(socket, v6)?;
     let fd = socket.as_raw_fd();
     if v6 {
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+        IPV6_RECVTCLASS.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1));
+        IPV6_RECVHOPLIMIT.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1));
         // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
-        set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+        UDP_NO_CHECK6_RX.ask(set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     } else {
-        set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
+        IP_RECVTOS.ask(set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1));
+        IP_RECVTTL.ask(set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1));
     }
-    // without it datagrams arrive one by one, which is only slower
-    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
-    // without it what the socket had no room for is not counted
-    let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    UDP_GRO.ask(set(fd, libc::SOL_UDP, libc::UDP_GRO, 1));
+    SO_RXQ_OVFL.ask(set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
     Ok(())
+}
+
+/// What a system may lack that has UDP sockets: gVisor has neither `UDP_SEGMENT`, nor `UDP_GRO`, nor a
+/// `IP_MTU_DISCOVER` that forbids fragmentation.
+static IPV6_RECVTCLASS: Dispensable =
+    Dispensable::new("IPV6_RECVTCLASS", "marks of congestion are not seen on IPv6");
+static IPV6_RECVHOPLIMIT: Dispensable =
+    Dispensable::new("IPV6_RECVHOPLIMIT", "hop limits that are shown for IPv6 are 64");
+static UDP_NO_CHECK6_RX: Dispensable =
+    Dispensable::new("UDP_NO_CHECK6_RX", "packets of rxe and of adapters do not arrive over IPv6");
+static IP_RECVTOS: Dispensable =
+    Dispensable::new("IP_RECVTOS", "marks of congestion are not seen on IPv4");
+static IP_RECVTTL: Dispensable =
+    Dispensable::new("IP_RECVTTL", "hop limits that are shown for IPv4 are 64");
+static UDP_GRO: Dispensable =
+    Dispensable::new("UDP_GRO", "packets are received one by one, which is slower");
+static UDP_SEGMENT: Dispensable =
+    Dispensable::new("UDP_SEGMENT", "packets are sent one by one, which is slower");
+static SO_RXQ_OVFL: Dispensable =
+    Dispensable::new("SO_RXQ_OVFL", "packets that a socket has no room for are not counted");
+static IP_MTU_DISCOVER: Dispensable = Dispensable::new(
+    "IP_MTU_DISCOVER",
+    "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC",
+);
+static IPV6_MTU_DISCOVER: Dispensable =
+    Dispensable::new("IPV6_MTU_DISCOVER", "packets over IPv6 may be fragmented");
+
+const NO_GROUPS: &str = "packets to multicast groups may not reach their members";
+static MULTICAST_V4: [Dispensable; 3] = [
+    Dispensable::new("IP_MULTICAST_IF", NO_GROUPS),
+    Dispensable::new("IP_MULTICAST_LOOP", NO_GROUPS),
+    Dispensable::new("IP_MULTICAST_TTL", NO_GROUPS),
+];
+static MULTICAST_V6: [Dispensable; 3] = [
+    Dispensable::new("IPV6_MULTICAST_IF", NO_GROUPS),
+    Dispensable::new("IPV6_MULTICAST_LOOP", NO_GROUPS),
+    Dispensable::new("IPV6_MULTICAST_HOPS", NO_GROUPS),
+];
+
+impl Dispensable {
+    /// Takes the result of setting it.
+    pub(super) fn ask(&self, result: io::Result<()>) {
+        result.unwrap_or_else(|error| self.refused(&error));
+    }
+}
+
+/// The error of an option that there is no doing without, with its name.
+pub(super) fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| {
+        io::Error::new(error.kind(), format!("the system refuses {option}: {error}"))
+    })
 }
 
 /// Sets what every socket of the link needs.
@@ -56,11 +107,14 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
-        socket.set_only_v6(true)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+        named("IPV6_V6ONLY", socket.set_only_v6(true))?;
+        let probe = libc::IPV6_PMTUDISC_PROBE;
+        IPV6_MTU_DISCOVER.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe));
     } else {
-        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+        let probe = libc::IP_PMTUDISC_PROBE;
+        IP_MTU_DISCOVER.ask(set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe));
     }
+    Ok(())
 }
 
 /// A port of an address. A link-local address means something only together with an interface.
@@ -78,22 +132,40 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
 /// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
 /// multicast cannot be set so, and then sending fails, and is counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
-    let _ = match own {
-        IpAddr::V4(own) => socket
-            .set_multicast_if_v4(&own)
-            .and_then(|()| socket.set_multicast_loop_v4(true))
-            .and_then(|()| socket.set_multicast_ttl_v4(64)),
-        IpAddr::V6(_) => socket
-            .set_multicast_if_v6(interface)
-            .and_then(|()| socket.set_multicast_loop_v6(true))
-            .and_then(|()| socket.set_multicast_hops_v6(64)),
+    let (options, results) = match own {
+        IpAddr::V4(own) => (
+            &MULTICAST_V4,
+            [
+                socket.set_multicast_if_v4(&own),
+                socket.set_multicast_loop_v4(true),
+                socket.set_multicast_ttl_v4(64),
+            ],
+        ),
+        IpAddr::V6(_) => (
+            &MULTICAST_V6,
+            [
+                socket.set_multicast_if_v6(interface),
+                socket.set_multicast_loop_v6(true),
+                socket.set_multicast_hops_v6(64),
+            ],
+        ),
     };
+    for (option, result) in options.iter().zip(results) {
+        // an interface without multicast is something else
+        if let Err(error) = result
+            && is_refusal(&error)
+        {
+            option.refused(&error);
+        }
+    }
 }
 
 /// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every
 /// interface.
 pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
-    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, interface.cast_signed())
+    let index = interface.cast_signed();
+    let result = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index);
+    named("SO_BINDTOIFINDEX", result)
 }
 
 /// Number of datagrams that the kernel cuts one buffer into: 1 where it does not, 64 in older
@@ -101,15 +173,26 @@ pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<(
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
     *SEGMENTS.get_or_init(|| {
-        [128, 64].into_iter().find(|&count| try_segments(count).is_ok()).unwrap_or(1)
+        let Ok(socket) = connected_to_itself() else { return 1 };
+        // asked for first: what knows nothing of ancillary data of UDP may take and ignore it
+        let is_known = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0);
+        let mut result = Ok(());
+        for count in [128, 64].into_iter().filter(|_| is_known.is_ok()) {
+            result = send_run(&socket, &vec![0; count], 1);
+            if result.is_ok() {
+                return count;
+            }
+        }
+        UDP_SEGMENT.ask(is_known.and(result));
+        1
     })
 }
 
-fn try_segments(count: usize) -> io::Result<()> {
+fn connected_to_itself() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     socket.connect(&socket.local_addr()?)?;
-    send_run(&socket, &vec![0; count], 1)
+    Ok(socket)
 }
 
 /// Sends a run to the peer of a connected socket.

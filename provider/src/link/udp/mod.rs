@@ -28,7 +28,7 @@ use super::{
     AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, Preparation, Prepared,
     SharingLink, shm::ShmLink,
 };
-use crate::bind::BindError;
+use crate::{bind::BindError, notice};
 use groups::Groups;
 use message::SendBuffers;
 pub use options::SocketOptions;
@@ -95,7 +95,8 @@ pub struct UdpLink {
 impl UdpLink {
     /// A link on these addresses; the number is the interface's index, which a link-local IPv6
     /// address needs. Of several, one that the interface does not have (any more, or not yet, while
-    /// duplicate address detection runs) is left out, and one of a process that is stopped.
+    /// duplicate address detection runs) is left out, one of a process that is stopped, and an IPv6
+    /// address where the system gives no sockets for IPv6.
     ///
     /// # Errors
     /// See [`BindError`]: the first address that cannot be used, but for those that are left out, or
@@ -117,19 +118,37 @@ impl UdpLink {
     }
 
     /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254, but for
-    /// `but`.
+    /// `but`. Where none is left, and 127.0.0.2 is no address of the host, 127.0.0.1 is shared, if
+    /// that may be.
     ///
     /// # Errors
-    /// [`BindError::LoopbackFull`] or [`BindError::System`].
+    /// [`BindError::LoopbackFull`], [`BindError::NoLoopbackLeft`], [`BindError::LoopbackDown`] or
+    /// [`BindError::System`].
     pub fn bind_loopback(
         but: Option<IpAddr>,
         locality: Locality,
         options: SocketOptions,
     ) -> Result<Self, BindError> {
         let addresses = (1..255).map(|last| IpAddr::from([127, 0, 0, last]));
+        let first = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let mut taken = but;
         for address in addresses.filter(|&address| Some(address) != but) {
             match Self::on(&[(address, 0)], locality, true, options) {
-                Err(BindError::Taken(_)) => {}
+                Err(BindError::Taken(_)) => taken = Some(address),
+                Err(BindError::NotLocal(missing)) if missing == first => {
+                    return Err(BindError::LoopbackDown);
+                }
+                // on Linux all of 127.0.0.0/8 is the host's, in some sandboxes the first alone: it is
+                // shared then, as the address of any other interface is
+                Err(BindError::NotLocal(missing)) => {
+                    return match Self::on(&[(first, 0)], locality, false, options) {
+                        Err(BindError::Taken(_)) => {
+                            let taken = taken.unwrap_or(first);
+                            Err(BindError::NoLoopbackLeft { taken, missing })
+                        }
+                        other => other,
+                    };
+                }
                 other => return other,
             }
         }
@@ -149,6 +168,7 @@ impl UdpLink {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
                     warn!(
+                        target: notice::TARGET,
                         "memfd_create is refused here: packets go through sockets only, and no \
                          processes share an address"
                     );
@@ -169,6 +189,12 @@ impl UdpLink {
                 Ok(port) => ports.push(port),
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error @ BindError::Stopped { .. }) => left_out.push(error),
+                // off, or not for what runs in here
+                Err(BindError::System { source, .. })
+                    if address.is_ipv6() && notice::is_refusal(&source) =>
+                {
+                    left_out.push(BindError::NoIpv6 { address, source });
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -4,6 +4,8 @@ use std::{io, net::IpAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::notice::Dispensable;
+
 /// Size of a socket's buffers that is asked for by default.
 const BUFFER: usize = 4 << 20;
 /// Receive buffers below this are small: a single sender at full speed fills one in less time than
@@ -37,12 +39,18 @@ impl SocketOptions {
 
     /// Asks for the receive buffer; a smaller one only means that less may be under way at once.
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
-        let _ = socket.set_recv_buffer_size(self.wanted());
+        static SO_RCVBUF: Dispensable =
+            Dispensable::new("SO_RCVBUF", "receive buffers have the size that they have");
+        let result = socket.set_recv_buffer_size(self.wanted());
+        result.unwrap_or_else(|error| SO_RCVBUF.refused(&error));
     }
 
     /// Asks for the send buffer.
     pub(in crate::link) fn set_send_buffer(socket: &Socket) {
-        let _ = socket.set_send_buffer_size(BUFFER);
+        static SO_SNDBUF: Dispensable =
+            Dispensable::new("SO_SNDBUF", "send buffers have the size that they have");
+        let result = socket.set_send_buffer_size(BUFFER);
+        result.unwrap_or_else(|error| SO_SNDBUF.refused(&error));
     }
 
     /// Number of source ports besides 4791 for an address.

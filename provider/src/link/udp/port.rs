@@ -109,7 +109,7 @@ impl Port {
         message::configure(&socket, address.is_ipv6())?;
         message::configure_multicast(&socket, address, interface);
         if beside {
-            socket.set_reuse_port(true)?;
+            message::named("SO_REUSEPORT", socket.set_reuse_port(true))?;
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         Ok(socket)

@@ -1,0 +1,140 @@
+//! The C library that a program runs with: the library is made for glibc of some version or newer, and
+//! the dynamic linker says only which symbol it has not found.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::{self, File},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use object::{
+    Endianness,
+    elf::FileHeader64,
+    read::{
+        ReadCache, Result,
+        elf::{FileHeader, ProgramHeader},
+    },
+};
+
+const GLIBC: &str = "libc.so.6";
+
+/// Reason for which a program cannot load the library, as far as its dynamic linker shows it.
+pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
+    let interpreter = interpreter(program)?;
+    let name = interpreter.file_name().unwrap_or_default().as_bytes();
+    if name.starts_with(b"ld-musl") {
+        return Some(
+            "is made for musl, and the library needs glibc: run it in a system with that".into(),
+        );
+    }
+    // glibc's dynamic linker and its library belong together, and lie in one directory
+    let glibc = fs::canonicalize(&interpreter).ok()?.with_file_name(GLIBC);
+    let (needed, found) = (read(library, needed)?, read(&glibc, defined)?);
+    let missing = needed.difference(&found).last()?;
+    Some(format!(
+        "runs with {}, which lacks {missing}, and the library {} needs that: take the packages of a \
+         release, or build roce on a host with this glibc",
+        glibc.display(),
+        library.display()
+    ))
+}
+
+/// Reads an ELF file for 64 bits; none if it is something else, or damaged.
+fn read<T>(path: &Path, what: impl FnOnce(&ReadCache<File>) -> Result<T>) -> Option<T> {
+    what(&ReadCache::new(File::open(path).ok()?)).ok()
+}
+
+/// The dynamic linker that a program names.
+fn interpreter(program: &Path) -> Option<PathBuf> {
+    let read = |data: &ReadCache<File>| {
+        let header = FileHeader64::<Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        for segment in header.program_headers(endian, data)? {
+            if let Some(path) = segment.interpreter(endian, data)? {
+                return Ok(Some(Path::new(OsStr::from_bytes(path)).to_owned()));
+            }
+        }
+        Ok(None)
+    };
+    self::read(program, read).flatten()
+}
+
+/// Number of a version of glibc, by which they are ordered; none of what is no such version.
+fn version(name: &[u8]) -> Option<Version> {
+    let text = str::from_utf8(name).ok()?;
+    let numbers = text.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
+    Some(Version { numbers: numbers.collect::<Option<_>>()?, name: text.to_owned() })
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    numbers: Vec<u32>,
+    name: String,
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The versions that a library needs of glibc.
+fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let mut versions = BTreeSet::new();
+    let Some((mut files, link)) = sections.gnu_verneed(endian, data)? else { return Ok(versions) };
+    let strings = sections.strings(endian, data, link)?;
+    while let Some((file, mut names)) = files.next()? {
+        if file.file(endian, strings)? != GLIBC.as_bytes() {
+            continue;
+        }
+        while let Some(name) = names.next()? {
+            versions.extend(version(name.name(endian, strings)?));
+        }
+    }
+    Ok(versions)
+}
+
+/// The versions that a glibc has.
+fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let mut versions = BTreeSet::new();
+    let Some((mut all, link)) = sections.gnu_verdef(endian, data)? else { return Ok(versions) };
+    let strings = sections.strings(endian, data, link)?;
+    while let Some((_, mut names)) = all.next()? {
+        // the first name is its own, those behind it are of versions that it has as well
+        if let Some(name) = names.next()? {
+            versions.extend(version(name.name(endian, strings)?));
+        }
+    }
+    Ok(versions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_their_numbers() {
+        let [old, new] = ["GLIBC_2.9", "GLIBC_2.28"].map(|name| version(name.as_bytes()).unwrap());
+        assert!(old < new);
+        assert!(version(b"GLIBC_PRIVATE").is_none() && version(b"GCC_3.0").is_none());
+    }
+
+    #[test]
+    fn what_runs_here_is_fit_for_this() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(unfit(&own, &own), None);
+        if cfg!(target_env = "gnu") {
+            assert!(!read(&own, needed).unwrap().is_empty());
+            assert!(interpreter(&own).unwrap().is_absolute());
+        }
+        assert_eq!(unfit(Path::new("/etc/passwd"), &own), None);
+    }
+}

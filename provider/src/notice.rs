@@ -1,0 +1,113 @@
+//! What a user is told without having asked for a log: what the system refuses, and what is missing
+//! for that.
+//!
+//! Libraries print nothing, so these are events of `tracing` with a target of their own. Programs
+//! that load the C library, and the tool, show them as lines (`environment::init_log`).
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use tracing::warn;
+
+/// Target of these events.
+pub(crate) const TARGET: &str = "roce::missing";
+
+/// Something that the system may refuse, and that a device can do without.
+pub(crate) struct Dispensable {
+    /// Its name, as it is written in C.
+    name: &'static str,
+    /// What is missing without it.
+    without: &'static str,
+    said: AtomicBool,
+}
+
+impl Dispensable {
+    pub(crate) const fn new(name: &'static str, without: &'static str) -> Self {
+        Self { name, without, said: AtomicBool::new(false) }
+    }
+
+    /// Tells that the system refuses it, once in a process.
+    pub(crate) fn refused(&self, error: &io::Error) {
+        if !self.said.swap(true, Ordering::Relaxed) {
+            let Self { name, without, .. } = self;
+            warn!(target: TARGET, "the system refuses {name} ({error}): {without}");
+        }
+    }
+}
+
+/// True if a system or a sandbox does not have what it was asked for.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    const REFUSALS: [i32; 6] = [
+        libc::EPERM,
+        libc::EACCES,
+        libc::ENOSYS,
+        libc::ENOPROTOOPT,
+        libc::EOPNOTSUPP,
+        libc::EAFNOSUPPORT,
+    ];
+    error.raw_os_error().is_some_and(|error| REFUSALS.contains(&error))
+}
+
+#[cfg(feature = "log")]
+pub(crate) use lines::Lines;
+
+#[cfg(feature = "log")]
+mod lines {
+    use std::fmt;
+
+    use tracing::{
+        Event, Level, Metadata, Subscriber,
+        field::{Field, Visit},
+        level_filters::LevelFilter,
+        span,
+    };
+
+    use super::TARGET;
+    use crate::cancel::Uncancelled;
+
+    /// Prints them to stderr, each in one line, and nothing else.
+    pub(crate) struct Lines;
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.is_event() && metadata.target() == TARGET
+        }
+
+        fn max_level_hint(&self) -> Option<LevelFilter> {
+            Some(Level::WARN.into())
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            let _uncancelled = Uncancelled::begin();
+            eprintln!("roce: {}", line.0);
+        }
+
+        // there are no spans
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// The message of an event.
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == "message" {
+                self.0 = format!("{value:?}");
+            }
+        }
+    }
+}
