@@ -21,7 +21,7 @@ use crate::{
     object::Object,
     qp::{Qp, Requests},
     rule::Rule,
-    translate::wr::{flags, immediate, inline, remote, sges},
+    translate::wr::{elements, flags, immediate, inline, remote, sges},
 };
 
 /// The requests that a service has.
@@ -328,9 +328,8 @@ unsafe extern "C" fn wr_set_inline_data_list(
     list: *const ibv_data_buf,
 ) {
     amend(qp, |qp, wr| {
-        let pieces = if count == 0 { &[] } else { std::slice::from_raw_parts(list, count) };
         wr.data = inline(
-            pieces.iter().map(|piece| (piece.addr.cast_const().cast(), piece.length)),
+            elements(list, count).map(|piece| (piece.addr.cast_const().cast(), piece.length)),
             qp.caps.max_inline_data,
         )?;
         Ok(())

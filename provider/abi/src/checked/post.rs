@@ -68,13 +68,13 @@ const fn deed(opcode: u32) -> Option<Deed> {
 }
 
 /// The peer's memory of a request.
-unsafe fn remote(wr: *const ibv_send_wr, sges: &SgeList) -> Option<RemoteUse> {
-    let deed = deed((*wr).opcode)?;
+unsafe fn remote(wr: &ibv_send_wr, sges: &SgeList) -> Option<RemoteUse> {
+    let deed = deed(wr.opcode)?;
     let start = if deed == Deed::Atomic {
-        let part = (*wr).wr.atomic;
+        let part = wr.wr.atomic;
         wr::remote(part.remote_addr, part.rkey)
     } else {
-        let part = (*wr).wr.rdma;
+        let part = wr.wr.rdma;
         wr::remote(part.remote_addr, part.rkey)
     };
     Some(RemoteUse { start, length: length(sges), deed })
@@ -102,10 +102,10 @@ unsafe fn sges(first: *const ibv_sge, count: c_int) -> SgeList {
     wr::sges(first, count as usize, MOST_ELEMENTS).unwrap_or_default()
 }
 
-unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
-    let (name, role) = operation((*wr).opcode);
-    let flags = (*wr).send_flags;
-    let sges = sges((*wr).sg_list, (*wr).num_sge);
+unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Request {
+    let (name, role) = operation(wr.opcode);
+    let flags = wr.send_flags;
+    let sges = sges(wr.sg_list, wr.num_sge);
     let is_inline = flags & IBV_SEND_INLINE != 0;
     let flags = SendFlags::from_bits_truncate(flags);
     let order = Order {
@@ -115,7 +115,7 @@ unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
         ..Order::default()
     };
     Request {
-        wr_id: (*wr).wr_id,
+        wr_id: wr.wr_id,
         name,
         role: role.filter(|_| !is_inline),
         sges,
@@ -139,12 +139,12 @@ fn send_made(qp: &Qp, wr: &SendWr) -> Request {
     Request { wr_id: wr.wr_id, name, role, sges, is_signaled, order }
 }
 
-unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
+unsafe fn receive(wr: &ibv_recv_wr) -> Request {
     Request {
-        wr_id: (*wr).wr_id,
+        wr_id: wr.wr_id,
         name: "receive",
         role: Some(Role::Receive),
-        sges: sges((*wr).sg_list, (*wr).num_sge),
+        sges: sges(wr.sg_list, wr.num_sge),
         is_signaled: true,
         order: Order::default(),
     }
@@ -179,7 +179,7 @@ unsafe fn post_list<W>(
         let mut stopped_at = ptr::null_mut();
         let status = post(&raw mut stopped_at);
         if status != 0 && !bad_wr.is_null() {
-            *bad_wr = stopped_at;
+            bad_wr.write_unaligned(stopped_at);
         }
         (taken(status, first, stopped_at, next), status)
     })
@@ -188,7 +188,7 @@ unsafe fn post_list<W>(
 /// Status of a call on an object that has been destroyed: told, and refused.
 unsafe fn refuse<W>(wr: *mut W, bad_wr: *mut *mut W) -> c_int {
     if !bad_wr.is_null() {
-        *bad_wr = wr;
+        bad_wr.write_unaligned(wr);
     }
     libc::EINVAL
 }
@@ -203,8 +203,8 @@ pub(super) unsafe extern "C" fn checked_post_send(
         return refuse(wr, bad_wr);
     }
     let Ok(object) = Qp::trust(qp) else { return post::post_send(qp, wr, bad_wr) };
-    let next = |wr: *mut ibv_send_wr| (*wr).next;
-    let list = walk(wr, next).map(|wr| send(object, wr)).collect();
+    let next = |wr: *mut ibv_send_wr| wr.read_unaligned().next;
+    let list = walk(wr, next).map(|wr| send(object, &wr.read_unaligned())).collect();
     post_list(Queue::Send(object.key()), "ibv_post_send", list, (wr, bad_wr), next, |stopped_at| {
         post::post_send(qp, wr, stopped_at)
     })
@@ -220,8 +220,8 @@ pub(super) unsafe extern "C" fn checked_post_recv(
         return refuse(wr, bad_wr);
     }
     let Ok(object) = Qp::trust(qp) else { return post::post_recv(qp, wr, bad_wr) };
-    let next = |wr: *mut ibv_recv_wr| (*wr).next;
-    let list = walk(wr, next).map(|wr| receive(wr)).collect();
+    let next = |wr: *mut ibv_recv_wr| wr.read_unaligned().next;
+    let list = walk(wr, next).map(|wr| receive(&wr.read_unaligned())).collect();
     post_list(
         Queue::Receive(object.key()),
         "ibv_post_recv",
@@ -244,8 +244,8 @@ pub(super) unsafe extern "C" fn checked_post_srq_recv(
     if Srq::trust(srq).is_err() {
         return post::post_srq_recv(srq, wr, bad_wr);
     }
-    let next = |wr: *mut ibv_recv_wr| (*wr).next;
-    let list = walk(wr, next).map(|wr| receive(wr)).collect();
+    let next = |wr: *mut ibv_recv_wr| wr.read_unaligned().next;
+    let list = walk(wr, next).map(|wr| receive(&wr.read_unaligned())).collect();
     post_list(
         Queue::Shared(srq as usize),
         "ibv_post_srq_recv",

@@ -6,7 +6,7 @@ use roce_provider::transport::work::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode
 
 use crate::layout::{consts::*, ibv_wc};
 
-/// Writes a completion to the program's memory, which may hold anything.
+/// Writes a completion to the program's memory, which may hold anything, and be at any address.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -22,7 +22,7 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
         }
         Err(error) => c.vendor_err = vendor_error(error),
     }
-    place.write(c);
+    place.write_unaligned(c);
 }
 
 /// What the parts of a failed completion hold that mean nothing, in programs that are checked: no
@@ -33,10 +33,11 @@ pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     if wc.result.is_err() {
-        let c = &mut *place;
+        let mut c = place.read_unaligned();
         (c.opcode, c.byte_len, c.imm_data, c.src_qp) = (INVALID, INVALID, INVALID, INVALID);
         (c.wc_flags, c.pkey_index, c.slid) = (INVALID, INVALID as u16, INVALID as u16);
         (c.sl, c.dlid_path_bits) = (INVALID as u8, INVALID as u8);
+        place.write_unaligned(c);
     }
 }
 

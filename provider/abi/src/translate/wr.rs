@@ -31,27 +31,32 @@ pub(crate) const fn remote(address: u64, rkey: u32) -> Remote {
     Remote { address, rkey: RKey(rkey) }
 }
 
-const fn sge(c: &ibv_sge) -> Sge {
+const fn sge(c: ibv_sge) -> Sge {
     Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
 }
 
+/// Elements of an array of the program's, at any address: some have it in a packed structure.
+pub(crate) unsafe fn elements<T: Copy>(
+    first: *const T,
+    count: usize,
+) -> impl Iterator<Item = T> + Clone {
+    (0..count).map(move |index| first.wrapping_add(index).read_unaligned())
+}
+
 /// List of `count` elements, at most `limit`.
-pub(crate) unsafe fn list<'a>(
+pub(crate) unsafe fn list(
     first: *const ibv_sge,
     count: usize,
     limit: u32,
-) -> Result<&'a [ibv_sge]> {
-    match count {
-        0 => Ok(&[]),
-        _ if count > limit as usize || first.is_null() => {
-            Err(Errno::of(Rule::TooManySges { count, limit }))
-        }
-        _ => Ok(std::slice::from_raw_parts(first, count)),
+) -> Result<impl Iterator<Item = ibv_sge> + Clone> {
+    if count > 0 && (count > limit as usize || first.is_null()) {
+        return Err(Errno::of(Rule::TooManySges { count, limit }));
     }
+    Ok(elements(first, count))
 }
 
 pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Result<SgeList> {
-    Ok(list(first, count, limit)?.iter().map(sge).collect())
+    Ok(list(first, count, limit)?.map(sge).collect())
 }
 
 /// Copies pieces of the program's memory, at most `limit` bytes together.

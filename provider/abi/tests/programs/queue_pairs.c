@@ -173,6 +173,63 @@ static void lists(void) {
     EXPECT(ibv_destroy_qp(qp) == 0);
 }
 
+/* Room for a structure one byte behind where it would be aligned, as in packed structures. */
+#define ODD(type, count) ((type *)(void *)((char *)calloc((count) + 1, sizeof(type)) + 1))
+
+/* Programs have requests, their lists and completions at any address; iSER's initiator in libiscsi 1.19 does. */
+static void unaligned(void) {
+    struct ibv_qp *qp = make(IBV_QPT_RC, NULL, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
+    connect_rc(qp);
+    struct ibv_sge *to = ODD(struct ibv_sge, 1), *from = ODD(struct ibv_sge, 2);
+    memcpy(to, &(struct ibv_sge){(uintptr_t)memory + 64, 16, mr->lkey}, sizeof *to);
+    memcpy(from, (struct ibv_sge[2]){{(uintptr_t)memory, 3, mr->lkey}, {(uintptr_t)memory + 3, 6, mr->lkey}}, 2 * sizeof *from);
+    struct ibv_recv_wr *recv = ODD(struct ibv_recv_wr, 1), **bad_recv = ODD(struct ibv_recv_wr *, 1);
+    memcpy(recv, &(struct ibv_recv_wr){.wr_id = 1, .sg_list = to, .num_sge = 1}, sizeof *recv);
+    EXPECT(ibv_post_recv(qp, recv, bad_recv) == 0);
+    struct ibv_send_wr *wr = ODD(struct ibv_send_wr, 2), **bad = ODD(struct ibv_send_wr *, 1), *stopped_at;
+    struct ibv_send_wr wrong = {.opcode = 99};
+    memcpy(&wr[1], &wrong, sizeof wrong);
+    struct ibv_send_wr good = {.wr_id = 2, .next = &wr[1], .sg_list = from, .num_sge = 2, .opcode = IBV_WR_SEND};
+    memcpy(wr, &good, sizeof good);
+    strcpy(memory, "unaligned");
+    EXPECT(ibv_post_send(qp, wr, bad) == EINVAL);
+    memcpy(&stopped_at, bad, sizeof stopped_at);
+    EXPECT(stopped_at == &wr[1]);
+    struct ibv_wc *place = ODD(struct ibv_wc, 1), wc;
+    for (int i = 0; i < 2; i++) {
+        while (ibv_poll_cq(cq, 1, place) == 0)
+            ;
+        memcpy(&wc, place, sizeof wc);
+        EXPECT(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 2 || (wc.wr_id == 1 && wc.byte_len == 9)));
+    }
+    EXPECT(memcmp(memory + 64, "unaligned", 9) == 0);
+
+    struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+    struct ibv_data_buf *pieces = ODD(struct ibv_data_buf, 2);
+    memcpy(pieces, (struct ibv_data_buf[2]){{memory, 2}, {memory + 2, 8}}, 2 * sizeof *pieces);
+    EXPECT(ibv_post_recv(qp, recv, bad_recv) == 0);
+    ibv_wr_start(ex);
+    ex->wr_id = 3;
+    ibv_wr_rdma_write_imm(ex, mr->rkey, (uintptr_t)memory + 128, 4);
+    ibv_wr_set_inline_data_list(ex, 2, pieces);
+    EXPECT(ibv_wr_complete(ex) == 0);
+    for (int i = 0; i < 2; i++)
+        EXPECT(next().status == IBV_WC_SUCCESS);
+    EXPECT(strcmp(memory + 128, "unaligned") == 0);
+
+    /* a failed one, which is written in another way for programs that are checked */
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    EXPECT(ibv_post_recv(qp, recv, bad_recv) == 0 && ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+    while (ibv_poll_cq(cq, 1, place) == 0)
+        ;
+    memcpy(&wc, place, sizeof wc);
+    EXPECT(wc.wr_id == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
+    EXPECT(ibv_destroy_qp(qp) == 0);
+    void *rooms[] = {to, from, recv, bad_recv, wr, bad, place, pieces};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        free((char *)rooms[i] - 1);
+}
+
 static void batches(void) {
     struct ibv_qp *qp = make(IBV_QPT_RC, NULL, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
@@ -348,6 +405,7 @@ int main(void) {
     creating();
     modifying();
     lists();
+    unaligned();
     batches();
     datagrams();
     xrc();
