@@ -74,7 +74,7 @@
 pub use roce_capture::explain;
 pub use roce_fabric as fabric;
 #[cfg(target_os = "linux")]
-pub use roce_provider::link::BindError;
+pub use roce_provider::link::{BindError, XdpRefusal};
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 pub use roce_provider::tokio;
 #[cfg(target_os = "linux")]

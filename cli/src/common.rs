@@ -27,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The device, and the capture and faults of its packets.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]. By
+    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…],
+    /// or xdp: in its place. By
     /// default the one that fits the addresses
     #[arg(long, value_name = "DEV")]
     device: Option<String>,

@@ -83,11 +83,83 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
+    /// An interface cannot be used with AF_XDP.
+    #[error("xdp:{interface} {why}")]
+    Xdp {
+        /// The interface.
+        interface: String,
+        /// The reason.
+        why: XdpRefusal,
+    },
     /// Any other error of the system.
     #[error("cannot open UDP port 4791 on {address}: {source}")]
     System {
         /// The address.
         address: IpAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// Reason why an interface cannot be used with AF_XDP.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum XdpRefusal {
+    /// The kernel does not have it.
+    #[error(
+        "needs AF_XDP, which this kernel does not have (CONFIG_XDP_SOCKETS); raw: does without"
+    )]
+    NoKernel,
+    /// The process lacks a capability.
+    #[error(
+        "needs the capability {0}, which the process does not have: give the program all three \
+         (setcap cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"
+    )]
+    Capability(&'static str),
+    /// The process has the capabilities in a user namespace only.
+    #[error(
+        "needs the capabilities CAP_NET_ADMIN and CAP_BPF of the host itself, not of a user namespace \
+         (a container): the kernel loads BPF programs for those only; raw: does without"
+    )]
+    UserNamespace,
+    /// Another AF_XDP socket has the queue.
+    #[error(
+        "cannot have queue {0}: another program has an AF_XDP socket there; end that, or choose another \
+         queue (queue=NUMBER)"
+    )]
+    QueueTaken(u32),
+    /// The interface has no such queue.
+    #[error("has no queue {queue}: it has {count}, from queue=0 on")]
+    NoQueue {
+        /// The queue.
+        queue: u32,
+        /// Number of the queues that there are.
+        count: u32,
+    },
+    /// There is another program at the interface.
+    #[error(
+        "has an XDP program already (`ip link` shows it as prog/xdp), perhaps that of another roce device"
+    )]
+    Attached,
+    /// The driver has no place for a program.
+    #[error("has a driver without XDP; mode=generic does without")]
+    NoDriver,
+    /// The interface cannot read and write the memory of programs.
+    #[error("cannot do without copies (mode=zero-copy) on this queue; leave mode= out")]
+    NoZeroCopy,
+    /// Frames are longer than one page of memory.
+    #[error(
+        "has too great an MTU for AF_XDP before Linux 6.6; `ip link set DEV mtu 3300` makes it smaller"
+    )]
+    LongFrames,
+    /// The process may not lock memory enough.
+    #[error("needs more locked memory than the process may have; `ulimit -l 8192` is enough")]
+    LockedMemory,
+    /// Any other error of the system.
+    #[error("cannot be used with AF_XDP: {what}: {source}")]
+    System {
+        /// What was refused.
+        what: &'static str,
         /// Error of the system.
         source: io::Error,
     },

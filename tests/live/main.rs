@@ -35,6 +35,7 @@ mod stopped;
 mod turns;
 #[path = "../watchdog/mod.rs"]
 mod watchdog;
+mod xdp;
 
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)

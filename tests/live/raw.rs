@@ -26,11 +26,11 @@ use super::{
 const OWN: &str = "raw:veth0,ip=10.78.0.1/24";
 const OWN_V6: &str = "raw:veth0,ip=fd78::1/64";
 
-fn open(spec: &str) -> Context {
+pub(super) fn open(spec: &str) -> Context {
     Device::named(spec).unwrap().open(OpenOptions::default()).unwrap()
 }
 
-fn ip(arguments: &str) {
+pub(super) fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
 }
@@ -38,6 +38,11 @@ fn ip(arguments: &str) {
 /// Runs the test of this name in a network namespace of its own with two interfaces, of which the
 /// second has addresses. Skipped where the host forbids namespaces.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
+    in_new_namespace(&format!("raw::{name}"), &["--map-root-user", "--net", "--mount"], inside);
+}
+
+/// Runs the test with this path in namespaces that `unshare` makes with these options.
+pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce()) {
     const INSIDE: &str = "ROCE_TEST_RAW";
     const READY: &str = "the namespace is ready";
     if std::env::var_os(INSIDE).is_some() {
@@ -58,11 +63,12 @@ fn in_namespace(name: &str, inside: impl FnOnce()) {
         done
         echo {READY}
         exec \"$0\" --exact {} --nocapture",
-        own_test::named(&format!("raw::{name}"))
+        own_test::named(path)
     );
     let mut command = Command::new("unshare");
     command
-        .args(["--map-root-user", "--net", "--mount", "sh", "-c", &setup])
+        .args(options)
+        .args(["sh", "-c", &setup])
         .arg(std::env::current_exe().unwrap())
         .env(INSIDE, "1");
     let output = command.output().unwrap();
@@ -77,7 +83,7 @@ fn in_namespace(name: &str, inside: impl FnOnce()) {
 }
 
 /// The kernel sends an echo request, with as much as the interface carries at once, and gets a reply.
-fn echo(domain: Domain, address: IpAddr) {
+pub(super) fn echo(domain: Domain, address: IpAddr) {
     let v6 = domain == Domain::IPV6;
     let protocol = if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 };
     let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
@@ -119,7 +125,7 @@ fn datagram(a: &Context, b: &Context) {
 }
 
 /// Everything between two devices: messages of both directions, of each kind of queue pair.
-fn all_between(first: &str, second: &str, mtu: Mtu) {
+pub(super) fn all_between(first: &str, second: &str, mtu: Mtu) {
     let contexts = [first, second].map(open);
     let [a, b] = &contexts;
     assert_eq!((a.active_mtu(), b.active_mtu()), (mtu, mtu));

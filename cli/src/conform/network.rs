@@ -49,7 +49,7 @@ impl Network {
         listener: Option<Listener>,
         pause: Duration,
     ) -> Result<Self, Failure> {
-        let is_raw = from.is_some_and(|from| from.starts_with("raw:"));
+        let is_raw = from.is_some_and(|from| from.starts_with("raw:") || from.starts_with("xdp:"));
         let link = match from {
             Some(raw) if is_raw => Device::named(raw)?.open_link(&OpenOptions::default())?,
             Some(own) => {

@@ -18,17 +18,17 @@ pub enum OpenError {
     /// The text after `udp:` is no IP address.
     #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
-    /// The text of a raw device has a word that cannot stand there.
-    #[error("raw:{text}: {word:?} is wrong: {hint}")]
+    /// The text of a device that builds its frames itself has a word that cannot stand there.
+    #[error("{text}: {word:?} is wrong: {hint}")]
     RawSpec {
-        /// What is behind `raw:`.
+        /// The text, from `raw:` or `xdp:` on.
         text: String,
         /// The word.
         word: String,
         /// What could stand there.
         hint: String,
     },
-    /// The interface of a raw device cannot have one.
+    /// The interface of such a device cannot have one.
     #[error("the interface {interface} {why}")]
     NoInterface {
         /// The interface.

@@ -32,7 +32,7 @@ use crate::{
     ethernet::{Prefix, StationConfig},
     fabric::FaultPlan,
     faults::live,
-    link::{Link, Locality, NullLink, RawLink, UdpLink},
+    link::{Link, Locality, NullLink, RawLink, UdpLink, XdpOptions},
     notice::{Dispensable, is_refusal},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
@@ -69,7 +69,7 @@ enum Kind {
     /// Uses every address of its interface, as they come and go.
     Interface,
     /// Builds its frames itself.
-    Raw(StationConfig),
+    Raw(StationConfig, Option<XdpOptions>),
 }
 
 static NO_IPV6: Dispensable =
@@ -155,14 +155,16 @@ impl Device {
     /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
     /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
     /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own. The latter may go on
-    /// with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`.
+    /// with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the
+    /// place of `raw:` moves RoCE packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN
+    /// and CAP_BPF as well, and has `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
     /// [`OpenError::NoInterface`]; [`OpenError::Bind`] for an address that is not this host's.
     pub fn named(spec: &str) -> Result<Self, OpenError> {
-        if let Some(text) = spec.strip_prefix("raw:") {
-            return Self::raw(&RawSpec::parse(text)?);
+        if raw::is_raw(spec) {
+            return Self::raw(&RawSpec::parse(spec)?);
         }
         if let Some(address) = spec.strip_prefix("udp:") {
             let address = address.trim_matches(['[', ']']);
@@ -195,7 +197,8 @@ impl Device {
             ));
         }
         let mac = station.mac;
-        let mut device = Self::on(Some(interface), spec.name(), Kind::Raw(station), &addresses);
+        let mut device =
+            Self::on(Some(interface), spec.name(), Kind::Raw(station, spec.xdp), &addresses);
         device.sys_image_guid = Guid::of_mac(mac.octets());
         Ok(device)
     }
@@ -375,7 +378,7 @@ impl Device {
         options: &OpenOptions,
     ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         match &self.kind {
-            Kind::Raw(station) => self.open_raw(station, options),
+            Kind::Raw(station, xdp) => self.open_raw(station, *xdp, options),
             _ => self.open_udp(options),
         }
     }
@@ -384,13 +387,15 @@ impl Device {
     fn open_raw(
         &self,
         station: &StationConfig,
+        xdp: Option<XdpOptions>,
         options: &OpenOptions,
     ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         let interface = self.interface.as_deref().unwrap_or_default();
         let watch = Watch::new(self.index, Follows::State)?;
         let mbps = self.state.speed.unwrap_or(station.mbps);
         let station = StationConfig { mbps, ..station.clone() };
-        let link = RawLink::open(interface, self.index, station, &options.sockets())?;
+        let xdp = xdp.map(|xdp| (xdp, self.state.link_mtu));
+        let link = RawLink::open(interface, self.index, station, &options.sockets(), xdp)?;
         Ok((Box::new(link), Some(watch)))
     }
 
@@ -414,7 +419,7 @@ impl Device {
             Kind::Loopback(Choice::This(ip)) => {
                 (UdpLink::bind(&[(ip, 0)], locality, sockets)?, Follows::State)
             }
-            Kind::Address | Kind::Interface | Kind::Raw(_) => {
+            Kind::Address | Kind::Interface | Kind::Raw(..) => {
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
                 let follows = match first.filter(|_| self.kind == Kind::Address) {

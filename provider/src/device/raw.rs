@@ -1,9 +1,13 @@
-//! The text that names a raw device: `raw:eth0`, `raw:eth0,ip=10.0.0.9/24,vlan=100,gw=10.0.0.1`.
+//! The text that names a device which builds its frames itself: `raw:eth0`,
+//! `raw:eth0,ip=10.0.0.9/24,vlan=100,gw=10.0.0.1`, `xdp:eth0,queue=1`.
 
 use std::{fs, net::IpAddr};
 
 use super::OpenError;
-use crate::ethernet::{MacAddr, Prefix, StationConfig, Vlan};
+use crate::{
+    ethernet::{MacAddr, Prefix, StationConfig, Vlan},
+    link::{XdpMode, XdpOptions},
+};
 
 /// What a raw device is to be, as its text says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,23 +20,39 @@ pub(super) struct RawSpec {
     priority: Option<u8>,
     gateways: Vec<IpAddr>,
     roce_v1: bool,
+    /// What is particular to AF_XDP; `None`: the device is of the packet socket.
+    pub(super) xdp: Option<XdpOptions>,
 }
 
+/// More queues than any interface has: the map of sockets has an entry for each.
+const QUEUE_MAX: u32 = 4_095;
 /// Speed of an interface that does not tell its own.
 pub(super) const MBPS: u32 = 10_000;
 
 const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 
+const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
+const XDP_KEYS: [&str; 3] = ["queue", "mode", "busy"];
+const XDP: &str = "xdp:";
+/// Words that only a device with addresses of its own has.
+const OF_STATION: [&str; 4] = ["mac=", "vlan=", "prio=", "gw="];
+
 /// True if a word goes on with the raw device before it, instead of naming another device.
 pub(crate) fn continues(before: &str, word: &str) -> bool {
-    before.starts_with("raw:") && word.contains('=')
+    is_raw(before) && word.contains('=')
+}
+
+/// True for the text of a device that builds its frames itself.
+pub(super) fn is_raw(text: &str) -> bool {
+    text.starts_with("raw:") || text.starts_with(XDP)
 }
 
 impl RawSpec {
-    /// Reads what is behind `raw:`.
+    /// Reads a text that [is of such a device](is_raw).
     pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
         let mut words = text.split(',').map(str::trim);
         let interface = words.next().unwrap_or_default();
+        let interface = interface.split_once(':').map_or("", |(_, interface)| interface);
         let mut spec = Self {
             interface: interface.into(),
             addresses: Vec::new(),
@@ -41,18 +61,17 @@ impl RawSpec {
             priority: None,
             gateways: Vec::new(),
             roce_v1: false,
+            xdp: text.starts_with(XDP).then(XdpOptions::default),
         };
         if interface.is_empty() || interface.contains('=') {
-            return Err(wrong(
-                text,
-                interface,
-                "the name of an interface comes first, as in raw:eth0",
-            ));
+            let first = text.split(',').next().unwrap_or_default();
+            let hint = "the name of an interface comes first, as in raw:eth0 or xdp:eth0";
+            return Err(wrong(text, first, hint));
         }
         let mut other = None;
         for word in words {
             spec.set(word).map_err(|hint| wrong(text, word, hint))?;
-            if !word.starts_with("ip=") && !word.starts_with("roce=") {
+            if OF_STATION.iter().any(|key| word.starts_with(key)) {
                 other = other.or(Some(word));
             }
         }
@@ -78,7 +97,13 @@ impl RawSpec {
 
     /// Takes over a word, or tells what could stand there.
     fn set(&mut self, word: &str) -> Result<(), &'static str> {
-        let (key, value) = word.split_once('=').ok_or(OPTIONS)?;
+        let options = if self.xdp.is_some() { XDP_OPTIONS } else { OPTIONS };
+        let (key, value) = word.split_once('=').ok_or(options)?;
+        if let Some(xdp) = &mut self.xdp
+            && XDP_KEYS.contains(&key)
+        {
+            return set_xdp(xdp, key, value);
+        }
         match key {
             "ip" => {
                 let hint = "write an address with the length of its network, as in ip=10.0.0.9/24 or ip=fd00::9/64";
@@ -119,16 +144,17 @@ impl RawSpec {
                 "v1" => self.roce_v1 = true,
                 _ => return Err("write roce=v1 for RoCE v1 beside RoCEv2"),
             },
-            _ => return Err(OPTIONS),
+            _ => return Err(options),
         }
         Ok(())
     }
 
     /// The name of the device.
     pub(super) fn name(&self) -> String {
+        let scheme = if self.xdp.is_some() { "xdp" } else { "raw" };
         match self.addresses.first() {
-            Some(first) => format!("raw:{}", first.address),
-            None => format!("raw:{}", self.interface),
+            Some(first) => format!("{scheme}:{}", first.address),
+            None => format!("{scheme}:{}", self.interface),
         }
     }
 
@@ -167,6 +193,34 @@ impl RawSpec {
         let [a, b, c, d] = last;
         MacAddr(0x02, 0x52, a, b, c, d)
     }
+}
+
+/// Takes over a word of AF_XDP's, or tells what could stand there.
+fn set_xdp(xdp: &mut XdpOptions, key: &str, value: &str) -> Result<(), &'static str> {
+    match key {
+        "queue" => {
+            let queue = value.parse().ok().filter(|queue| *queue <= QUEUE_MAX);
+            xdp.queue =
+                queue.ok_or("write the number of a queue of the interface, as in queue=0")?;
+        }
+        "mode" => {
+            xdp.mode = match value {
+                "zero-copy" => XdpMode::ZeroCopy,
+                "copy" => XdpMode::Copy,
+                "generic" => XdpMode::Generic,
+                _ => {
+                    return Err(
+                        "write mode=zero-copy, mode=copy or mode=generic, or leave it out for the fastest that there is",
+                    );
+                }
+            };
+        }
+        _ => {
+            let time = value.parse().ok().filter(|time| (1..=1_000_000).contains(time));
+            xdp.busy = Some(time.ok_or("write a time in µs from 1 to 1000000, as in busy=20")?);
+        }
+    }
+    Ok(())
 }
 
 fn wrong(text: &str, word: &str, hint: &str) -> OpenError {
@@ -223,7 +277,7 @@ mod tests {
     use super::*;
 
     fn spec(text: &str) -> Result<RawSpec, String> {
-        RawSpec::parse(text).map_err(|error| error.to_string())
+        RawSpec::parse(&format!("raw:{text}")).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -258,8 +312,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_shown_with_what_could_stand_there() {
         for (text, wanted) in [
-            ("", "raw:: \"\" is wrong: the name of an interface comes first"),
-            ("ip=10.0.0.9/24", "\"ip=10.0.0.9/24\" is wrong: the name of an interface comes first"),
+            ("", "raw:: \"raw:\" is wrong: the name of an interface comes first"),
+            (
+                "ip=10.0.0.9/24",
+                "\"raw:ip=10.0.0.9/24\" is wrong: the name of an interface comes first",
+            ),
             ("v0,pi=10.0.0.9/24", "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, mac=MAC"),
             ("v0,ip", "\"ip\" is wrong: write ip=ADDRESS/LENGTH"),
             ("v0,ip=10.0.0.9", "\"ip=10.0.0.9\" is wrong: write an address with the length"),
@@ -285,6 +342,35 @@ mod tests {
             ("v0,mac=02:00:00:00:00:01", "is wrong: an address of the device's own is needed"),
         ] {
             let error = spec(text).unwrap_err();
+            assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn devices_of_af_xdp_have_words_of_their_own_besides() {
+        let parse = |text: &str| RawSpec::parse(text).map_err(|error| error.to_string());
+        let own = parse("xdp:v0,queue=3,ip=10.0.0.9/24,mode=copy,vlan=7,busy=20").unwrap();
+        assert_eq!((own.name().as_str(), own.interface.as_str()), ("xdp:10.0.0.9", "v0"));
+        let xdp = XdpOptions { queue: 3, mode: XdpMode::Copy, busy: Some(20) };
+        assert_eq!(own.xdp, Some(xdp));
+        let station = own.station(MacAddr::zero(), Vec::new());
+        assert_eq!(station.vlan, Some(Vlan { id: 7, priority: 0 }));
+        let borrowed = parse("xdp:v0,queue=1").unwrap();
+        assert_eq!(borrowed.name(), "xdp:v0");
+        assert!(!borrowed.station(MacAddr::zero(), Vec::new()).answers);
+        assert_eq!(spec("v0").unwrap().xdp, None);
+        assert!(continues("xdp:v0", "queue=1") && continues("raw:v0", "ip=10.0.0.9/24"));
+        for (text, wanted) in [
+            ("xdp:", "xdp:: \"xdp:\" is wrong: the name of an interface comes first"),
+            ("xdp:v0,queues=1", "\"queues=1\" is wrong: write queue=NUMBER, mode=zero-copy"),
+            ("xdp:v0,queue=x", "\"queue=x\" is wrong: write the number of a queue"),
+            ("xdp:v0,queue=4096", "\"queue=4096\" is wrong: write the number of a queue"),
+            ("xdp:v0,mode=fast", "\"mode=fast\" is wrong: write mode=zero-copy, mode=copy or"),
+            ("xdp:v0,busy=0", "\"busy=0\" is wrong: write a time in µs"),
+            ("raw:v0,queue=1", "\"queue=1\" is wrong: write ip=ADDRESS/LENGTH, mac=MAC"),
+            ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
+        ] {
+            let error = parse(text).unwrap_err();
             assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");
         }
     }

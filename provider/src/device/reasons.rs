@@ -3,7 +3,7 @@
 use roce_transport::explain::{Explain, Reason};
 
 use super::error::OpenError;
-use crate::bind::BindError;
+use crate::bind::{BindError, XdpRefusal};
 
 impl Explain for OpenError {
     fn explain(&self) -> Reason {
@@ -17,7 +17,7 @@ impl Explain for OpenError {
                 ("no_address", "EINVAL", "write an IPv4 or IPv6 address after udp:")
             }
             Self::RawSpec { .. } => {
-                ("raw_device", "EINVAL", "write raw:eth0, or raw:eth0,ip=10.0.0.9/24")
+                ("raw_device", "EINVAL", "write raw:eth0, raw:eth0,ip=10.0.0.9/24 or xdp:eth0")
             }
             Self::NoInterface { .. } => {
                 ("no_interface", "ENODEV", "`ip link` lists the interfaces")
@@ -80,6 +80,15 @@ impl Explain for BindError {
             Self::Interface { .. } => {
                 ("interface", "EIO", "`ip link show DEV`; a sandbox may forbid packet sockets")
             }
+            Self::Xdp { why, .. } => match why {
+                XdpRefusal::Capability(_) | XdpRefusal::UserNamespace => {
+                    ("xdp_right", "EPERM", "`getpcaps $$` shows what there is")
+                }
+                XdpRefusal::QueueTaken(_) | XdpRefusal::Attached => {
+                    ("xdp_taken", "EBUSY", "`ip link show DEV` and `bpftool net` show who is there")
+                }
+                _ => ("xdp", "EOPNOTSUPP", "raw:DEV does the same without AF_XDP"),
+            },
             Self::System { .. } => {
                 ("socket", "EIO", "`ulimit -n` limits descriptors; a sandbox may forbid sockets")
             }

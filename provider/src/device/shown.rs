@@ -39,7 +39,7 @@ impl Device {
     }
 
     pub(super) const fn speaks_roce_v1(&self) -> bool {
-        matches!(self.kind, Kind::Raw(StationConfig { roce_v1: true, .. }))
+        matches!(self.kind, Kind::Raw(StationConfig { roce_v1: true, .. }, _))
     }
 
     /// The [GID table](Self::gids) that it has when it is opened with this profile.

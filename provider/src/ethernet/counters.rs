@@ -42,4 +42,8 @@ frame_counters! {
     pauses, "frame_pauses", "Pause frames, of everything or of priorities, that were obeyed.";
     paused, "frame_paused", "Datagrams that waited for the end of a pause.";
     unread, "frame_unread", "Runs of datagrams that the kernel could not hand over.";
+    xdp_no_chunk, "xdp_no_chunk", "Frames that an AF_XDP socket had no memory for, or that were too long for it.";
+    xdp_ring_full, "xdp_ring_full", "Frames that the ring of an AF_XDP socket had no room for.";
+    xdp_fill_empty, "xdp_fill_empty", "Times that an interface found no free memory in the ring of an AF_XDP socket.";
+    xdp_invalid, "xdp_invalid", "Entries in rings of an AF_XDP socket that the kernel has refused.";
 }

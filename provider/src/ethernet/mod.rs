@@ -19,3 +19,5 @@ pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
 pub use station::{Assignment, Hop, News, Prefix, Received, Station, StationConfig};
 pub(crate) use station::{group_mac, memberships, numbered};
+#[cfg(test)]
+pub(crate) use tests::captured;

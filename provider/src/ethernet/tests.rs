@@ -1,6 +1,11 @@
 //! Stations on a wire, in virtual time; and frames of the kernel, as they were captured.
 
-use std::{fs, net::IpAddr, path::Path, time::Duration};
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use roce_transport::{
@@ -34,6 +39,26 @@ fn net(src: &str, dst: &str) -> NetHeader {
         ident: Ident::Known { id: 0, dont_fragment: true },
         frame: FrameFields::default(),
     }
+}
+
+/// The frames of the captures of the kernel's rxe, with the file of each.
+pub(crate) fn captured() -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
+    let mut frames = Vec::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let mut rest = &fs::read(&path).unwrap()[..];
+        let little = rest[..4] == [0xD4, 0xC3, 0xB2, 0xA1] || rest[..4] == [0x4D, 0x3C, 0xB2, 0xA1];
+        assert!(little && rest[20] == 1, "{path:?} is of Ethernet");
+        rest = &rest[24..];
+        while let Some((header, behind)) = rest.split_first_chunk::<16>() {
+            let length = u32::from_le_bytes(*header[8..].first_chunk().unwrap()) as usize;
+            let (bytes, behind) = behind.split_at(length);
+            rest = behind;
+            frames.push((path.clone(), bytes.to_vec()));
+        }
+    }
+    frames
 }
 
 fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
@@ -711,46 +736,36 @@ fn a_stack_of_vlan_tags_is_counted() {
 /// byte from the Ethernet header to the ICRC, and all bits of that are right.
 #[test]
 fn captured_frames_are_read_and_built_again() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
     let mut count = [0, 0];
-    for file in fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let mut rest = &fs::read(&path).unwrap()[..];
-        let little = rest[..4] == [0xD4, 0xC3, 0xB2, 0xA1] || rest[..4] == [0x4D, 0x3C, 0xB2, 0xA1];
-        assert!(little && rest[20] == 1, "{path:?} is of Ethernet");
-        rest = &rest[24..];
-        while let Some((header, behind)) = rest.split_first_chunk::<16>() {
-            let length = u32::from_le_bytes(*header[8..].first_chunk().unwrap()) as usize;
-            let (bytes, behind) = behind.split_at(length);
-            rest = behind;
-            let frame = Frame::parse(bytes).unwrap();
-            let Packet::Ip(packet) = frame.packet else { continue };
-            if packet.protocol != 17 || packet.payload[2..4] != 4791_u16.to_be_bytes() {
-                continue;
-            }
-            let config = StationConfig {
-                mac: frame.dst,
-                vlan: None,
-                addresses: vec![Prefix { address: packet.dst, length: 24 }],
-                gateways: Vec::new(),
-                answers: false,
-                roce_v1: false,
-                mbps: 10_000,
-            };
-            let mut station = Station::new(config, Instant::ZERO);
-            if frame.dst.0 & 1 == 1 {
-                station = Station::new(
-                    StationConfig { mac: MACS[0], ..station.config().clone() },
-                    Instant::ZERO,
-                );
-            }
-            let Received { net, bytes: payload } =
-                station.handle_frame(Instant::ZERO, bytes, false).unwrap();
-            assert_eq!(verify_icrc(&net, payload), Some(IcrcMatch::Exact), "{path:?}");
-            let ethernet = Ethernet { dst: frame.dst, src: frame.src, vlan: None };
-            assert_eq!(ethernet.roce(&net, payload), bytes, "{path:?}");
-            count[usize::from(net.src.is_ipv6())] += 1;
+    for (path, bytes) in captured() {
+        let bytes = &bytes[..];
+        let frame = Frame::parse(bytes).unwrap();
+        let Packet::Ip(packet) = frame.packet else { continue };
+        if packet.protocol != 17 || packet.payload[2..4] != 4791_u16.to_be_bytes() {
+            continue;
         }
+        let config = StationConfig {
+            mac: frame.dst,
+            vlan: None,
+            addresses: vec![Prefix { address: packet.dst, length: 24 }],
+            gateways: Vec::new(),
+            answers: false,
+            roce_v1: false,
+            mbps: 10_000,
+        };
+        let mut station = Station::new(config, Instant::ZERO);
+        if frame.dst.0 & 1 == 1 {
+            station = Station::new(
+                StationConfig { mac: MACS[0], ..station.config().clone() },
+                Instant::ZERO,
+            );
+        }
+        let Received { net, bytes: payload } =
+            station.handle_frame(Instant::ZERO, bytes, false).unwrap();
+        assert_eq!(verify_icrc(&net, payload), Some(IcrcMatch::Exact), "{path:?}");
+        let ethernet = Ethernet { dst: frame.dst, src: frame.src, vlan: None };
+        assert_eq!(ethernet.roce(&net, payload), bytes, "{path:?}");
+        count[usize::from(net.src.is_ipv6())] += 1;
     }
     assert!(count[0] > 50 && count[1] > 5, "{count:?} of IPv4 and IPv6");
 }

@@ -22,13 +22,18 @@ use roce_transport::{
     time::Instant,
 };
 
-pub use crate::{bind::BindError, clock::now, ethernet::FrameCounters, fabric::Direction};
+pub use crate::{
+    bind::{BindError, XdpRefusal},
+    clock::now,
+    ethernet::FrameCounters,
+    fabric::Direction,
+};
 pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
-pub(crate) use raw::RawLink;
+pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets

@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::BorrowedFd};
 
-use roce_transport::adapter::Transmit;
+use roce_transport::{adapter::Transmit, time::Instant};
 
 use crate::ethernet::FrameCounters;
 
@@ -35,18 +35,35 @@ pub(super) trait FrameSocket: Send {
     /// Has everything leave that was sent.
     fn submit(&mut self) {}
 
+    /// True if something that was sent has not left, and [`submit`](Self::submit) is to be called again.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// The next frame, if there is one.
     ///
     /// # Errors
     /// When frames cannot be received; not because the interface is down or gone, which the port
     /// tells.
-    fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<Arrived<'_>>>;
+    fn receive(
+        &mut self,
+        now: Instant,
+        counters: &mut FrameCounters,
+    ) -> io::Result<Option<Arrived<'_>>>;
+
+    /// Something may have arrived at any of the descriptors.
+    fn wake(&mut self) {}
 
     /// Bytes that the system keeps before they are received.
     fn receive_buffer(&self) -> Option<usize>;
 
     /// Frames that arrived and found no room.
     fn drops(&self) -> u64;
+
+    /// Counts what only it knows of.
+    fn count(&self, counters: &mut FrameCounters) {
+        let _ = counters;
+    }
 
     /// Descriptors that become readable when a frame has arrived.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

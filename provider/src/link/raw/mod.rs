@@ -1,8 +1,10 @@
-//! The `raw` link: Ethernet frames through a packet socket (packet(7)), which needs CAP_NET_RAW.
+//! The `raw` and `xdp` links: Ethernet frames through a packet socket (packet(7)), which needs
+//! CAP_NET_RAW, or past the network stack by AF_XDP.
 
 mod filter;
 mod frame_socket;
 mod socket;
+mod xdp;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,6 +33,8 @@ use crate::{
 };
 use frame_socket::{Arrived, FrameSocket};
 use socket::PacketSocket;
+use xdp::XdpSocket;
+pub(crate) use xdp::{XdpMode, XdpOptions};
 
 /// Greatest sum of the payloads of a run: as much as both IPv4 and IPv6 carry in one piece.
 const MAX_RUN: usize = 65_487;
@@ -61,28 +65,39 @@ pub(crate) struct RawLink {
 
 impl RawLink {
     /// A link on the interface with this name and index. With addresses of its own this waits for a
-    /// second: somebody may have them already.
+    /// second: somebody may have them already. With `xdp`, and the MTU of the interface beside it, what
+    /// it can goes past the network stack.
     ///
     /// # Errors
-    /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::Interface`]; for borrowed
-    /// addresses also [`BindError::Taken`] when another program has their port.
+    /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::Interface`],
+    /// [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`] when another program has
+    /// their port.
     pub(crate) fn open(
         interface: &str,
         index: u32,
         mut config: StationConfig,
         options: &SocketOptions,
+        xdp: Option<(XdpOptions, u32)>,
     ) -> Result<Self, BindError> {
         let wrong = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => BindError::NoNetRaw(interface.into()),
             _ => BindError::Interface { interface: interface.into(), source },
         };
         let guards = if config.answers { Vec::new() } else { guards(&mut config, index)? };
-        let socket = PacketSocket::open(index, &config, options).map_err(wrong)?;
+        let packet = PacketSocket::open(index, &config, options).map_err(wrong)?;
+        let socket: Box<dyn FrameSocket> = match xdp {
+            None => Box::new(packet),
+            Some((xdp, mtu)) => {
+                let open = XdpSocket::open((interface, index), mtu, &config, options, xdp, packet);
+                let refused = |why| BindError::Xdp { interface: interface.into(), why };
+                Box::new(open.map_err(refused)?)
+            }
+        };
         let mut link = Self {
             interface: interface.into(),
             index,
             groups: BTreeMap::new(),
-            socket: Box::new(socket),
+            socket,
             station: Station::new(config, clock::now()),
             own: VecDeque::new(),
             is_held_up: false,
@@ -99,6 +114,7 @@ impl RawLink {
     fn await_assignment(&mut self) -> io::Result<()> {
         loop {
             let now = clock::now();
+            self.socket.wake();
             self.receive(now, &mut |_| {})?;
             if self.station.assignment() != Assignment::Probing {
                 return Ok(());
@@ -290,7 +306,7 @@ impl Link for RawLink {
         }
         let Self { socket, station, .. } = self;
         for _ in 0..MESSAGES {
-            let arrived = socket.receive(station.counters_mut())?;
+            let arrived = socket.receive(now, station.counters_mut())?;
             let Some(Arrived { frame, segment, untagged }) = arrived else { break };
             count += 1;
             let Some(received) = station.handle_frame(now, frame, untagged) else { continue };
@@ -314,7 +330,9 @@ impl Link for RawLink {
     }
 
     fn frame_counters(&self) -> FrameCounters {
-        *self.station.counters()
+        let mut counters = *self.station.counters();
+        self.socket.count(&mut counters);
+        counters
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -322,12 +340,16 @@ impl Link for RawLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let own = (!self.own.is_empty()).then_some(Instant::ZERO);
-        Instant::earliest([own, self.station.poll_timeout()])
+        let at_once = !self.own.is_empty() || self.socket.is_behind();
+        Instant::earliest([at_once.then_some(Instant::ZERO), self.station.poll_timeout()])
     }
 
     fn park(&mut self) -> bool {
         true
+    }
+
+    fn unpark(&mut self) {
+        self.socket.wake();
     }
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {

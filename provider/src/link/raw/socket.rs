@@ -13,10 +13,10 @@ use std::{
     io::IoSlice,
     mem,
     net::IpAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
-use roce_transport::adapter::Transmit;
+use roce_transport::{adapter::Transmit, time::Instant};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
@@ -130,7 +130,12 @@ impl PacketSocket {
     }
 
     /// Sends a frame in two parts without waiting; `false`: the socket is full.
-    fn send(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+    pub(super) fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+        self.send_with(GsoHeader::NONE, head, rest)
+    }
+
+    /// The same with a header before it.
+    fn send_with(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
         let mut none = SendAncillaryBuffer::default();
         match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -152,14 +157,18 @@ impl FrameSocket for PacketSocket {
         } else {
             GsoHeader::NONE
         };
-        self.send(gso, headers, payload)
+        self.send_with(gso, headers, payload)
     }
 
     fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
-        self.send(GsoHeader::NONE, frame, &[])
+        self.send(frame, &[])
     }
 
-    fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<Arrived<'_>>> {
+    fn receive(
+        &mut self,
+        _: Instant,
+        counters: &mut FrameCounters,
+    ) -> io::Result<Option<Arrived<'_>>> {
         // of each error there is one, so that this ends
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -237,11 +246,16 @@ fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
 }
 
 fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
+    set_at(socket.as_raw_fd(), libc::SOL_PACKET, option, value)
+}
+
+/// Sets an option of a socket, at a level.
+pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: The kernel reads as many bytes as the value has.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            socket,
+            level,
             option,
             std::ptr::from_ref(value).cast::<c_void>(),
             size_of::<T>() as libc::socklen_t,

@@ -1,0 +1,115 @@
+//! The memory of the frames (UMEM): chunks that belong to the kernel or to this process.
+
+#![allow(unsafe_code, reason = "the kernel writes to chunks that it has")]
+
+use std::{io, slice};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
+
+/// A chunk that belongs to this process: it is in no ring. There is one value for each chunk.
+pub(super) struct Chunk(u64);
+
+impl Chunk {
+    /// Its place, for a ring of the kernel, which has the chunk from now on.
+    pub(super) const fn give(self) -> u64 {
+        self.0
+    }
+}
+
+/// Memory for frames, divided into chunks.
+pub(super) struct Memory {
+    map: MmapRaw,
+    chunk: usize,
+}
+
+impl Memory {
+    /// Memory of this many chunks of this length, a power of two, and its chunks.
+    pub(super) fn new(count: usize, chunk: usize) -> io::Result<(Self, Vec<Chunk>)> {
+        let map = MmapOptions::new().len(count * chunk).populate().map_anon()?;
+        // a forked child has no use for it, and must not make it copied
+        map.advise(Advice::DontFork)?;
+        let chunks = (0..count).map(|index| Chunk((index * chunk) as u64)).collect();
+        Ok((Self { map: map.into(), chunk }, chunks))
+    }
+
+    /// What the socket is told of it.
+    pub(super) fn registration(&self) -> XdpUmemReg {
+        XdpUmemReg {
+            addr: self.map.as_mut_ptr().expose_provenance() as u64,
+            len: self.map.len() as u64,
+            chunk_size: self.chunk as u32,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        }
+    }
+
+    /// Length of a chunk.
+    pub(super) const fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Takes back the chunk that a ring of the kernel has had this place in, and says where in it the
+    /// place is.
+    pub(super) fn take(&self, place: u64) -> Option<(Chunk, usize)> {
+        let offset = place % self.chunk as u64;
+        (place < self.map.len() as u64).then_some((Chunk(place - offset), offset as usize))
+    }
+
+    /// Bytes of a chunk.
+    pub(super) fn bytes<'a>(
+        &'a self,
+        chunk: &'a Chunk,
+        offset: usize,
+        length: usize,
+    ) -> Option<&'a [u8]> {
+        self.within(offset, length)?;
+        // SAFETY: They are within a chunk, which is within the mapping. The chunk is this process's
+        // while it is borrowed, so neither the kernel nor `write` writes to it.
+        Some(unsafe { slice::from_raw_parts(self.place(chunk, offset), length) })
+    }
+
+    /// Writes bytes into a chunk; `None`: they do not fit.
+    pub(super) fn write(&self, chunk: &mut Chunk, offset: usize, bytes: &[u8]) -> Option<()> {
+        self.within(offset, bytes.len())?;
+        // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this process's,
+        // and borrowed by nobody else, so nobody reads or writes it, and the bytes are elsewhere.
+        unsafe {
+            self.place(chunk, offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        Some(())
+    }
+
+    fn within(&self, offset: usize, length: usize) -> Option<()> {
+        (offset.checked_add(length)? <= self.chunk).then_some(())
+    }
+
+    fn place(&self, chunk: &Chunk, offset: usize) -> *mut u8 {
+        self.map.as_mut_ptr().wrapping_add(chunk.0 as usize + offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_stay_within_their_chunk() {
+        let (memory, mut chunks) = Memory::new(4, 4096).unwrap();
+        for (index, chunk) in chunks.iter_mut().enumerate() {
+            assert!(memory.write(chunk, 0, &vec![index as u8; 4096]).is_some());
+            assert!(memory.write(chunk, 1, &vec![9; 4096]).is_none());
+            assert!(memory.write(chunk, usize::MAX, &[9]).is_none());
+        }
+        for (index, chunk) in chunks.iter().enumerate() {
+            assert_eq!(memory.bytes(chunk, 0, 4096), Some(&vec![index as u8; 4096][..]));
+            assert_eq!(memory.bytes(chunk, 256, 3841), None);
+            assert_eq!(memory.bytes(chunk, usize::MAX, 1), None);
+        }
+        let place = chunks.pop().unwrap().give();
+        let (chunk, offset) = memory.take(place + 256).unwrap();
+        assert_eq!((chunk.give(), offset), (place, 256));
+        assert!(memory.take(4 * 4096).is_none());
+    }
+}

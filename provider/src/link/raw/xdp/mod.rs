@@ -1,0 +1,261 @@
+//! AF_XDP: RoCE packets for the device bypass the network stack, between memory that the kernel
+//! shares and a program at the interface. Everything else takes the packet socket.
+
+mod bpf;
+mod memory;
+mod open;
+mod program;
+mod ring;
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use roce_transport::{adapter::Transmit, time::Instant};
+use rustix::{
+    io::Errno,
+    net::{
+        RecvFlags, SendFlags, recv, send, sockopt,
+        xdp::{XdpDesc, XdpDescOptions},
+    },
+};
+
+use super::{
+    frame_socket::{Arrived, FrameSocket},
+    socket::PacketSocket,
+};
+use crate::ethernet::FrameCounters;
+use memory::{Chunk, Memory};
+pub(crate) use open::{XdpMode, XdpOptions};
+use ring::{Consumer, Producer};
+
+/// Parts of the longest frame.
+const PARTS: usize = 17;
+/// Time between two looks at the packet socket by who does not sleep: what comes there is not urgent,
+/// and each look is a system call.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// An AF_XDP socket on one queue of an interface, and a packet socket.
+pub(super) struct XdpSocket {
+    /// The program, which is at the interface as long as this is open.
+    _program: OwnedFd,
+    socket: OwnedFd,
+    packet: PacketSocket,
+    memory: Memory,
+    fill: Producer<u64>,
+    arrived: Consumer<XdpDesc>,
+    transmit: Producer<XdpDesc>,
+    sent: Consumer<u64>,
+    /// Chunks for frames to be sent.
+    free: Vec<Chunk>,
+    /// What the last frame came in, which goes back with the next call.
+    held: Option<Chunk>,
+    /// A frame that came in parts.
+    whole: Vec<u8>,
+    /// Number of chunks that frames arrive in.
+    room: usize,
+    in_parts: bool,
+    is_busy_polled: bool,
+    /// Frames were written that the kernel has not been shown.
+    is_new: bool,
+    /// Error with which the kernel did not send.
+    stalled: Option<Errno>,
+    /// Time of the next look at the packet socket.
+    look: Instant,
+}
+
+impl XdpSocket {
+    /// Writes a frame in two parts into the ring; `false`: it is full.
+    fn put(&mut self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+        let (length, chunk) = (head.len() + rest.len(), self.memory.chunk());
+        let parts = length.div_ceil(chunk);
+        if parts > 1 && !self.in_parts || parts > PARTS {
+            return self.packet.send(head, rest);
+        }
+        if self.free.len() < parts {
+            self.reap();
+        }
+        if self.free.len() < parts {
+            self.is_new = true;
+            self.submit();
+            self.reap();
+        }
+        if self.free.len() < parts {
+            return match self.stalled {
+                Some(error) => Err(error.into()),
+                None => Ok(false),
+            };
+        }
+        for part in 0..parts {
+            let range = part * chunk..length.min((part + 1) * chunk);
+            let cut = |bytes: &'_ [u8], start: usize| {
+                let from = range.start.saturating_sub(start).min(bytes.len());
+                let to = range.end.saturating_sub(start).min(bytes.len());
+                from..to
+            };
+            let (head, rest) = (&head[cut(head, 0)], &rest[cut(rest, head.len())]);
+            let Some(mut buffer) = self.free.pop() else { break };
+            let written = self.memory.write(&mut buffer, 0, head);
+            written.and_then(|()| self.memory.write(&mut buffer, head.len(), rest));
+            let options = match part + 1 < parts {
+                true => XdpDescOptions::XDP_PKT_CONTD,
+                false => XdpDescOptions::empty(),
+            };
+            // there are as many chunks as entries
+            self.transmit.push(XdpDesc { addr: buffer.give(), len: range.len() as u32, options });
+        }
+        self.is_new = true;
+        Ok(true)
+    }
+
+    /// Takes back the chunks whose frames have been sent.
+    fn reap(&mut self) {
+        while let Some(place) = self.sent.pop() {
+            self.free.extend(self.memory.take(place).map(|(chunk, _)| chunk));
+        }
+    }
+
+    /// Gives a chunk to the kernel, for a frame that arrives.
+    fn refill(&mut self, chunk: Chunk) {
+        // there are as many entries as chunks
+        self.fill.push(chunk.give());
+        self.fill.submit();
+    }
+
+    /// The next frame in the ring.
+    fn take(&mut self, counters: &mut FrameCounters) -> Option<Arrived<'_>> {
+        if let Some(chunk) = self.held.take() {
+            self.refill(chunk);
+        }
+        self.whole.clear();
+        let mut is_damaged = false;
+        loop {
+            let entry = self.arrived.pop()?;
+            let (length, is_last) =
+                (entry.len as usize, !entry.options.contains(XdpDescOptions::XDP_PKT_CONTD));
+            let Some((chunk, offset)) = self.memory.take(entry.addr) else {
+                is_damaged = true;
+                continue;
+            };
+            if is_last && self.whole.is_empty() && !is_damaged {
+                let chunk = self.held.insert(chunk);
+                let frame = self.memory.bytes(chunk, offset, length).unwrap_or_default();
+                return Some(Arrived { frame, segment: None, untagged: false });
+            }
+            match self.memory.bytes(&chunk, offset, length) {
+                Some(bytes) => self.whole.extend_from_slice(bytes),
+                None => is_damaged = true,
+            }
+            self.refill(chunk);
+            if is_last && is_damaged {
+                counters.truncated += 1;
+                (self.whole, is_damaged) = (Vec::new(), false);
+            } else if is_last {
+                return Some(Arrived { frame: &self.whole, segment: None, untagged: false });
+            }
+        }
+    }
+
+    /// Has the kernel look at the ring of free chunks, or at the interface.
+    fn poll(&self) {
+        if self.is_busy_polled || self.fill.needs_wakeup() {
+            // it has nothing to return, and says only that the interface is down
+            let _ = recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT);
+        }
+    }
+}
+
+impl FrameSocket for XdpSocket {
+    fn segments(&self) -> usize {
+        1
+    }
+
+    fn send_run(&mut self, _: &Transmit, headers: &mut [u8], payload: &[u8]) -> io::Result<bool> {
+        self.put(headers, payload)
+    }
+
+    fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.put(frame, &[])
+    }
+
+    fn submit(&mut self) {
+        if self.is_new {
+            self.transmit.submit();
+            self.is_new = false;
+            self.stalled = None;
+        }
+        // each call sends a few frames
+        while self.stalled.is_none() && self.transmit.is_pending() && self.transmit.needs_wakeup() {
+            let room = self.transmit.room(u32::MAX);
+            match send(&self.socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {
+                    if self.transmit.room(u32::MAX) == room {
+                        break;
+                    }
+                }
+                Err(error) => self.stalled = Some(error),
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.stalled.is_none() && self.transmit.needs_wakeup() && self.transmit.is_pending()
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        counters: &mut FrameCounters,
+    ) -> io::Result<Option<Arrived<'_>>> {
+        if !self.arrived.is_ready() {
+            self.poll();
+        }
+        if self.arrived.is_ready() {
+            return Ok(self.take(counters));
+        }
+        if now < self.look {
+            return Ok(None);
+        }
+        let frame = self.packet.receive(now, counters)?;
+        if frame.is_none() {
+            self.look = now.plus(LOOK);
+        }
+        Ok(frame)
+    }
+
+    fn wake(&mut self) {
+        self.look = Instant::ZERO;
+    }
+
+    fn receive_buffer(&self) -> Option<usize> {
+        Some(self.room * self.memory.chunk())
+    }
+
+    fn drops(&self) -> u64 {
+        let lost = sockopt::xdp_statistics(&self.socket)
+            .map_or(0, |statistics| statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0));
+        lost + self.packet.drops()
+    }
+
+    fn count(&self, counters: &mut FrameCounters) {
+        let Ok(statistics) = sockopt::xdp_statistics(&self.socket) else { return };
+        counters.xdp_no_chunk = statistics.rx_dropped;
+        counters.xdp_ring_full = statistics.rx_ring_full.unwrap_or(0);
+        counters.xdp_fill_empty = statistics.rx_fill_ring_empty_descs.unwrap_or(0);
+        counters.xdp_invalid = statistics.rx_invalid_descs + statistics.tx_invalid_descs;
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut descriptors = vec![self.socket.as_fd()];
+        descriptors.extend(self.packet.descriptors());
+        descriptors
+    }
+
+    fn writable(&self) -> Option<BorrowedFd<'_>> {
+        // the socket is writable although all chunks are under way
+        None
+    }
+}

@@ -1,0 +1,319 @@
+//! Opening an AF_XDP socket: what the interface, the kernel and the process's rights allow.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    thread::sleep,
+    time::Duration,
+};
+
+use roce_transport::time::Instant;
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt,
+        xdp::{
+            SocketAddrXdp, SocketAddrXdpFlags as Flags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+            XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpOptionsFlags,
+        },
+    },
+    thread::{CapabilitySet, capabilities},
+};
+use tracing::{info, warn};
+
+use super::{
+    super::{super::SocketOptions, socket},
+    Consumer, Memory, PacketSocket, Producer, XdpSocket, bpf,
+    program::{self, Frames},
+};
+use crate::{bind::XdpRefusal, ethernet::StationConfig};
+
+/// What stands before a frame in its chunk (`XDP_PACKET_HEADROOM`).
+const HEADROOM: usize = 256;
+/// Headers of Ethernet with two tags.
+const ETHERNET: usize = 22;
+/// The longest frame that drivers keep in one page of memory, beside their own bookkeeping.
+const ONE_PAGE: usize = 3_400;
+/// Chunks for frames that arrive: by default, and at least and at most.
+const ARRIVING: usize = 4_096;
+const ARRIVING_LIMITS: [usize; 2] = [256, 32_768];
+/// Chunks for frames to be sent.
+const SENDING: usize = 1_024;
+/// Bytes of frames that the kernel may have taken and not sent.
+const SEND_BUFFER: usize = 16 << 20;
+/// Options of sockets that libc does not have, as all processors but two have them.
+const SO_BUSY_POLL: i32 = 46;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+/// The kernel gives a queue back a moment after its socket was closed: it is tried again after this
+/// time, so many times.
+const GIVEN_BACK: (Duration, u32) = (Duration::from_millis(20), 50);
+/// Packets of one round of busy polling.
+const BUDGET: i32 = 64;
+
+/// How frames are moved between the interface and the device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum XdpMode {
+    /// As fast as the interface allows.
+    #[default]
+    Fastest,
+    /// The interface reads and writes the device's memory, or the device is refused.
+    ZeroCopy,
+    /// The kernel copies, behind a program in the driver.
+    Copy,
+    /// The kernel copies, behind a program in front of its network stack.
+    Generic,
+}
+
+/// What is particular to AF_XDP about a device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct XdpOptions {
+    /// Queue of the interface.
+    pub(crate) queue: u32,
+    /// How frames are moved.
+    pub(crate) mode: XdpMode,
+    /// Time in µs for which the kernel polls the interface in the place of interrupts.
+    pub(crate) busy: Option<u32>,
+}
+
+type Result<T> = std::result::Result<T, XdpRefusal>;
+
+impl XdpSocket {
+    /// A socket on a queue of the interface with this name and index, whose IP packets have `mtu` bytes
+    /// at most, beside a packet socket on it.
+    pub(in super::super) fn open(
+        (name, interface): (&str, u32),
+        mtu: u32,
+        config: &StationConfig,
+        options: &SocketOptions,
+        xdp: XdpOptions,
+        packet: PacketSocket,
+    ) -> Result<Self> {
+        check_queue(name, xdp.queue)?;
+        let longest = mtu as usize + ETHERNET;
+        // a driver cuts runs apart, but for that of a tap, which gets them from a virtual machine
+        let in_runs = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
+        let frames = Frames { longest, in_parts: longest > ONE_PAGE, in_runs };
+        let chunk = if longest + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
+        let socket = new_socket()?;
+        if let Some(time) = xdp.busy {
+            poll_busily(&socket, time)?;
+        }
+        let asked = options.receive_buffer.map_or(ARRIVING, |bytes| bytes / chunk);
+        let [least, most] = ARRIVING_LIMITS;
+        let asked = asked.clamp(least, most).next_power_of_two();
+        let (memory, mut free, room) = register(&socket, asked, chunk)?;
+        let sizes = [room as u32, SENDING as u32];
+        let (mut fill, arrived, transmit, sent) =
+            rings(&socket, sizes).map_err(|source| system("the rings", source))?;
+        for chunk in free.split_off(SENDING) {
+            fill.push(chunk.give());
+        }
+        fill.submit();
+        // the kernel counts frames until they are received; without the right to more, by its limit
+        let forced = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER);
+        let _ = forced.or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
+        bind_to(&socket, interface, xdp, frames)?;
+        let (program, in_driver) = put_program(&socket, interface, config, xdp, frames)?;
+        let zero_copy = sockopt::xdp_options(&socket)
+            .is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
+        info!(interface = name, queue = xdp.queue, zero_copy, in_driver, room, "AF_XDP");
+        Ok(Self {
+            _program: program,
+            socket,
+            packet,
+            memory,
+            fill,
+            arrived,
+            transmit,
+            sent,
+            free,
+            held: None,
+            whole: Vec::new(),
+            room,
+            in_parts: frames.in_parts,
+            is_busy_polled: xdp.busy.is_some(),
+            is_new: false,
+            stalled: None,
+            look: Instant::ZERO,
+        })
+    }
+}
+
+/// The queues of an interface are shown as directories; where they are not, binding tells.
+fn check_queue(interface: &str, queue: u32) -> Result<()> {
+    let Ok(entries) = fs::read_dir(format!("/sys/class/net/{interface}/queues")) else {
+        return Ok(());
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let count = names.filter(|name| name.starts_with("rx-")).count() as u32;
+    if count > 0 && queue >= count {
+        return Err(XdpRefusal::NoQueue { queue, count });
+    }
+    if count > 1 {
+        warn!(
+            interface,
+            count,
+            queue,
+            "packets that arrive at another queue take the slower packet socket; `ethtool -L \
+             {interface} combined 1` leaves one queue"
+        );
+    }
+    Ok(())
+}
+
+fn new_socket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).map_err(|error| match error {
+        Errno::AFNOSUPPORT | Errno::INVAL => XdpRefusal::NoKernel,
+        Errno::PERM | Errno::ACCESS => XdpRefusal::Capability("CAP_NET_RAW"),
+        error => system("the socket", error.into()),
+    })
+}
+
+/// Has the kernel poll the interface when the socket is read, instead of waiting for interrupts.
+fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
+    let time = time.min(i32::MAX.cast_unsigned()).cast_signed();
+    let options = [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, time), (SO_BUSY_POLL_BUDGET, BUDGET)];
+    for (option, value) in options {
+        socket::set_at(socket.as_raw_fd(), libc::SOL_SOCKET, option, &value).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::EPERM) => XdpRefusal::Capability("CAP_NET_ADMIN"),
+                _ => system("busy polling", source),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Shares memory for frames with the kernel: with as many chunks for arriving ones as are asked for,
+/// or as many as the process may lock.
+fn register(
+    socket: &OwnedFd,
+    asked: usize,
+    chunk: usize,
+) -> Result<(Memory, Vec<super::Chunk>, usize)> {
+    let mut room = asked;
+    loop {
+        let (memory, chunks) =
+            Memory::new(SENDING + room, chunk).map_err(|source| system("memory", source))?;
+        match sockopt::set_xdp_umem_reg(socket, memory.registration()) {
+            Ok(()) => return Ok((memory, chunks, room)),
+            Err(Errno::NOBUFS) if room > ARRIVING_LIMITS[0] => room /= 2,
+            Err(Errno::NOBUFS) => return Err(XdpRefusal::LockedMemory),
+            Err(error) => return Err(system("memory", error.into())),
+        }
+    }
+}
+
+type Rings = (Producer<u64>, Consumer<super::XdpDesc>, Producer<super::XdpDesc>, Consumer<u64>);
+
+/// The rings of a socket for so many frames that arrive and that are sent.
+fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
+    sockopt::set_xdp_umem_fill_ring_size(socket, arriving)?;
+    sockopt::set_xdp_umem_completion_ring_size(socket, sending)?;
+    sockopt::set_xdp_rx_ring_size(socket, arriving)?;
+    sockopt::set_xdp_tx_ring_size(socket, sending)?;
+    let offsets = sockopt::xdp_mmap_offsets(socket)?;
+    let socket = socket.as_fd();
+    Ok((
+        Producer::new(socket, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, arriving)?,
+        Consumer::new(socket, XDP_PGOFF_RX_RING, offsets.rx, arriving)?,
+        Producer::new(socket, XDP_PGOFF_TX_RING, offsets.tx, sending)?,
+        Consumer::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sending)?,
+    ))
+}
+
+fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Frames) -> Result<()> {
+    let mut flags = match xdp.mode {
+        XdpMode::Fastest => Flags::empty(), // the kernel tries without copies first
+        XdpMode::ZeroCopy => Flags::XDP_ZEROCOPY,
+        XdpMode::Copy | XdpMode::Generic => Flags::XDP_COPY,
+    };
+    flags |= Flags::XDP_USE_NEED_WAKEUP;
+    if frames.in_parts {
+        flags |= Flags::XDP_USE_SG;
+    }
+    let queue = xdp.queue;
+    let address = SocketAddrXdp::new(flags, interface, queue);
+    let mut result = bind(socket, &address);
+    for _ in 0..GIVEN_BACK.1 {
+        if result != Err(Errno::BUSY) {
+            break;
+        }
+        sleep(GIVEN_BACK.0);
+        result = bind(socket, &address);
+    }
+    result.map_err(|error| match error {
+        Errno::BUSY => XdpRefusal::QueueTaken(queue),
+        Errno::OPNOTSUPP | Errno::INVAL if xdp.mode == XdpMode::ZeroCopy => XdpRefusal::NoZeroCopy,
+        Errno::INVAL if frames.in_parts => XdpRefusal::LongFrames,
+        error => system("the socket", error.into()),
+    })
+}
+
+/// Puts the program at the interface; returns what keeps it there, and whether it is in the driver.
+fn put_program(
+    socket: &OwnedFd,
+    interface: u32,
+    config: &StationConfig,
+    xdp: XdpOptions,
+    frames: Frames,
+) -> Result<(OwnedFd, bool)> {
+    let denied = |what, source: io::Error| match source.raw_os_error() {
+        Some(libc::EPERM) => missing_right(),
+        Some(libc::ENOSYS) => XdpRefusal::NoKernel,
+        _ => system(what, source),
+    };
+    let map = bpf::map(xdp.queue + 1).map_err(|source| denied("a BPF map", source))?;
+    bpf::insert(map.as_fd(), xdp.queue, socket.as_fd())
+        .map_err(|source| denied("a BPF map", source))?;
+    let attach = |in_driver: bool| {
+        // in front of the stack runs arrive as they were sent
+        let frames = Frames { in_runs: frames.in_runs || !in_driver, ..frames };
+        let instructions = program::of(config, frames, map.as_raw_fd());
+        let program = bpf::load(&instructions, frames.in_parts).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::EINVAL) if frames.in_parts => XdpRefusal::LongFrames,
+                _ => denied("the BPF program", source),
+            }
+        })?;
+        bpf::attach(program.as_fd(), interface, in_driver).map_err(|source| {
+            match source.raw_os_error() {
+                // another program is there, in the driver or in front of the stack
+                Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,
+                Some(libc::EOPNOTSUPP) if in_driver => XdpRefusal::NoDriver,
+                _ => denied("the BPF program", source),
+            }
+        })
+    };
+    match xdp.mode {
+        XdpMode::Generic => attach(false).map(|link| (link, false)),
+        XdpMode::ZeroCopy | XdpMode::Copy => attach(true).map(|link| (link, true)),
+        XdpMode::Fastest => match attach(true) {
+            Ok(link) => Ok((link, true)),
+            Err(error @ (XdpRefusal::NoDriver | XdpRefusal::System { .. })) => {
+                attach(false).map(|link| (link, false)).map_err(|_| error)
+            }
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// What the process needs for programs of BPF and does not have.
+fn missing_right() -> XdpRefusal {
+    let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    // the older capability stands for both
+    if own.contains(CapabilitySet::SYS_ADMIN) {
+        return XdpRefusal::UserNamespace;
+    }
+    let needed = [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::BPF, "CAP_BPF")];
+    match needed.into_iter().find(|(capability, _)| !own.contains(*capability)) {
+        Some((_, name)) => XdpRefusal::Capability(name),
+        None => XdpRefusal::UserNamespace,
+    }
+}
+
+fn system(what: &'static str, source: io::Error) -> XdpRefusal {
+    XdpRefusal::System { what, source }
+}

@@ -1,0 +1,320 @@
+//! The program at the interface (BPF): it hands RoCE packets for the device to its socket, and
+//! everything else to the kernel.
+//!
+//! What to read first: RFC 9669 (the instructions). The functions of the kernel that it calls, and
+//! the fields of what it is given (`struct xdp_md`), are those of `linux/bpf.h`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use roce_transport::addr::ROCE_UDP_PORT;
+
+use crate::ethernet::{MacAddr, StationConfig};
+
+/// One instruction, as the kernel takes it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    value: i32,
+}
+
+/// What the program says of a frame: the kernel is to have it (`XDP_PASS`).
+const PASS: i32 = 2;
+
+const LOAD_BYTE: u8 = 0x71;
+const LOAD_HALF: u8 = 0x69;
+const LOAD_WORD: u8 = 0x61;
+/// A 64-bit value in two instructions; with 1 as the source it is a map, by its descriptor.
+const LOAD_VALUE: u8 = 0x18;
+const IS_MAP: u8 = 1;
+const COPY: u8 = 0xBF;
+const SET: u8 = 0xB7;
+const ADD: u8 = 0x07;
+const ADD_REGISTER: u8 = 0x0F;
+const AND: u8 = 0x57;
+const SHIFT_LEFT: u8 = 0x67;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+const JUMP: u8 = 0x05;
+const JUMP_GREATER_REGISTER: u8 = 0x2D;
+// of the lower 32 bits
+const JUMP_EQUAL: u8 = 0x16;
+const JUMP_UNEQUAL: u8 = 0x56;
+const JUMP_GREATER: u8 = 0x26;
+const JUMP_LESS: u8 = 0xA6;
+
+/// `bpf_redirect_map`, and `bpf_xdp_get_buff_len`.
+const REDIRECT: i32 = 51;
+const FRAME_LENGTH: i32 = 188;
+
+/// Offsets in `struct xdp_md`: where the frame begins, where it ends (its first part, if it has
+/// several), and the queue on which it has arrived.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const QUEUE: i16 = 16;
+
+/// A register.
+#[derive(Clone, Copy)]
+struct R(u8);
+
+const CONTEXT: R = R(1);
+const FRAME: R = R(2);
+const END: R = R(3);
+const VALUE: R = R(4);
+const OTHER: R = R(5);
+const KEPT_CONTEXT: R = R(6);
+const KEPT_QUEUE: R = R(9);
+const RESULT: R = R(0);
+
+/// A place in the program that jumps lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    Ipv4,
+    Ipv4Own,
+    Ipv6,
+    RoceV1,
+    /// The own addresses of version 6, one after the other, for IPv6 or for RoCE v1.
+    Next(u8, usize),
+    Own(u8),
+    Pass,
+    Take,
+}
+
+#[derive(Default)]
+struct Assembler {
+    code: Vec<Instruction>,
+    jumps: Vec<(usize, To)>,
+    places: Vec<(To, usize)>,
+}
+
+impl Assembler {
+    fn put(&mut self, code: u8, to: R, from: R, offset: i16, value: i32) {
+        // C's bit fields: the order is that of the processor
+        let registers =
+            if cfg!(target_endian = "little") { to.0 | from.0 << 4 } else { to.0 << 4 | from.0 };
+        self.code.push(Instruction { code, registers, offset, value });
+    }
+
+    fn load(&mut self, code: u8, to: R, from: R, offset: usize) {
+        self.put(code, to, from, offset as i16, 0);
+    }
+
+    fn compute(&mut self, code: u8, to: R, value: i32) {
+        self.put(code, to, RESULT, 0, value);
+    }
+
+    fn combine(&mut self, code: u8, to: R, from: R) {
+        self.put(code, to, from, 0, 0);
+    }
+
+    fn jump(&mut self, code: u8, of: R, value: i32, to: To) {
+        self.jumps.push((self.code.len(), to));
+        self.put(code, of, RESULT, 0, value);
+    }
+
+    fn place(&mut self, place: To) {
+        self.places.push((place, self.code.len()));
+    }
+
+    /// Goes on only if the frame, from its register on, has this many bytes.
+    fn need(&mut self, length: usize) {
+        self.combine(COPY, VALUE, FRAME);
+        self.compute(ADD, VALUE, length as i32);
+        self.jumps.push((self.code.len(), To::Pass));
+        self.combine(JUMP_GREATER_REGISTER, VALUE, END);
+    }
+
+    /// Goes on only if two bytes of the frame are these.
+    fn need_half(&mut self, at: usize, bytes: [u8; 2]) {
+        self.load(LOAD_HALF, VALUE, FRAME, at);
+        self.jump(JUMP_UNEQUAL, VALUE, half(bytes), To::Pass);
+    }
+
+    /// Goes on only if a byte of the frame is this one.
+    fn need_byte(&mut self, at: usize, byte: u8) {
+        self.load(LOAD_BYTE, VALUE, FRAME, at);
+        self.jump(JUMP_UNEQUAL, VALUE, byte.into(), To::Pass);
+    }
+
+    /// Goes on only if an address of 16 bytes in the frame is one of these.
+    fn need_address(&mut self, at: usize, addresses: &[Ipv6Addr], kind: u8) {
+        for (index, address) in addresses.iter().enumerate() {
+            self.place(To::Next(kind, index));
+            let other = match index + 1 < addresses.len() {
+                true => To::Next(kind, index + 1),
+                false => To::Pass,
+            };
+            for (word, bytes) in address.octets().as_chunks::<4>().0.iter().enumerate() {
+                self.load(LOAD_WORD, VALUE, FRAME, at + word * 4);
+                self.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes(*bytes), other);
+            }
+            self.jump(JUMP, RESULT, 0, To::Own(kind));
+        }
+        self.place(To::Own(kind));
+    }
+
+    fn finish(mut self) -> Vec<Instruction> {
+        for (at, to) in self.jumps {
+            let place = self.places.iter().find(|(place, _)| *place == to).map(|place| place.1);
+            // a jump without a place would be the program's last instruction, which the kernel refuses
+            let place = place.unwrap_or(self.code.len());
+            self.code[at].offset = (place as isize - at as isize - 1) as i16;
+        }
+        self.code
+    }
+}
+
+/// The bytes as a processor loads them into a register.
+fn half(bytes: [u8; 2]) -> i32 {
+    u16::from_ne_bytes(bytes).into()
+}
+
+/// How frames are handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Frames {
+    /// The longest one; what is longer is a run that the kernel has merged, or has not cut apart.
+    pub(super) longest: usize,
+    /// A frame may lie in several parts.
+    pub(super) in_parts: bool,
+    /// A frame may be a run that nobody has cut apart, of which nothing tells the program. The kernel
+    /// has the checksum of such a run's datagrams still to complete, so it is not zero.
+    pub(super) in_runs: bool,
+}
+
+/// The program for a station, with the map of its socket.
+///
+/// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
+/// addresses: UDP to port 4791 without fragmentation and, in IPv6, without extension headers; or RoCE
+/// v1, where the station has it. Everything else, ARP and what goes to groups among it, others on this
+/// host need as well: the kernel has it, and with the kernel the packet socket.
+pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instruction> {
+    let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
+    for own in &config.addresses {
+        match own.address {
+            IpAddr::V4(address) => {
+                v4.push(address);
+                gids.push(address.to_ipv6_mapped());
+            }
+            IpAddr::V6(address) => {
+                v6.push(address);
+                gids.push(address);
+            }
+        }
+    }
+    let ip = if config.vlan.is_some() { 18 } else { 14 };
+    let mut program = Assembler::default();
+    begin(&mut program, frames);
+    program.need(ip + 20);
+    let MacAddr(a, b, c, d, e, f) = config.mac;
+    program.load(LOAD_WORD, VALUE, FRAME, 0);
+    program.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes([a, b, c, d]), To::Pass);
+    program.need_half(4, [e, f]);
+    if let Some(vlan) = config.vlan {
+        program.need_half(12, [0x81, 0]);
+        program.load(LOAD_HALF, VALUE, FRAME, 14);
+        program.compute(AND, VALUE, half([0x0F, 0xFF]));
+        program.jump(JUMP_UNEQUAL, VALUE, half(vlan.id.to_be_bytes()), To::Pass);
+    }
+    program.load(LOAD_HALF, VALUE, FRAME, ip - 2);
+    let kinds = [
+        (!v4.is_empty(), 0x0800_u16, To::Ipv4),
+        (!v6.is_empty(), 0x86DD, To::Ipv6),
+        (config.roce_v1 && !gids.is_empty(), 0x8915, To::RoceV1),
+    ];
+    let kinds = kinds.into_iter().filter(|(is_spoken, ..)| *is_spoken);
+    for (_, ethertype, place) in kinds.clone() {
+        program.jump(JUMP_EQUAL, VALUE, half(ethertype.to_be_bytes()), place);
+    }
+    program.jump(JUMP, RESULT, 0, To::Pass);
+    for (_, _, place) in kinds {
+        program.place(place);
+        match place {
+            To::Ipv4 => {
+                let addresses: Vec<_> = v4.iter().map(|own| own.octets()).collect();
+                ipv4(&mut program, ip, &addresses, frames);
+            }
+            To::Ipv6 => {
+                program.need(ip + 48);
+                program.need_byte(ip + 6, 17);
+                program.need_address(ip + 24, &v6, 6);
+                udp(&mut program, ip + 40, frames);
+            }
+            _ => {
+                program.need(ip + 40);
+                program.need_byte(ip + 6, 27);
+                program.need_address(ip + 24, &gids, 1);
+            }
+        }
+        program.jump(JUMP, RESULT, 0, To::Take);
+    }
+    end(&mut program, map);
+    program.finish()
+}
+
+/// Loads where the frame is, and passes on one that is too long.
+fn begin(program: &mut Assembler, frames: Frames) {
+    program.put(LOAD_WORD, KEPT_QUEUE, CONTEXT, QUEUE, 0);
+    if frames.in_parts {
+        program.combine(COPY, KEPT_CONTEXT, CONTEXT);
+        program.compute(CALL, RESULT, FRAME_LENGTH);
+        program.jump(JUMP_GREATER, RESULT, frames.longest as i32, To::Pass);
+        program.combine(COPY, CONTEXT, KEPT_CONTEXT);
+    }
+    program.put(LOAD_WORD, FRAME, CONTEXT, DATA, 0);
+    program.put(LOAD_WORD, END, CONTEXT, DATA_END, 0);
+    if !frames.in_parts {
+        // by comparing, since only who has CAP_PERFMON may subtract addresses
+        program.combine(COPY, VALUE, FRAME);
+        program.compute(ADD, VALUE, frames.longest as i32);
+        program.jumps.push((program.code.len(), To::Pass));
+        program.combine(JUMP_GREATER_REGISTER, END, VALUE);
+    }
+}
+
+/// An unfragmented UDP datagram to one of these addresses and to the port, behind any options.
+fn ipv4(program: &mut Assembler, ip: usize, addresses: &[[u8; 4]], frames: Frames) {
+    program.need_byte(ip + 9, 17);
+    program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
+    program.compute(AND, VALUE, half([0x3F, 0xFF]));
+    program.jump(JUMP_UNEQUAL, VALUE, 0, To::Pass);
+    program.load(LOAD_WORD, VALUE, FRAME, ip + 16);
+    for address in addresses {
+        program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), To::Ipv4Own);
+    }
+    program.jump(JUMP, RESULT, 0, To::Pass);
+    program.place(To::Ipv4Own);
+    program.load(LOAD_BYTE, OTHER, FRAME, ip);
+    program.compute(AND, OTHER, 0x0F);
+    program.jump(JUMP_LESS, OTHER, 5, To::Pass);
+    program.compute(SHIFT_LEFT, OTHER, 2);
+    program.combine(ADD_REGISTER, FRAME, OTHER);
+    program.need(ip + 8);
+    udp(program, ip, frames);
+}
+
+/// A datagram to the port, and no run of them.
+fn udp(program: &mut Assembler, udp: usize, frames: Frames) {
+    program.need_half(udp + 2, ROCE_UDP_PORT.to_be_bytes());
+    if frames.in_runs {
+        program.need_half(udp + 6, [0, 0]);
+    }
+}
+
+fn end(program: &mut Assembler, map: i32) {
+    program.place(To::Take);
+    program.put(LOAD_VALUE, CONTEXT, R(IS_MAP), 0, map);
+    program.put(0, RESULT, RESULT, 0, 0);
+    program.combine(COPY, FRAME, KEPT_QUEUE);
+    // where the map has no socket, as for other queues, the kernel gets the frame
+    program.compute(SET, END, PASS);
+    program.compute(CALL, RESULT, REDIRECT);
+    program.put(EXIT, RESULT, RESULT, 0, 0);
+    program.place(To::Pass);
+    program.compute(SET, RESULT, PASS);
+    program.put(EXIT, RESULT, RESULT, 0, 0);
+}
+
+#[cfg(test)]
+mod tests;
