@@ -14,6 +14,9 @@ KERNELS = {
     "6.12": r"^linux-image-6\.12\.[0-9]+\+deb12-amd64$",
 }
 
+# Debian's Python, which wheels are for.
+WHEEL_PYTHON = "python3.11"
+
 
 class MissingError(LabError):
     """Requirements that are missing, with the way to get them."""
@@ -100,6 +103,61 @@ class PyverbsTests:
     def install(self):
         with scratch_dir() as scratch:
             download("rdma-core", scratch).rename(self.unpacked)
+
+
+class PypiPackage:
+    """A package of PyPI, of which pip knows the file by its digest."""
+
+    def __init__(self, name, version, sha256):
+        self.name, self.version, self.sha256 = name, version, sha256
+
+    @property
+    def word(self):
+        """The word of command lines that stands for its place."""
+        return self.name.replace("-", "_")
+
+    @property
+    def directory(self):
+        return cache_dir() / f"{self.name}-{self.version}"
+
+    def missing(self):
+        return [] if self.directory.exists() else [f"{self.name}=={self.version} of PyPI"]
+
+    def install(self):
+        with scratch_dir() as scratch:
+            wanted = scratch / "wanted"
+            wanted.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n")
+            self.unpack(["--requirement", wanted], scratch).rename(self.directory)
+
+
+class SourcePackage(PypiPackage):
+    """The sources of a package, unpacked in the cache."""
+
+    def unpack(self, wanted, scratch):
+        pip("python3", "download", "--no-binary=:all:", "--dest", scratch, *wanted)
+        unpacked = scratch / self.directory.name
+        shutil.unpack_archive(f"{unpacked}.tar.gz", scratch)
+        return unpacked
+
+
+class Wheel(PypiPackage):
+    """A wheel, in an environment of its own in the cache; its Python is bin/python."""
+
+    def unpack(self, wanted, scratch):
+        environment = scratch / "environment"
+        place = environment / "lib" / WHEEL_PYTHON / "site-packages"
+        pip(WHEEL_PYTHON, "install", "--only-binary=:all:", "--target", place, *wanted)
+        (environment / "bin").mkdir()
+        (environment / "bin" / "python").symlink_to(f"/usr/bin/{WHEEL_PYTHON}")
+        # of Debian's packages it sees those, too
+        settings = "home = /usr/bin\ninclude-system-site-packages = true\n"
+        (environment / "pyvenv.cfg").write_text(settings)
+        return environment
+
+
+def pip(python, command, *options):
+    how = ["--quiet", "--no-deps", "--require-hashes"]
+    output_of([f"/usr/bin/{python}", "-m", "pip", command, *how, *options])
 
 
 def package_versions(packages):

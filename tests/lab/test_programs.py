@@ -47,6 +47,12 @@ class TrialsTest(unittest.TestCase):
             self.assertTrue(any(case.variables == SOCKETS for case in cases), program)
             self.assertTrue(any("drop 0.2%" in case.run for case in cases), program)
 
+    def test_what_comes_from_pypi_is_what_runs(self):
+        for trial in suite.cases():
+            if trial.source:
+                words = " ".join(map(str, trial.case.client.argv))
+                self.assertIn(f"{{{trial.source.word}}}/", words, trial.name)
+
     def test_all_are_recorded(self):
         recorded = record.read()
         self.assertEqual(set(recorded), {trial.name for trial in suite.cases()})

@@ -17,21 +17,36 @@ echo "$*" | exec socat -t 100 - "TCP:$host:2222"
 """
 
 
-def build(directory):
-    """Makes it in `directory`; returns the paths by the words of command lines."""
+def build(directory, sources):
+    """Makes it in `directory`, with copies of the packages of PyPI that every user can read;
+    returns the paths by the words of command lines.
+    """
     directory.mkdir()
     for name in ["openmpi", "mpich"]:
         compiler = [f"mpicc.{name}", "-Wall", "-Werror", "-O1"]
         output_of([*compiler, "-o", directory / f"mpi_{name}", SOURCES / "mpi_check.c"])
-    shutil.copy(SOURCES / "migrate.py", directory)
+    for name in [
+        "migrate.py",
+        "iscsi_target.py",
+        "mooncake_agent.py",
+        "nixl_agent.py",
+        "transfer.py",
+    ]:
+        shutil.copy(SOURCES / name, directory)
     (directory / "remote_shell").write_text(REMOTE_SHELL)
     (directory / "memory").write_bytes(random.randbytes(96 * MEBIBYTE))
     for path in directory.iterdir():
         os.chmod(path, 0o755)
+    for source in sources:
+        shutil.copytree(source.directory, directory / source.word, symlinks=True)
     return {
+        **{source.word: directory / source.word for source in sources},
         "mpi_openmpi": directory / "mpi_openmpi",
         "mpi_mpich": directory / "mpi_mpich",
         "migrate": directory / "migrate.py",
+        "target": directory / "iscsi_target.py",
+        "mooncake_agent": directory / "mooncake_agent.py",
+        "nixl_agent": directory / "nixl_agent.py",
         "remote_shell": directory / "remote_shell",
         "memory": directory / "memory",
     }

@@ -47,7 +47,10 @@ def ucx_environment(transport, place, tcp):
     interface = "lo" if place == "loopback" else "eth0"
     if tcp:
         return ("env", "UCX_TLS=tcp", f"UCX_NET_DEVICES={interface}", "UCX_LOG_LEVEL=warn")
-    return ("env", f"UCX_TLS={transport}", "UCX_NET_DEVICES={device}:1", "UCX_LOG_LEVEL=warn")
+    devices = (f"UCX_TLS={transport}", "UCX_NET_DEVICES={device}:1")
+    # Over UD it ends a program whose peer has acknowledged nothing for so long; by itself 30 s,
+    # which losses and its own timers can take on a busy machine.
+    return ("env", *devices, "UCX_UD_TIMEOUT=300s", "UCX_LOG_LEVEL=warn")
 
 
 def fabric_trials():

@@ -5,6 +5,7 @@ from lab.dropin.hosts import place_ours
 from lab.dropin.runner import CaseRunner
 from lab.programs import record
 from lab.programs.build import build
+from lab.programs.trial import sources_of
 from lab.requirements import package_versions
 
 # Measurements whose middle one is recorded, or all of which must be low before a trial fails.
@@ -16,8 +17,11 @@ class TrialRunner:
 
     def __init__(self, chosen, logs, pin):
         self.roce = place_ours(binaries.roce(), binaries.library(), logs)
-        self.runner = CaseRunner(logs, {"roce": self.roce, **build(logs / "built")})
+        built = build(logs / "built", sources_of(chosen))
+        self.runner = CaseRunner(logs, {"roce": self.roce, **built})
         self.versions = package_versions({trial.package for trial in chosen})
+        for source in sources_of(chosen):
+            self.versions.setdefault(source.name, source.version)
         self.recorded = record.read()
         self.pin = pin
         self.entries = {}  # of the trials that have passed

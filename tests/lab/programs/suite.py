@@ -6,21 +6,34 @@ from functools import partial
 from lab.dropin.hosts import HostPair
 from lab.programs import record
 from lab.programs.fio import fio_trials
+from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
+from lab.programs.mpi4py import mpi4py_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
 from lab.programs.runner import TrialRunner
+from lab.programs.trial import sources_of
+from lab.programs.wheels import wheel_trials
 from lab.report import CaseTable, say
 from lab.requirements import Packages
 
 # Beside those of the programs themselves.
 PACKAGES = [
-    *("iproute2", "socat", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev")
+    *("iproute2", "socat", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev"),
+    "libiscsi-bin",
 ]
 
 
 def cases():
-    return [*fio_trials(), *qperf_trials(), *middleware_trials(), *qemu_trials()]
+    return [
+        *fio_trials(),
+        *qperf_trials(),
+        *middleware_trials(),
+        *mpi4py_trials(),
+        *wheel_trials(),
+        *qemu_trials(),
+        *iscsi_trials(),
+    ]
 
 
 def add_arguments(parser):
@@ -31,7 +44,10 @@ def add_arguments(parser):
 
 
 def requirements(chosen):
-    return [Packages([*PACKAGES, *(trial.package for trial in chosen)])]
+    sources = sources_of(chosen)
+    pip = ["python3-pip", "python3-numpy"] if sources else []
+    packages = {trial.package for trial in chosen} - {source.name for source in sources}
+    return [Packages([*PACKAGES, *pip, *packages]), *sources]
 
 
 def refusal(options, chosen):

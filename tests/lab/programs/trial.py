@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from lab.dropin.case import SOCKETS, Case
+from lab.requirements import PypiPackage
 
 # Factors to bytes per second, and seconds, by the words of the programs.
 UNITS = {
@@ -52,6 +53,7 @@ class Trial:
     figure: Figure | None = None
     tcp: Case | None = None
     large: bool = False  # runs with --all only
+    source: PypiPackage | None = None  # which has what runs; {word} is where it is
 
     in_guest = False
 
@@ -60,13 +62,20 @@ class Trial:
         return self.case.name
 
 
-def trials(name, package, make, figure=None, places=("loopback", "hosts"), large=False):
+def trials(
+    name, package, make, figure=None, places=("loopback", "hosts"), large=False, source=None
+):
     """Trials of a program in the places, with figures if it has a TCP mode, and under each
     condition in the first of them. `make(name, place, tcp)` is the case.
     """
     for place in places:
         tcp = make(f"{name}/{place}/tcp", place, True) if figure else None
-        yield Trial(make(f"{name}/{place}", place, False), package, figure, tcp, large)
+        yield Trial(make(f"{name}/{place}", place, False), package, figure, tcp, large, source)
     for condition, options in CONDITIONS.items():
         case = make(f"{name}/{places[0]}/{condition}", places[0], False)
-        yield Trial(replace(case, **options), package, large=large)
+        yield Trial(replace(case, **options), package, large=large, source=source)
+
+
+def sources_of(trials):
+    """The source packages that these trials need."""
+    return list({trial.source.name: trial.source for trial in trials if trial.source}.values())

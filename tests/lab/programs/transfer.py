@@ -1,0 +1,71 @@
+"""What both sides of a transfer between two agents do, whatever moves the memory."""
+
+import os
+import pickle
+import socket
+import sys
+import time
+
+import numpy as np
+
+PORT = 4445
+SIZE = 16 << 20
+TIMES = 8
+# Connections to other agents, which stay until the process has ended.
+OPEN = []
+
+
+def arguments():
+    """The arguments that are no variables; those, which are first, become the environment's."""
+    words = sys.argv[1:]
+    while words and "=" in words[0]:
+        name, value = words.pop(0).split("=", 1)
+        os.environ[name] = value
+    return words
+
+
+class Peer:
+    """The other agent, by TCP: what either has to tell the other, in order."""
+
+    def __init__(self, target):
+        if target:
+            self.socket = socket.create_connection((target, PORT))
+        else:
+            self.socket = socket.create_server(("", PORT)).accept()[0]
+        self.file = self.socket.makefile("rwb")
+        OPEN.append(self)
+
+    def tell(self, what):
+        pickle.dump(what, self.file)
+        self.file.flush()
+
+    def hear(self):
+        return pickle.load(self.file)
+
+
+def wanted():
+    """What the target's memory is to hold."""
+    return np.arange(SIZE // 8, dtype=np.uint64).view(np.uint8)
+
+
+def serve(peer, memory):
+    """The target's side: waits until all is written, and looks at it."""
+    peer.hear()
+    print("the memory is", "right" if (memory == wanted()).all() else "wrong", flush=True)
+    # Who has connections to it closes them first, or waits for answers of one that is gone.
+    peer.file.read()
+
+
+def transfer(peer, memory, write, read):
+    """The initiator's side; `write` and `read` move all of `memory`."""
+    memory[:] = wanted()
+    write()
+    started = time.monotonic()
+    for _ in range(TIMES):
+        write()
+    seconds = time.monotonic() - started
+    memory[:] = 0
+    read()
+    print("written and read", "again" if (memory == wanted()).all() else "wrongly")
+    print(f"{TIMES * SIZE / seconds / 1e6:.1f} MB/s", flush=True)
+    peer.tell("done")
