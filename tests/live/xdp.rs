@@ -193,6 +193,45 @@ fn what_cannot_be_is_said_in_one_line() {
     });
 }
 
+/// The kernel's verifier allows more to root than to who has the capabilities that are asked for.
+#[test]
+fn three_capabilities_are_enough() {
+    const INSIDE: &str = "ROCE_TEST_XDP_RIGHTS";
+    if std::env::var_os(INSIDE).is_some() {
+        for rest in ["", ",ip=fd78::1/64,vlan=100,roce=v1", ",mode=generic"] {
+            open(&format!("{OWN}{rest}"));
+        }
+        return println!("all open");
+    }
+    in_namespace("three_capabilities_are_enough", || {
+        for bytes in [1500, 9000] {
+            mtu(bytes);
+            let limited = Command::new("setpriv")
+                .args(["--bounding-set", "-all,+net_raw,+net_admin,+bpf", "--inh-caps", "-all"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", own_test::named("xdp::three_capabilities_are_enough")])
+                .arg("--nocapture")
+                .env(INSIDE, "1")
+                .output()
+                .unwrap();
+            let text = [limited.stdout, limited.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            assert!(limited.status.success() && text.contains("all open"), "{text}");
+        }
+    });
+}
+
+/// Root of a user namespace has every capability there, and may load no program.
+#[test]
+fn without_the_rights_of_the_host() {
+    let options = ["--map-root-user", "--net", "--mount"];
+    in_new_namespace("xdp::without_the_rights_of_the_host", &options, || {
+        let text = refusal(OWN);
+        assert!(text.contains("of the host itself, not of a user namespace"), "{text}");
+        open("raw:veth0,ip=10.78.0.1/24");
+    });
+}
+
 /// A process that is killed leaves neither its program nor its queue.
 #[test]
 fn a_killed_process_leaves_nothing_at_the_interface() {

@@ -142,8 +142,8 @@ fn what_is_for_the_device_is_taken_and_nothing_else() {
             "another address",
             frame(&[], 0x0800, &ipv4([10, 0, 0, 7].into(), 0, 0, 17, &udp(4791))),
         ),
-        (true, "options", frame(&[], 0x0800, &ipv4(V4, 1, 0, 17, &udp(4791)))),
-        (true, "all options", frame(&[], 0x0800, &ipv4(V4, 10, 0, 17, &udp(4791)))),
+        (false, "options", frame(&[], 0x0800, &ipv4(V4, 1, 0, 17, &udp(4791)))),
+        (false, "all options", frame(&[], 0x0800, &ipv4(V4, 10, 0, 17, &udp(4791)))),
         (true, "IPv6", frame(&[], 0x86DD, &roce_v6)),
         (false, "another port", frame(&[], 0x0800, &ipv4(V4, 0, 0, 17, &udp(4790)))),
         (false, "the port behind the options", frame(&[], 0x0800, &ipv4(V4, 1, 0, 17, &udp(53)))),
@@ -216,7 +216,7 @@ fn of_vlans_only_its_own_is_taken() {
     let config =
         StationConfig { vlan: Some(Vlan { id: 0x123, priority: 3 }), ..config(&ADDRESSES) };
     for (ethertype, packet) in
-        [(0x0800, ipv4(V4, 2, 0, 17, &udp(4791))), (0x86DD, ipv6(V6, 17, &udp(4791)))]
+        [(0x0800, ipv4(V4, 0, 0, 17, &udp(4791))), (0x86DD, ipv6(V6, 17, &udp(4791)))]
     {
         for (wanted, tags) in [
             (true, &[[0x81, 0, 0x01, 0x23]][..]),
@@ -257,7 +257,7 @@ fn roce_v1_is_taken_by_its_gids() {
 fn where_runs_may_come_what_has_a_checksum_is_left_to_the_kernel() {
     let config = config(&ADDRESSES);
     for (mut frame, udp) in [
-        (frame(&[], 0x0800, &ipv4(V4, 3, 0, 17, &udp(4791))), 14 + 32),
+        (frame(&[], 0x0800, &ipv4(V4, 0, 0, 17, &udp(4791))), 14 + 20),
         (frame(&[], 0x86DD, &ipv6(V6, 17, &udp(4791))), 14 + 40),
     ] {
         let in_runs = Frames { in_runs: true, ..WHOLE };
@@ -275,7 +275,7 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
     let config = StationConfig { roce_v1: true, ..config(&ADDRESSES) };
     for (whole, needed) in [
         (frame(&[], 0x0800, &ipv4(V4, 0, 0, 17, &udp(4791))), 42),
-        (frame(&[], 0x0800, &ipv4(V4, 10, 0, 17, &udp(4791))), 82),
+        (frame(&[], 0x0800, &ipv4(V4, 0, 0x4000, 17, &udp(4791))), 42),
         (frame(&[], 0x86DD, &ipv6(V6, 17, &udp(4791))), 62),
         (frame(&[], 0x8915, &ipv6(V6, 27, &[0; 24])), 54),
     ] {
@@ -337,7 +337,7 @@ proptest! {
         let tags = [[0x81, 0, 0x01, 0x23]];
         let tags = if tag { &tags[..] } else { &[] };
         let mut bytes = match kind {
-            0 => frame(tags, 0x0800, &ipv4(V4, 1, 0, 17, &udp(4791))),
+            0 => frame(tags, 0x0800, &ipv4(V4, 0, 0, 17, &udp(4791))),
             1 => frame(tags, 0x86DD, &ipv6(V6, 17, &udp(4791))),
             _ => frame(tags, 0x8915, &ipv6(V4.to_ipv6_mapped(), 27, &[0; 24])),
         };
@@ -377,7 +377,10 @@ proptest! {
     }
 }
 
-/// True for a packet of IPv6 whose header says something else than UDP.
+/// True for a packet with options, or of IPv6 whose header says something else than UDP.
 fn frame_has_extensions(frame: &[u8], ip: usize) -> bool {
-    frame[ip - 2..ip] == [0x86, 0xDD] && frame[ip + 6] != 17
+    match frame[ip - 2..ip] {
+        [0x86, 0xDD] => frame[ip + 6] != 17,
+        _ => frame[ip] != 0x45,
+    }
 }
