@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -360,14 +361,19 @@ static enum ibv_mtu mtu_of(uint64_t bytes)
 static struct ibv_context *context;
 static uint8_t port = 1;
 
-enum type { WINDOW, QUEUE_PAIR, HANDLE, REGION, SHARED_QUEUE, COMPLETION_QUEUE, DOMAIN, TYPES };
+enum type { GROUP, WINDOW, QUEUE_PAIR, HANDLE, REGION, SHARED_QUEUE, COMPLETION_QUEUE, DOMAIN, TYPES };
 
 struct object {
     struct object *next;
     enum type type;
     char *name;
     void *object;
-    unsigned char *memory; /* of a region */
+    unsigned char *memory; /* of a region, or the membership of a queue pair in a group */
+};
+
+struct membership {
+    union ibv_gid gid;
+    int socket; /* with it the host has joined the group */
 };
 
 static struct object *objects;
@@ -393,15 +399,25 @@ static struct object *keep(enum type type, const char *name, void *made)
     return object;
 }
 
+static int leave(struct object *object)
+{
+    struct membership *membership = (struct membership *)object->memory;
+    if (membership->socket >= 0)
+        close(membership->socket);
+    membership->socket = -1;
+    return ibv_detach_mcast(object->object, &membership->gid, 0);
+}
+
 static void destroy(struct object *object)
 {
     static const char *const functions[] = {
-        "ibv_dealloc_mw",  "ibv_destroy_qp", "ibv_destroy_ah", "ibv_dereg_mr",
-        "ibv_destroy_srq", "ibv_destroy_cq", "ibv_dealloc_pd",
+        "ibv_detach_mcast", "ibv_dealloc_mw",  "ibv_destroy_qp", "ibv_destroy_ah",
+        "ibv_dereg_mr",     "ibv_destroy_srq", "ibv_destroy_cq", "ibv_dealloc_pd",
     };
     struct object **link = &objects;
     int error = 0;
     switch (object->type) {
+    case GROUP: error = leave(object); break;
     case WINDOW: error = ibv_dealloc_mw(object->object); break;
     case QUEUE_PAIR: error = ibv_destroy_qp(object->object); break;
     case HANDLE: error = ibv_destroy_ah(object->object); break;
@@ -422,7 +438,7 @@ static void destroy(struct object *object)
 
 static void clear(void)
 {
-    /* windows first: the destruction of a queue pair waits for those that are bound with it */
+    /* groups first: a queue pair stays while it is in one. Then windows: the destruction of a queue pair waits for those that are bound with it */
     for (int type = 0; type < TYPES; type++) {
         struct object *object = objects, *next;
         for (; object != NULL; object = next) {
@@ -529,6 +545,14 @@ static void do_qp(const struct value *command)
         .qp_type = (enum ibv_qp_type)find_word(services, text(command, "type")),
         .sq_sig_all = is_set(command, "sq_sig_all"),
     };
+    const struct value *caps = member(command, "caps");
+    if (caps != NULL) {
+        attributes.cap.max_send_wr = (uint32_t)number_or(caps, "max_send_wr", 64);
+        attributes.cap.max_recv_wr = (uint32_t)number_or(caps, "max_recv_wr", 64);
+        attributes.cap.max_send_sge = (uint32_t)number_or(caps, "max_send_sge", 4);
+        attributes.cap.max_recv_sge = (uint32_t)number_or(caps, "max_recv_sge", 4);
+        attributes.cap.max_inline_data = (uint32_t)number_or(caps, "max_inline_data", 64);
+    }
     if (member(command, "srq") != NULL)
         attributes.srq = find(SHARED_QUEUE, text(command, "srq"))->object;
     struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
@@ -588,6 +612,57 @@ static void do_modify(const struct value *command)
     check("ibv_modify_qp", ibv_modify_qp(qp, &attributes, mask));
 }
 
+/* Joins a group on the interface of the device: an adapter need not see to that by itself. */
+static int join_on_interface(int family, const unsigned char *group, unsigned interface)
+{
+    int error, opened = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (opened < 0)
+        check("socket", errno);
+    if (family == AF_INET) {
+        struct ip_mreqn request = {.imr_ifindex = (int)interface};
+        memcpy(&request.imr_multiaddr, group, 4);
+        error = setsockopt(opened, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request);
+    } else {
+        struct ipv6_mreq request = {.ipv6mr_interface = interface};
+        memcpy(&request.ipv6mr_multiaddr, group, 16);
+        error = setsockopt(opened, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request);
+    }
+    if (error != 0) {
+        error = errno;
+        close(opened);
+        check("the host's join", error);
+    }
+    return opened;
+}
+
+static void do_join(const struct value *command)
+{
+    struct ibv_qp *qp = find(QUEUE_PAIR, text(command, "qp"))->object;
+    const char *group = text(command, "group");
+    struct membership *membership = allocate(sizeof *membership);
+    unsigned char *raw = membership->gid.raw;
+    struct address own;
+    struct ibv_gid_entry entry;
+    char shown[INET6_ADDRSTRLEN];
+    int family = strchr(group, ':') != NULL ? AF_INET6 : AF_INET, index = 0;
+    memset(raw, 0, 16);
+    if (family == AF_INET)
+        raw[10] = raw[11] = 0xFF;
+    unsigned char *address = family == AF_INET ? raw + 12 : raw;
+    if (inet_pton(family, group, address) != 1)
+        fail(EPROTO, "%s is no address", group);
+    do
+        index = next_address(index, shown, &own);
+    while (index >= 0 && own.family != family && ++index);
+    if (index < 0)
+        fail(EINVAL, "the device has no address of the family of %s", group);
+    check("ibv_query_gid_ex", ibv_query_gid_ex(context, port, (uint32_t)index, &entry, 0));
+    check("ibv_attach_mcast", ibv_attach_mcast(qp, &membership->gid, 0));
+    membership->socket = -1;
+    keep(GROUP, group, qp)->memory = (unsigned char *)membership;
+    membership->socket = join_on_interface(family, address, entry.ndev_ifindex);
+}
+
 static void do_query(const struct value *command)
 {
     struct ibv_qp_attr attributes;
@@ -598,7 +673,7 @@ static void do_query(const struct value *command)
     say("\"state\": \"%s\"", state != NULL ? state : "UNKNOWN");
 }
 
-enum { MOST_SGES = 16 };
+enum { MOST_SGES = 32, MOST_INLINE = 1024 };
 
 static int scatter_list(const struct value *wr, struct ibv_sge sges[MOST_SGES])
 {
@@ -671,6 +746,18 @@ static void post_send(struct ibv_qp *qp, const struct value *wr, unsigned flags)
         .num_sge = scatter_list(wr, sges),
         .send_flags = flags,
     };
+    const struct value *inlined = member(wr, "inline");
+    unsigned char bytes[MOST_INLINE];
+    if (inlined != NULL) {
+        uint64_t length = number(inlined, "length"), seed = number(inlined, "seed") % PERIOD;
+        if (length > MOST_INLINE)
+            fail(EINVAL, "a request has %d bytes inline at most here", MOST_INLINE);
+        for (uint64_t index = 0; index < length; index++)
+            bytes[index] = (unsigned char)((seed + index) % PERIOD);
+        sges[0] = (struct ibv_sge){(uint64_t)(uintptr_t)bytes, (uint32_t)length, 0};
+        request.num_sge = 1;
+        request.send_flags |= IBV_SEND_INLINE;
+    }
     if (immediate != NULL)
         request.imm_data = htonl((uint32_t)immediate->number);
     if (strcmp(operation, "send") == 0) {
@@ -844,6 +931,8 @@ static void execute(const struct value *command)
         do_qp(command);
     } else if (strcmp(name, "modify") == 0) {
         do_modify(command);
+    } else if (strcmp(name, "join") == 0) {
+        do_join(command);
     } else if (strcmp(name, "query") == 0) {
         do_query(command);
     } else if (strcmp(name, "send") == 0) {

@@ -106,6 +106,11 @@ class Device:
         route = GlobalRoute(dgid=GID(address.exploded), sgid_index=index)
         return AHAttr(gr=route, is_global=1, port_num=self.port)
 
+    def interface(self, version):
+        """Index of the network interface with the own address of this version of IP."""
+        index = next(index for own, index in self.gids() if own.version == version)
+        return socket.if_nametoindex(self.read(f"gid_attrs/ndevs/{index}"))
+
     def counters(self):
         directory = f"{self.directory}/hw_counters"
         names = os.listdir(directory) if os.path.isdir(directory) else []
@@ -120,6 +125,7 @@ class Agent:
         # (kind, name) -> object, in the order in which they were made
         self.objects = {}
         self.rings = {}  # queue pair's name -> its send queue
+        self.groups = []
         self.bound = set()  # windows of type 2 that have been bound
         self.event_fd = next(
             fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd)
@@ -214,6 +220,9 @@ class Agent:
         attr, mask = TRANSITIONS[state](self.device, qp, **arguments)
         qp.modify(attr, mask | enums.IBV_QP_STATE)
 
+    def do_join(self, qp, group):
+        self.groups.append(Membership(self.device, self.find("qp", qp), group))
+
     def do_query(self, qp):
         attr, _ = self.find("qp", qp).query(enums.IBV_QP_STATE)
         return {"state": c_name(enums.ibv_qp_state, attr.qp_state, "IBV_QPS_")}
@@ -223,7 +232,11 @@ class Agent:
         self.objects.pop((kind, name)).close()
 
     def do_clear(self):
-        # Windows first: the destruction of a queue pair waits for those that are bound with it.
+        # Groups first: a queue pair stays while it is in one.
+        for membership in self.groups:
+            membership.leave()
+        self.groups.clear()
+        # Then windows: the destruction of a queue pair waits for those that are bound with it.
         for kind in ("mw", "qp", "ah", "mr", "srq", "cq", "pd"):
             for key in [key for key in self.objects if key[0] == kind]:
                 self.objects.pop(key).close()
@@ -386,6 +399,67 @@ def gather(count, timeout, take):
 # know.
 
 RAW_OPCODES = {"fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD, "flush": 14, "atomic_write": 15}
+
+
+class Membership:
+    """A queue pair in a multicast group, which the host has joined on the device's interface."""
+
+    # Where `struct ibv_qp` has the number of the queue pair.
+    NUMBER = 52
+
+    def __init__(self, device, qp, group):
+        group = ipaddress.ip_address(group)
+        self.library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+        mapped = f"::ffff:{group}" if group.version == 4 else str(group)
+        self.gid = ctypes.create_string_buffer(ipaddress.IPv6Address(mapped).packed, 16)
+        self.qp = ctypes.c_void_p(self.structure(qp))
+        error = self.library.ibv_attach_mcast(self.qp, self.gid, 0)
+        if error:
+            raise PyverbsRDMAError("ibv_attach_mcast fails", error)
+        try:
+            self.socket = self.join(device, group)
+        except OSError as error:
+            self.library.ibv_detach_mcast(self.qp, self.gid, 0)
+            text = f"the host cannot join {group}: {error}"
+            raise PyverbsRDMAError(text, error.errno) from error
+
+    def leave(self):
+        self.socket.close()
+        self.library.ibv_detach_mcast(self.qp, self.gid, 0)
+
+    def structure(self, qp):
+        """Address of the `struct ibv_qp` that pyverbs holds, and does not show."""
+        with open("/proc/self/maps") as file:
+            areas = [line.split()[:2] for line in file]
+        areas = [
+            [int(end, 16) for end in ends.split("-")] for ends, rights in areas if "rw" in rights
+        ]
+        size = type(qp).__basicsize__
+        for word in struct.unpack(f"{size // 8}Q", ctypes.string_at(id(qp), size // 8 * 8)):
+            number = word + self.NUMBER
+            is_inside = any(first <= word and number + 4 <= end for first, end in areas)
+            is_place = is_inside and word % 8 == 0
+            if is_place and ctypes.c_uint32.from_address(number).value == qp.qp_num:
+                return word
+        raise PyverbsRDMAError("this pyverbs has another structure", errno.EOPNOTSUPP)
+
+    @staticmethod
+    def join(device, group):
+        """A socket with which the host has joined."""
+        interface = device.interface(group.version)
+        if group.version == 4:
+            family, level, option = socket.AF_INET, socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP
+            request = struct.pack("4s4si", group.packed, bytes(4), interface)
+        else:
+            family, level, option = socket.AF_INET6, socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP
+            request = struct.pack("16sI", group.packed, interface)
+        made = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            made.setsockopt(level, option, request)
+        except OSError:
+            made.close()
+            raise
+        return made
 
 
 class SendRing:

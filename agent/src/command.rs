@@ -48,6 +48,11 @@ pub(crate) enum Command {
         qp: String,
         to: Transition,
     },
+    /// Attaches a datagram queue pair to a multicast group, which the host joins.
+    Join {
+        qp: String,
+        group: IpAddr,
+    },
     /// `{state}`.
     Query {
         qp: String,

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use roce::{MemoryFault, ModifyError, ObjectError, RegionError, RegisterError, SrqError};
+use roce::{
+    AttachError, MemoryFault, ModifyError, ObjectError, RegionError, RegisterError, SrqError,
+};
 use serde_json::{Value, json};
 
 /// A command that was refused.
@@ -56,6 +58,15 @@ impl From<RegisterError> for Failure {
 impl From<SrqError> for Failure {
     fn from(error: SrqError) -> Self {
         Self::new("EINVAL", error)
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        Self::new(
+            if matches!(error, AttachError::Join { .. }) { "ENODEV" } else { "EINVAL" },
+            error,
+        )
     }
 }
 

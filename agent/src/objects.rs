@@ -58,6 +58,10 @@ impl Objects {
             }
             Command::Qp(create) => self.create_qp(create),
             Command::Modify { qp, to } => self.modify(&qp, to),
+            Command::Join { qp, group } => {
+                find(&self.named.qps, &qp)?.attach_mcast(group.into())?;
+                Ok(json!({}))
+            }
             Command::Query { qp } => {
                 Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()}))
             }

@@ -19,7 +19,9 @@ use std::{
 };
 
 use clap::Subcommand;
-use roce_conformance::{Case, Chapter, Runner, Simulated, Verdict, chapters, subject::Listener};
+use roce_conformance::{
+    Case, Chapter, Runner, Simulated, Verdict, chapters, reported, subject::Listener,
+};
 
 use crate::{
     failure::Failure,
@@ -272,6 +274,10 @@ fn explain(chapters: &[Chapter], name: &str) -> Result<(), Failure> {
         }
     }
     outln!("Verdict on a device that does otherwise: {}", case.severity);
+    for it in reported().iter().filter(|it| it.is_about(&case.name)) {
+        let text = format!("Reported of {}: {} ({})", it.devices, it.text, it.source);
+        wrap(&text, 80).iter().for_each(|line| outln!("{line}"));
+    }
     outln!("");
     outln!("{}", case.text.trim_end());
     Ok(())

@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+use serde_json::json;
+
 fn command(arguments: &[&str]) -> Command {
     watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
@@ -185,8 +187,8 @@ fn measured_pauses_are_drawn() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for (index, least) in [(0, 640.0), (1, 1e6)] {
-        let pause = serde_json::json!({"least_us": least, "measured_us": 640.0});
-        assert_eq!(document["cases"][index]["pauses"], serde_json::json!([pause, pause]));
+        let pause = json!({"least_us": least, "measured_us": 640.0});
+        assert_eq!(document["cases"][index]["pauses"], json!([pause, pause]));
     }
     let page = fs::read_to_string(&html).unwrap();
     // decades from 100 µs to 1 s, along 320 units
@@ -328,22 +330,43 @@ fn bursts_are_noted_and_drawn() {
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     let bursts = document["cases"][0]["bursts"].as_array().unwrap();
     let ends: Vec<_> = bursts.iter().map(|burst| &burst["packets"][31]).collect();
-    assert_eq!(ends[0], &serde_json::json!({"at_us": 0.0, "bytes": 1024}));
+    assert_eq!(ends[0], &json!({"at_us": 0.0, "bytes": 1024}));
     assert!(ends[1]["at_us"].as_f64().unwrap() > 3000.0, "{ends:?}");
     let page = fs::read_to_string(html).unwrap();
     assert!(page.contains("<figcaption>Bursts, 1: at once; 2: "), "{page}");
     assert_eq!(page.matches("<path class=\"burst\"").count(), 2);
-    assert!(bursts.iter().all(|burst| burst["recovery"].is_null()));
+    assert!(
+        bursts.iter().all(|burst| burst["recoveries"] == json!([]) && burst["share"].is_null())
+    );
 
     let json = said(&["--virtual", "--only", "recovery/after-a-nak-7", "--json", "--html", html]);
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let recovery = &document["cases"][0]["bursts"][0]["recovery"];
+    let recovery = &document["cases"][0]["bursts"][0]["recoveries"][0];
     assert_eq!(
         (&recovery["lost"], &recovery["naks"], &recovery["again"]),
         (&7.into(), &1.into(), &8.into())
     );
     let page = fs::read_to_string(html).unwrap();
-    assert!(page.contains("packet 7 lost, there again "), "{page}");
+    assert!(page.contains("packet 7 lost, again after "), "{page}");
+}
+
+#[test]
+fn shares_of_queue_pairs_are_noted_and_drawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let html = scratch.path().join("r.html");
+    let html = html.to_str().unwrap();
+    let json = said(&["--virtual", "--only", "fairness/writes-of-4", "--json", "--html", html]);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let bursts = document["cases"][0]["bursts"].as_array().unwrap();
+    let shares: Vec<_> =
+        bursts.iter().map(|burst| burst["share"]["packets"].as_u64().unwrap()).collect();
+    assert_eq!(shares.iter().max(), Some(&512), "{shares:?}");
+    assert!(shares.iter().all(|&share| share > 256), "{shares:?}");
+    let of: u64 = shares.iter().sum();
+    assert!(bursts.iter().all(|burst| burst["share"]["of"] == of));
+    let page = fs::read_to_string(html).unwrap();
+    assert_eq!(page.matches("<path class=\"burst\"").count(), 4);
+    assert_eq!(page.matches(&format!(" of the {of} packets until the first was done")).count(), 8);
 }
 
 #[test]

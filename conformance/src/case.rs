@@ -1,6 +1,10 @@
 //! A case: its name, its rule, and its steps.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use roce_transport::{mem::Access, qp::QpType, wire::Operation};
 
@@ -66,9 +70,42 @@ pub struct Train {
     pub loses: Option<u32>,
 }
 
+/// Packets that all queue pairs of the device send at once, which the instrument acknowledges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shares {
+    /// How many each of them sends.
+    pub packets: u32,
+    /// What each has sent when the first has sent all, at least, in percent of an even share.
+    pub least: u32,
+    /// Not more than this from the first packet to the last.
+    pub within: Duration,
+}
+
+/// READs of the device, which the instrument answers as a responder does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answers {
+    /// Responses that there are in all, if none is lost.
+    pub packets: u32,
+    /// The responses at these places, from 0, are lost once.
+    pub loses: Vec<u32>,
+    /// The response at this place comes once behind the next one.
+    pub swaps: Option<u32>,
+    /// Number of the first byte of the data.
+    pub seed: u32,
+    /// Not more than this from the first request to the last response.
+    pub within: Duration,
+}
+
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
+    /// A step at another queue pair than the first.
+    At {
+        /// Which one, from 0; `None` for each of them, one after the other.
+        pair: Option<u32>,
+        /// The step.
+        step: Box<Step>,
+    },
     /// The device makes a queue pair and connects it to the instrument.
     Connect(Connection),
     /// The device registers memory, all zero.
@@ -101,6 +138,8 @@ pub enum Step {
     /// A device that fails before has not what the case is about, which the specification leaves to
     /// it.
     Supported,
+    /// The device's queue pair joins a [`group`].
+    Join(u8),
     /// The instrument sends a packet.
     Send(Packet),
     /// The instrument sends its last packet again, byte for byte.
@@ -121,6 +160,10 @@ pub enum Step {
     },
     /// The device sends packets of requests one behind the other.
     Burst(Train),
+    /// All queue pairs of the device send at once.
+    Share(Shares),
+    /// The device reads.
+    Answer(Answers),
     /// The device sends nothing for so long.
     Silence {
         /// How long.
@@ -149,9 +192,12 @@ pub enum Step {
     Wait(Duration),
 }
 
-/// A queue pair of the device, and how it is connected to the instrument.
+/// Queue pairs of the device, and how they are connected to the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
+    /// How many there are. Each has other first PSNs: those below and [`PAIR_PSNS`] more than the one
+    /// before it.
+    pub pairs: u32,
     /// Its service: RC, UC or UD.
     pub qp_type: QpType,
     /// Path MTU in bytes.
@@ -176,6 +222,10 @@ pub struct Connection {
     pub min_rnr_timer: u8,
     /// Queue key of a datagram queue pair.
     pub qkey: u32,
+    /// Pieces of memory that a send request may have.
+    pub max_send_sge: u32,
+    /// Bytes that a send request may have inline.
+    pub max_inline_data: u32,
     /// It receives from a shared receive queue.
     pub shared: bool,
     /// It is made by connection management, by a program that listens; what the device expects is
@@ -183,8 +233,8 @@ pub struct Connection {
     pub by_cm: bool,
 }
 
-/// A send request of the device. Its data lies at the start of its region `source`, and its remote
-/// memory at [`PEER_ADDRESS`], under [`PEER_KEY`].
+/// A send request of the device. Its data lies at the start of its region `source`, the last of its
+/// pieces first, and its remote memory at [`PEER_ADDRESS`], under [`PEER_KEY`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Its id.
@@ -193,6 +243,10 @@ pub struct Request {
     pub kind: RequestKind,
     /// Bytes.
     pub bytes: u32,
+    /// Pieces of its own memory, all of one length.
+    pub pieces: u32,
+    /// Its data is copied while it is posted.
+    pub inline: bool,
     /// Immediate data of a SEND or WRITE.
     pub immediate: Option<u32>,
     /// The receiver gets a solicited event.
@@ -201,6 +255,14 @@ pub struct Request {
     pub fence: bool,
     /// The key of its own memory is none.
     pub wrong_key: bool,
+}
+
+impl Request {
+    /// Offset and length of each piece of its own memory.
+    pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
+        let length = self.bytes / self.pieces.max(1);
+        (0..self.pieces).rev().map(move |piece| (piece * length, length))
+    }
 }
 
 /// Operation of a [`Request`].
@@ -250,12 +312,23 @@ pub struct Bind {
 /// What stands behind the name of a window for what it was before its last bind.
 pub const BEFORE: &str = ".before";
 
+/// PSNs from the first of a queue pair to the first of the next one.
+pub const PAIR_PSNS: u32 = 0x1000;
 /// Bits in which a wrong key differs.
 pub const WRONG_KEY: u32 = 0x007F_0000;
 /// Address of the memory that the instrument seems to have.
 pub const PEER_ADDRESS: u64 = 0x1_0000_0000;
 /// Key of the memory that the instrument seems to have.
 pub const PEER_KEY: u32 = 0x00AB_CD12;
+
+/// Address of a multicast group, of the family of the device's address. Its scope is the site.
+#[must_use]
+pub fn group(number: u8, device: IpAddr) -> IpAddr {
+    match device {
+        IpAddr::V4(_) => Ipv4Addr::new(239, 255, 75, number).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x4B00, number.into()).into(),
+    }
+}
 
 /// A packet: as it is sent, or as it is expected, in which case only what is named counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -404,6 +477,8 @@ pub enum Field {
     HopLimit(u8),
     /// UDP: source port.
     SourcePort(u16),
+    /// It goes to a [`group`], and the queue pair of groups.
+    Group(u8),
     /// Field of a message of connection management.
     Message(MessageField),
 }
@@ -529,6 +604,15 @@ impl fmt::Display for Severity {
 }
 
 impl Case {
+    /// Queue pairs that the device makes.
+    #[must_use]
+    pub fn pairs(&self) -> u32 {
+        match self.steps.first() {
+            Some((_, Step::Connect(connection))) => connection.pairs,
+            _ => 1,
+        }
+    }
+
     /// True for a case that needs a program that listens for connections, and no agent.
     #[must_use]
     pub fn is_by_cm(&self) -> bool {
@@ -543,7 +627,10 @@ impl Case {
 impl Step {
     /// True if it needs an agent at the device.
     #[must_use]
-    pub const fn needs_agent(&self) -> bool {
+    pub fn needs_agent(&self) -> bool {
+        if let Self::At { step, .. } = self {
+            return step.needs_agent();
+        }
         !matches!(
             self,
             Self::Connect(_)
@@ -559,7 +646,12 @@ impl Step {
     /// True if the step says of the device that it does something, not only that it refrains: what
     /// is unplugged fails there.
     #[must_use]
-    pub const fn needs_life(&self) -> bool {
-        matches!(self, Self::Expect { .. } | Self::Burst(_) | Self::Completes(_))
+    pub fn needs_life(&self) -> bool {
+        match self {
+            Self::At { step, .. } => step.needs_life(),
+            Self::Expect { .. } | Self::Completes(_) => true,
+            Self::Burst(_) | Self::Share(_) | Self::Answer(_) => true,
+            _ => false,
+        }
     }
 }

@@ -42,6 +42,45 @@ impl Known {
     }
 }
 
+/// What others have published of adapters.
+const REPORTED: &str = include_str!("../known/reported.txt");
+
+/// Something that was published of adapters. This project has not measured it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reported {
+    /// Cases that it is about: each begins with one of these.
+    pub cases: Vec<&'static str>,
+    /// The adapters.
+    pub devices: &'static str,
+    /// What they do.
+    pub text: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+}
+
+impl Reported {
+    /// True if it is about this case.
+    #[must_use]
+    pub fn is_about(&self, case: &str) -> bool {
+        self.cases.iter().any(|begin| case.starts_with(begin))
+    }
+
+    fn parse(line: &'static str) -> Option<Self> {
+        let [cases, devices, text, source] =
+            line.split(" | ").collect::<Vec<_>>().try_into().ok()?;
+        Some(Self { cases: cases.split_whitespace().collect(), devices, text, source })
+    }
+}
+
+/// What was published of adapters that this project has not tried.
+#[must_use]
+pub fn reported() -> Vec<Reported> {
+    let lines = REPORTED.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| Reported::parse(line).unwrap_or_else(|| unreachable!("a test reads it")))
+        .collect()
+}
+
 /// The devices whose behaviour is known, this project's aside, which conforms.
 #[must_use]
 pub fn known() -> Vec<Known> {

@@ -19,10 +19,10 @@ mod simulated;
 pub mod subject;
 
 pub use case::{Case, Chapter};
-pub use known::{Known, known};
-pub use outcome::{Burst, Outcome, Pause, Recovery, Seen, Verdict};
+pub use known::{Known, Reported, known, reported};
+pub use outcome::{Burst, Outcome, Pause, Recovery, Seen, Share, Verdict};
 pub use parse::CaseError;
-pub use run::{INBOX, Runner, SOURCE, TARGET};
+pub use run::{INBOX, Runner, SOURCE, SOURCE_SEED, TARGET};
 pub use simulated::Simulated;
 pub use subject::Subject;
 
@@ -34,8 +34,8 @@ macro_rules! embedded {
 
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
-    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "uc" "ud"
-    "congestion" "cm" "connected"
+    "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "fairness" "limits" "uc" "ud"
+    "multicast" "congestion" "cm" "connected"
 );
 
 /// The cases that come with this crate.

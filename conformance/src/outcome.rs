@@ -76,26 +76,40 @@ pub struct Pause {
 }
 
 /// A burst, as it came.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Burst {
     /// The least that is right from the first to the last.
     pub least: Duration,
     /// Time of each since the first one, and bytes of its payload. What is taken for lost, and what
     /// is dropped behind that, is noted when it comes again.
     pub packets: Vec<(Duration, usize)>,
-    /// How a packet came again that the instrument took for lost.
-    pub recovery: Option<Recovery>,
+    /// How the packets came again that the instrument took for lost, in the order of their places.
+    pub recoveries: Vec<Recovery>,
+    /// What a queue pair had sent among several.
+    pub share: Option<Share>,
 }
 
-/// How a packet came again that the instrument took for lost.
+/// What a queue pair had sent when the first of several had sent all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its packets.
+    pub packets: u32,
+    /// Packets of all queue pairs.
+    pub of: u32,
+}
+
+/// How a packet came again that the instrument took for lost: of a burst, or of the responses to
+/// READs, where it is asked for again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovery {
     /// Its place in the burst, from 0.
     pub lost: u32,
     /// NAKs by which the device was told of gaps, this one and those that it left behind it; 0: its
-    /// timer found out.
+    /// timer found out. A requester of READs sees from the responses what is missing.
     pub naks: u32,
-    /// Until it came again, from the first NAK, or without one from when it came first.
+    /// Until it came again, from the first NAK, or without one from when it came first. Until a
+    /// response was asked for again, from when the next one was sent, or of the last one from when it
+    /// should have been. Zero if it was not asked for again.
     pub pause: Duration,
     /// Packets behind it that had come, and came again.
     pub again: u32,

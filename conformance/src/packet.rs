@@ -1,6 +1,6 @@
 //! Packets: from a case's words to bytes, with any field wrong, and back.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use roce_transport::{
     addr::{PKey, QKey, Qpn},
@@ -14,7 +14,7 @@ use roce_transport::{
 };
 
 use crate::{
-    case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, WRONG_KEY, pattern},
+    case::{Field, Key, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, WRONG_KEY, group, pattern},
     dialog::{self, Dialog},
     subject::{Arrival, RemoteRegion, Route},
 };
@@ -111,6 +111,11 @@ impl Scene<'_> {
                 Field::TrafficClass(class) => net.traffic_class = class,
                 Field::HopLimit(limit) => net.hop_limit = limit,
                 Field::SourcePort(port) => net.src_port = port,
+                Field::Group(number) => {
+                    // no router passes it on
+                    (net.dst, net.hop_limit) = (group(number, self.route.device), 1);
+                    bth.dest_qp = Qpn::MULTICAST;
+                }
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
                     (words.address, words.rkey) = (address.wrapping_add_signed(offset), rkey);
@@ -267,6 +272,7 @@ impl Scene<'_> {
                 }
                 Field::HopLimit(_)
                 | Field::SourcePort(_)
+                | Field::Group(_)
                 // the reader of cases takes these for packets that are sent only
                 | Field::Version(_)
                 | Field::Pad(_)
@@ -330,14 +336,48 @@ fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     Ok(wire)
 }
 
-/// A packet of a request: its PSN, whether it is the last of its message, and the bytes of its payload.
-pub(crate) fn request(arrival: &Arrival) -> Result<(u32, bool, usize), String> {
+/// A packet of a request of the device.
+pub(crate) struct Request {
+    pub(crate) psn: u32,
+    /// It is the last of its message.
+    pub(crate) ends: bool,
+    /// Bytes of its payload.
+    pub(crate) bytes: usize,
+    /// What a READ asks for.
+    pub(crate) read: Option<Reth>,
+}
+
+impl Request {
+    /// PSNs that it takes: a READ as many as its answer.
+    pub(crate) fn psns(&self, mtu: u32) -> u32 {
+        self.read.map_or(1, |read| read.dma_length.div_ceil(mtu).max(1))
+    }
+}
+
+pub(crate) fn request(arrival: &Arrival) -> Result<Request, String> {
     let wire = sound(arrival)?;
     let bth = wire.headers.bth();
-    if bth.opcode == Opcode::CNP || bth.opcode.operation().is_response() {
+    let operation = bth.opcode.operation();
+    if bth.opcode == Opcode::CNP || operation.is_response() {
         return Err("it is no request".into());
     }
-    Ok((bth.psn.get(), bth.opcode.operation().position().ends(), wire.payload.len()))
+    Ok(Request {
+        psn: bth.psn.get(),
+        ends: operation.position().ends(),
+        bytes: wire.payload.len(),
+        read: wire.headers.ext().reth().filter(|_| operation == Operation::ReadRequest),
+    })
+}
+
+/// True for a congestion notification.
+pub(crate) fn is_cnp(arrival: &Arrival) -> bool {
+    arrival.bytes.first() == Some(&Opcode::CNP.to_wire())
+}
+
+/// The queue pair that a packet goes to, if it is one of a connection.
+pub(crate) fn destination(arrival: &Arrival) -> Option<Qpn> {
+    let wire = Wire::parse(&arrival.bytes).ok()?;
+    Some(wire.headers.bth().dest_qp).filter(|&to| to != Qpn::GSI)
 }
 
 /// A packet of the device in words.
@@ -361,12 +401,13 @@ pub(crate) fn management(arrival: &Arrival) -> Option<&[u8]> {
     (wire.headers.bth().dest_qp == Qpn::GSI).then_some(wire.payload)
 }
 
-/// True for a packet that has nothing to do with this queue pair of the instrument, nor with what it
+/// True for a packet that has nothing to do with these queue pairs of the instrument, nor with what it
 /// has said.
-pub(crate) fn is_foreign(arrival: &Arrival, own: Qpn, dialog: Option<&Dialog>) -> bool {
+pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Dialog>) -> bool {
     match (management(arrival), dialog) {
         (Some(payload), Some(dialog)) => dialog.is_foreign(payload),
-        _ => Wire::parse(&arrival.bytes).is_ok_and(|wire| wire.headers.bth().dest_qp != own),
+        _ => Wire::parse(&arrival.bytes)
+            .is_ok_and(|wire| !own.contains(&wire.headers.bth().dest_qp.get())),
     }
 }
 

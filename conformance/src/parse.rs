@@ -13,9 +13,9 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField,
+        Answers, Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField,
         NAK_SEQUENCE, Packet, PacketKind, Pattern, Place, Queue, Request, RequestKind, Severity,
-        Step, Train,
+        Shares, Step, Train,
     },
     run::PATIENCE,
 };
@@ -75,6 +75,9 @@ impl Chapter {
 
 /// The longest burst, if the case does not say.
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// Queue pairs that a case may have.
+const MOST_PAIRS: u32 = 16;
 
 /// A case's line, its name, and the lines behind that with their numbers.
 type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
@@ -159,13 +162,15 @@ fn case(
             "optional" => case.severity = Severity::Optional,
             "harmful" => case.severity = Severity::Harmful,
             _ => {
-                let mut words = Words(rest.split_whitespace().collect());
-                let step = step(verb, &mut words).and_then(|step| {
-                    words.0.first().map_or(Ok(step), |word| {
-                        Err(format!("{verb} has nothing that is called {word}"))
-                    })
-                });
-                case.steps.push((number, step.map_err(|text| (Some(number), text))?));
+                for rest in each_of_range(rest) {
+                    let mut words = Words(rest.split_whitespace().collect());
+                    let step = step(verb, &mut words).and_then(|step| {
+                        words.0.first().map_or(Ok(step), |word| {
+                            Err(format!("{verb} has nothing that is called {word}"))
+                        })
+                    });
+                    case.steps.push((number, step.map_err(|text| (Some(number), text))?));
+                }
             }
         }
     }
@@ -193,6 +198,22 @@ fn case(
         ));
     }
     Ok(case)
+}
+
+/// A line that has a range in it, such as `2..5`, stands for as many, each with one of its numbers.
+fn each_of_range(line: &str) -> Vec<String> {
+    let range = |word: &str| {
+        let (first, last) = word.split_once("..")?;
+        Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
+    };
+    let mut words = line.split_whitespace();
+    let found = words.find_map(|word| Some((word, range(word)?)));
+    match found {
+        Some((word, (first, last))) => {
+            (first..=last).map(|number| line.replacen(word, &number.to_string(), 1)).collect()
+        }
+        None => vec![line.to_owned()],
+    }
 }
 
 /// The words of a statement that are not yet read.
@@ -291,12 +312,25 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             id: words.number("an id")?,
             window: words.next("a window")?.to_owned(),
         },
+        "join" => Step::Join(words.number("the number of a group")?),
         "supported" => Step::Supported,
         "send" => Step::Send(packet(words, true)?),
         "again" => Step::Again {
             count: if words.0.is_empty() { 1 } else { words.number("how often")? },
             every: words.named("every")?.map_or(Ok(Duration::ZERO), duration)?,
         },
+        "on" => {
+            let number = words.number::<u32>("the number of a queue pair")?;
+            let pair = number.checked_sub(1).ok_or("queue pairs are counted from 1")?;
+            Step::At { pair: Some(pair), step: Box::new(inner(words)?) }
+        }
+        "each" => Step::At { pair: None, step: Box::new(inner(words)?) },
+        "share" => Step::Share(Shares {
+            packets: words.number("how many packets")?,
+            least: words.or("least", 1)?,
+            within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
+        }),
+        "answer" => Step::Answer(answers(words)?),
         "burst" => {
             let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
             let loses = words.named("loses")?.map(|word| number(word, "loses")).transpose()?;
@@ -338,11 +372,41 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         _ => {
             return Err(format!(
                 "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
-                 region, bind, invalidate, receive, post, send, again, expect, burst, completes, fill, \
-                 memory, header, set, word, state, wait, supported"
+                 region, bind, invalidate, join, receive, post, on, each, send, again, expect, burst, share, answer, \
+                 completes, fill, memory, header, set, word, state, wait, supported"
             ));
         }
     })
+}
+
+/// The step behind the number of a queue pair.
+fn inner(words: &mut Words<'_>) -> Result<Step, String> {
+    let verb = words.next("a step")?;
+    match step(verb, words)? {
+        Step::Connect(_) | Step::Share(_) | Step::At { .. } => {
+            Err(format!("{verb} is not for one queue pair"))
+        }
+        step => Ok(step),
+    }
+}
+
+fn answers(words: &mut Words<'_>) -> Result<Answers, String> {
+    let places = |word: &str| word.split(',').map(|word| number(word, "loses")).collect();
+    let answers = Answers {
+        loses: words.named("loses")?.map_or(Ok(Vec::new()), places)?,
+        swaps: words.named("swaps")?.map(|word| number(word, "swaps")).transpose()?,
+        seed: words.or("seed", 1)?,
+        within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
+        packets: words.number("how many responses")?,
+    };
+    let packets = answers.packets;
+    if answers.loses.iter().chain(&answers.swaps).any(|&place| place >= packets) {
+        return Err(format!("loses and swaps have places of the {packets} responses, from 0"));
+    }
+    if answers.swaps.is_some_and(|place| place + 1 == packets) {
+        return Err("behind the last response comes none that it could be swapped with".into());
+    }
+    Ok(answers)
 }
 
 fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
@@ -361,7 +425,12 @@ fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
         }
         other => return Err(format!("a service is rc, uc, ud or cm, and not {other}")),
     };
+    let pairs = words.or("pairs", 1)?;
+    if !(1..=MOST_PAIRS).contains(&pairs) {
+        return Err(format!("pairs is the number of queue pairs, from 1 to {MOST_PAIRS}"));
+    }
     Ok(Connection {
+        pairs,
         by_cm: false,
         qp_type,
         mtu: words.or("mtu", 1024)?,
@@ -379,6 +448,8 @@ fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
         rnr_retry: words.or("rnr-retries", 7)?,
         min_rnr_timer: words.or("rnr-timer", 12)?,
         qkey: words.or("qkey", 0x1111_1111)?,
+        max_send_sge: words.or("pieces", 4)?,
+        max_inline_data: words.or("inline", 64)?,
         shared: words.flag("shared"),
     })
 }
@@ -420,10 +491,16 @@ fn request(words: &mut Words<'_>) -> Result<Request, String> {
             ));
         }
     };
+    let (bytes, pieces): (u32, u32) = (words.or("bytes", bytes)?, words.or("pieces", 1)?);
+    if pieces == 0 || !bytes.is_multiple_of(pieces) {
+        return Err(format!("{bytes} bytes are not {pieces} pieces of one length"));
+    }
     Ok(Request {
         id,
         kind,
-        bytes: words.or("bytes", bytes)?,
+        bytes,
+        pieces,
+        inline: words.flag("inline"),
         immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
         solicited: words.flag("solicited"),
         fence: words.flag("fence"),
@@ -600,6 +677,7 @@ const fn is_for_sending(field: &Field) -> bool {
             | Field::DirtyPadding
             | Field::HopLimit(_)
             | Field::SourcePort(_)
+            | Field::Group(_)
             | Field::Message(
                 MessageField::OwnQp(_)
                     | MessageField::Port(_)
@@ -671,6 +749,7 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
         "tclass" => Field::TrafficClass(words.number(name)?),
         "hop-limit" => Field::HopLimit(words.number(name)?),
         "source-port" => Field::SourcePort(words.number(name)?),
+        "group" => Field::Group(words.number(name)?),
         _ => Field::Message(message_field(name, words)?),
     })
 }

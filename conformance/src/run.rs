@@ -1,6 +1,8 @@
 //! Playing a case.
 
+mod answers;
 mod bursts;
+mod shares;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,12 +22,12 @@ use roce_transport::{
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, Message, Packet, PacketKind, Pattern, Place, Queue,
-        Severity, Step,
+        BEFORE, Case, Completes, Connection, Message, PAIR_PSNS, Packet, PacketKind, Pattern,
+        Place, Queue, Severity, Step, group,
     },
     dialog::{self, Dialog, NUMBERS},
     outcome::{Burst, Outcome, Pause, Seen, Verdict},
-    packet::{Scene, describe, is_foreign, management},
+    packet::{Scene, describe, destination, is_cnp, is_foreign, management, request},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
 
@@ -44,8 +46,8 @@ pub const INBOX: &str = "inbox";
 pub const SOURCE: &str = "source";
 /// Region that a peer may use in every way.
 pub const TARGET: &str = "target";
-/// Pattern of [`SOURCE`].
-const SOURCE_SEED: u32 = 1;
+/// Number of the first byte of the pattern in [`SOURCE`].
+pub const SOURCE_SEED: u32 = 1;
 
 /// Plays cases against one device.
 #[derive(Debug)]
@@ -95,7 +97,7 @@ impl<'a, S: Subject> Runner<'a, S> {
             }
             self.next_qpn += NUMBERS;
         } else {
-            self.next_qpn += 1;
+            self.next_qpn += case.pairs();
         }
         let start = self.subject.now();
         let mut play = Play {
@@ -105,17 +107,16 @@ impl<'a, S: Subject> Runner<'a, S> {
             mark: start,
             mark_is_late: false,
             connection: None,
+            pairs: Vec::new(),
+            current: 0,
             dialog,
             is_heard: true,
             regions: BTreeMap::new(),
             used: 0,
             arrivals: VecDeque::new(),
-            completions: [VecDeque::new(), VecDeque::new()],
             packets: Vec::new(),
             pauses: Vec::new(),
             bursts: Vec::new(),
-            requests: 0,
-            messages: 0,
             last: None,
         };
         let (verdict, finding) = play.all(case);
@@ -166,7 +167,12 @@ struct Play<'a, S: Subject> {
     mark: Instant,
     /// It is the time at which a packet was seen, which may have been sent earlier.
     mark_is_late: bool,
-    connection: Option<(Connection, Qpn)>,
+    connection: Option<Connection>,
+    /// Queue pairs of the device, each connected to one of the instrument: the first to `own`, the
+    /// others to those behind.
+    pairs: Vec<Pair>,
+    /// The one that is meant.
+    current: usize,
     /// What has been said, in a case of connection management.
     dialog: Option<Dialog>,
     /// Somebody listens for connections.
@@ -175,14 +181,31 @@ struct Play<'a, S: Subject> {
     /// Bytes of the inbox that receive requests have.
     used: u32,
     arrivals: VecDeque<Arrival>,
-    completions: [VecDeque<Completion>; 2],
     packets: Vec<Seen>,
     pauses: Vec<Pause>,
     bursts: Vec<Burst>,
-    /// Packets and messages of the device that bursts have brought.
+    last: Option<(NetHeader, Vec<u8>)>,
+}
+
+/// A queue pair of the device.
+#[derive(Default)]
+struct Pair {
+    device: Qpn,
+    /// First PSNs that it expects, and sends.
+    rq_psn: u32,
+    sq_psn: u32,
+    /// PSNs that its requests have taken, as far as bursts or expected packets have brought them, and
+    /// how many messages those were.
     requests: u32,
     messages: u32,
-    last: Option<(NetHeader, Vec<u8>)>,
+    completions: [VecDeque<Completion>; 2],
+}
+
+impl Pair {
+    /// How far a request is ahead of what has come, in 24 bits.
+    fn ahead(&self, psn: u32) -> u32 {
+        psn.wrapping_sub(self.sq_psn).wrapping_sub(self.requests) & 0x00FF_FFFF
+    }
 }
 
 impl<S: Subject> Play<'_, S> {
@@ -214,8 +237,45 @@ impl<S: Subject> Play<'_, S> {
         (Verdict::Conforms, None)
     }
 
+    /// Plays a step at a queue pair, or at each.
+    fn at(&mut self, pair: Option<u32>, step: &Step) -> Result<(), Stop> {
+        let all = match pair {
+            Some(pair) => pair as usize..pair as usize + 1,
+            None => 0..self.pairs.len(),
+        };
+        if all.end > self.pairs.len() {
+            return Err(mistake(format!("the case connects {} queue pairs", self.pairs.len())));
+        }
+        for pair in all {
+            self.choose(pair)?;
+            self.step(step).map_err(|stop| match stop {
+                Stop::Wrong(text) => Stop::Wrong(format!("queue pair {}: {text}", pair + 1)),
+                trouble => trouble,
+            })?;
+        }
+        self.choose(0)
+    }
+
+    /// What follows is about this queue pair.
+    fn choose(&mut self, pair: usize) -> Result<(), Stop> {
+        self.current = pair;
+        self.subject.program()?.choose(pair);
+        Ok(())
+    }
+
+    /// The instrument's queue pair.
+    fn own(&self) -> Qpn {
+        Qpn::new(self.own.get() + self.current as u32)
+    }
+
+    fn pair(&mut self) -> Result<&mut Pair, Stop> {
+        let pair = self.pairs.get_mut(self.current);
+        pair.ok_or_else(|| mistake("the case does not connect first"))
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
+            Step::At { pair, step } => return self.at(*pair, step),
             Step::Connect(connection) => self.connect(connection)?,
             Step::Region { name, bytes, rights } => self.region(name, *bytes, *rights)?,
             Step::Receive { id, bytes } => {
@@ -225,7 +285,10 @@ impl<S: Subject> Play<'_, S> {
                 self.subject.program()?.post_receive(*id, self.used, *bytes)?;
                 self.used += bytes;
             }
-            Step::Post(request) => self.subject.program()?.post_send(request, self.own)?,
+            Step::Post(request) => {
+                let own = self.own();
+                self.subject.program()?.post_send(request, own)?;
+            }
             Step::Bind(bind) => {
                 let bound = self.subject.program()?.bind(bind)?;
                 if let Some(before) = self.regions.insert(bind.window.clone(), bound) {
@@ -233,6 +296,10 @@ impl<S: Subject> Play<'_, S> {
                 }
             }
             Step::Invalidate { id, window } => self.subject.program()?.invalidate(*id, window)?,
+            Step::Join(number) => {
+                let group = group(*number, self.subject.route().device);
+                self.subject.program()?.join(group)?;
+            }
             Step::Supported => {}
             Step::Send(packet) => {
                 let (net, bytes) = self.build(packet)?;
@@ -248,6 +315,8 @@ impl<S: Subject> Play<'_, S> {
                 return Ok(());
             }
             Step::Burst(train) => return self.burst(train),
+            Step::Share(shares) => return self.share(shares),
+            Step::Answer(answers) => return self.answer(answers),
             Step::Expect { packet, after, within } => {
                 let until = self.mark.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
@@ -286,6 +355,7 @@ impl<S: Subject> Play<'_, S> {
                     return wrong(format!("it comes after {waited:?}, before {after:?} are over"));
                 }
                 (self.mark, self.mark_is_late) = (arrival.at, true);
+                self.count(&arrival);
                 return Ok(());
             }
             Step::Silence { time, but } => {
@@ -352,9 +422,30 @@ impl<S: Subject> Play<'_, S> {
         self.region(SOURCE, ROOM, Access::LOCAL_WRITE)?;
         self.subject.program()?.fill(SOURCE, 0, ROOM, SOURCE_SEED)?;
         self.region(INBOX, ROOM, Access::LOCAL_WRITE)?;
-        let device = self.subject.program()?.connect(connection, self.own)?;
-        self.connection = Some((connection.clone(), device));
-        Ok(())
+        for number in 0..connection.pairs {
+            let psn = |first: u32| Psn::new(first.wrapping_add(PAIR_PSNS * number)).get();
+            let (rq_psn, sq_psn) = (psn(connection.rq_psn), psn(connection.sq_psn));
+            let connection = Connection { rq_psn, sq_psn, ..connection.clone() };
+            let own = Qpn::new(self.own.get() + number);
+            let device = self.subject.program()?.connect(&connection, own)?;
+            self.pairs.push(Pair { device, rq_psn, sq_psn, ..Pair::default() });
+        }
+        self.connection = Some(connection.clone());
+        self.choose(0)
+    }
+
+    /// Counts a request of the device, if it is the next one.
+    fn count(&mut self, arrival: &Arrival) {
+        let (Some(pair), Some(connection)) = (self.pairs.get_mut(self.current), &self.connection)
+        else {
+            return;
+        };
+        if let Ok(request) = request(arrival)
+            && pair.ahead(request.psn) == 0
+        {
+            pair.requests += request.psns(connection.mtu);
+            pair.messages += u32::from(request.ends);
+        }
     }
 
     /// Connects to the program that listens.
@@ -400,7 +491,7 @@ impl<S: Subject> Play<'_, S> {
         let scene = Scene {
             route: self.subject.route(),
             service: Service::Rc,
-            own: self.own,
+            own: self.own(),
             device: Qpn::new(0),
             rq_psn: 0,
             sq_psn: 0,
@@ -411,17 +502,19 @@ impl<S: Subject> Play<'_, S> {
             let (device, rq_psn) = dialog.device().unwrap_or_default();
             return Ok(Scene { device, rq_psn, sq_psn: dialog.sq_psn, ..scene });
         }
-        let (connection, device) =
-            self.connection.as_ref().ok_or_else(|| mistake("the case does not connect first"))?;
+        let (Some(connection), Some(pair)) = (&self.connection, self.pairs.get(self.current))
+        else {
+            return Err(mistake("the case does not connect first"));
+        };
         Ok(Scene {
             service: match connection.qp_type {
                 QpType::Uc => Service::Uc,
                 QpType::Ud => Service::Ud,
                 _ => Service::Rc,
             },
-            device: *device,
-            rq_psn: Psn::new(connection.rq_psn).get(),
-            sq_psn: Psn::new(connection.sq_psn).get(),
+            device: pair.device,
+            rq_psn: pair.rq_psn,
+            sq_psn: pair.sq_psn,
             qkey: connection.qkey,
             ..scene
         })
@@ -464,7 +557,9 @@ impl<S: Subject> Play<'_, S> {
     fn take(&mut self, until: Instant) -> Result<bool, Stop> {
         let Some(arrival) = self.subject.receive(until)? else { return Ok(false) };
         let Arrival { at, net, ref bytes } = arrival;
-        if !is_foreign(&arrival, self.own, self.dialog.as_ref()) {
+        let own = self.own.get();
+        let own = own..own + self.pairs.len().max(1) as u32;
+        if !is_foreign(&arrival, &own, self.dialog.as_ref()) {
             if let (Some(dialog), Some(payload)) = (&mut self.dialog, management(&arrival)) {
                 dialog.hear(payload);
             }
@@ -475,14 +570,22 @@ impl<S: Subject> Play<'_, S> {
         Ok(true)
     }
 
-    /// The next packet, if it comes until then.
+    /// The next packet that is not to another queue pair, if it comes until then.
     fn next_arrival(&mut self, until: Instant) -> Result<Option<Arrival>, Stop> {
-        while self.arrivals.is_empty() && self.take(until)? {}
-        Ok(self.arrivals.pop_front())
+        loop {
+            let (own, is_one) = (self.own(), self.pairs.len() <= 1);
+            let is_meant = |it: &Arrival| is_one || destination(it).is_none_or(|to| to == own);
+            if let Some(at) = self.arrivals.iter().position(is_meant) {
+                return Ok(self.arrivals.remove(at));
+            }
+            if !self.take(until)? {
+                return Ok(None);
+            }
+        }
     }
 
     /// The next packet that may have been meant: not one that is left to the program that listens,
-    /// unless it is this one, nor one of another connection.
+    /// unless it is this one, nor one of another connection, nor a notice of congestion.
     fn next_arrival_but(
         &mut self,
         packet: &Packet,
@@ -494,7 +597,10 @@ impl<S: Subject> Play<'_, S> {
                 (Some(dialog), Some(payload)) => dialog.is_of_another(packet, payload),
                 _ => false,
             };
-            let is_passed_over = is_of_another
+            // some adapters notify of a loss, too
+            let is_notice = packet.operation != PacketKind::Cnp && is_cnp(&arrival);
+            let is_passed_over = is_notice
+                || is_of_another
                 || is_of_the_program(&arrival) && self.check(packet, &arrival)?.is_err();
             if !is_passed_over {
                 return Ok(Some(arrival));
@@ -511,7 +617,7 @@ impl<S: Subject> Play<'_, S> {
 
     fn completion(&mut self, queue: Queue) -> Result<Option<Completion>, Stop> {
         let new = self.subject.program()?.completions(queue)?;
-        let waiting = &mut self.completions[queue as usize];
+        let waiting = &mut self.pair()?.completions[queue as usize];
         waiting.extend(new);
         Ok(waiting.pop_front())
     }

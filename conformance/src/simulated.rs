@@ -18,8 +18,8 @@ use roce_transport::{
     time::Instant,
     wire::{Datagram, NetHeader},
     work::{
-        CompletionQueue, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, SrqAttr, UdDestination,
-        Wc,
+        CompletionQueue, Data, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, SrqAttr,
+        UdDestination, Wc,
     },
 };
 
@@ -27,12 +27,16 @@ use crate::{
     case::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, WRONG_KEY, pattern,
     },
-    run::{INBOX, SOURCE},
+    run::{INBOX, SOURCE, SOURCE_SEED},
     subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
 };
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const DEVICE: [u8; 4] = [10, 0, 0, 2];
+
+/// Bytes that the line takes at once, and how long it then takes no more.
+const AT_ONCE: usize = 1 << 16;
+const BUSY: Duration = Duration::from_micros(1);
 
 /// An adapter, its program, and a network without delay. Time passes only while the runner waits.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Simulated {
     now: Instant,
     adapter: Adapter,
     transmit: TransmitBuffer,
+    /// When the line is free for more.
+    free: Instant,
     pd: PdId,
     objects: Objects,
     listener: Listener,
@@ -62,9 +68,16 @@ struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
     /// Windows by their present keys.
     windows: BTreeMap<String, RKey>,
-    queue_pair: Option<Qpn>,
+    queue_pairs: Vec<QueuePair>,
+    /// Which of them is meant.
+    chosen: usize,
     shared: Option<SrqId>,
-    queues: Option<[Arc<CompletionQueue>; 2]>,
+}
+
+#[derive(Debug)]
+struct QueuePair {
+    qpn: Qpn,
+    queues: [Arc<CompletionQueue>; 2],
 }
 
 impl Default for Simulated {
@@ -84,7 +97,8 @@ impl Default for Simulated {
         Self {
             now: Instant::from_nanos(1_000_000),
             adapter,
-            transmit: TransmitBuffer::new(1 << 17, TransmitLimits::SINGLE),
+            transmit: TransmitBuffer::new(AT_ONCE, TransmitLimits::SINGLE),
+            free: Instant::ZERO,
             pd,
             objects: Objects::default(),
             listener,
@@ -105,11 +119,15 @@ fn mistake(what: &str) -> Trouble {
 impl Simulated {
     /// What the adapter has to send now.
     fn transmit(&mut self) {
-        loop {
+        while self.now >= self.free {
             self.transmit.clear();
             self.adapter.poll_transmit(self.now, &mut self.transmit);
             if self.transmit.is_empty() && !self.transmit.may_have_more() {
                 return;
+            }
+            let bytes: usize = self.transmit.datagrams().map(|(_, bytes)| bytes.len()).sum();
+            if bytes > AT_ONCE / 2 {
+                self.free = self.now.plus(BUSY);
             }
             self.sent.extend(self.transmit.datagrams().map(|(net, bytes)| Arrival {
                 at: self.now,
@@ -184,8 +202,12 @@ impl Simulated {
         self.adapter.cm_accept(self.now, conn, &accept, true).ok()
     }
 
+    fn chosen(&self) -> Result<&QueuePair, Trouble> {
+        self.objects.queue_pairs.get(self.objects.chosen).ok_or_else(|| mistake("queue pair"))
+    }
+
     fn queue_pair(&self) -> Result<Qpn, Trouble> {
-        self.objects.queue_pair.ok_or_else(|| mistake("queue pair"))
+        self.chosen().map(|it| it.qpn)
     }
 
     fn find(&self, name: &str) -> Result<&(Arc<Region>, Arc<HeapMemory>), Trouble> {
@@ -208,16 +230,16 @@ impl Simulated {
     }
 
     fn destroy(&mut self) -> Result<(), ObjectError> {
-        let Objects { regions, windows, queue_pair, shared, queues } =
+        let Objects { regions, windows, queue_pairs, shared, .. } =
             std::mem::take(&mut self.objects);
-        if let Some(qpn) = queue_pair {
+        for QueuePair { qpn, queues } in queue_pairs {
             self.adapter.destroy_qp(qpn)?;
+            for cq in queues {
+                self.adapter.destroy_cq(cq.id())?;
+            }
         }
         if let Some(srq) = shared {
             self.adapter.destroy_srq(srq)?;
-        }
-        for cq in queues.into_iter().flatten() {
-            self.adapter.destroy_cq(cq.id())?;
         }
         for rkey in windows.into_values() {
             self.adapter.dealloc_window(WindowId::of(rkey))?;
@@ -277,7 +299,9 @@ impl Subject for Simulated {
             if let Some(arrival) = self.sent.pop_front() {
                 return Ok(Some(arrival));
             }
-            match self.adapter.poll_timeout().filter(|&next| next <= until) {
+            let line = Some(self.free).filter(|&free| free > self.now);
+            let next = self.adapter.poll_timeout().into_iter().chain(line).min();
+            match next.filter(|&next| next <= until) {
                 Some(next) => {
                     self.now = self.now.max(next);
                     self.adapter.handle_timeout(self.now);
@@ -307,7 +331,7 @@ impl Program for Simulated {
         let queues = [cq()?, cq()?];
         let [send_cq, recv_cq] = queues.clone();
         let Connection { qp_type, sq_psn, .. } = *connection;
-        if connection.shared {
+        if connection.shared && self.objects.shared.is_none() {
             let attr = SrqAttr { max_wr: 64, max_sge: 4 };
             let srq = self.adapter.create_srq(self.pd, attr).map_err(|error| refused(&error))?;
             self.objects.shared = Some(srq);
@@ -317,14 +341,17 @@ impl Program for Simulated {
             send_cq,
             recv_cq,
             srq: self.objects.shared,
-            caps: QpCaps::default(),
+            caps: QpCaps {
+                max_send_sge: connection.max_send_sge,
+                max_inline_data: connection.max_inline_data,
+                ..QpCaps::default()
+            },
             sq_sig_all: true,
             pd: self.pd,
             quirks: Quirks::default(),
         };
         let qpn = self.adapter.create_qp(init).map_err(|error| refused(&error))?;
-        self.objects.queue_pair = Some(qpn);
-        self.objects.queues = Some(queues);
+        self.objects.queue_pairs.push(QueuePair { qpn, queues });
         let qkey = QKey(connection.qkey);
         let init = Init { access: connection.rights, qkey, ..Init::default() };
         self.adapter.to_init(qpn, &init).map_err(|error| refused(&error))?;
@@ -351,6 +378,10 @@ impl Program for Simulated {
         Ok(qpn)
     }
 
+    fn choose(&mut self, pair: usize) {
+        self.objects.chosen = pair;
+    }
+
     fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
         let (qpn, sge) = (self.queue_pair()?, self.sge(INBOX, offset, bytes)?);
         let wr = RecvWr::new(id, [sge]);
@@ -362,10 +393,16 @@ impl Program for Simulated {
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
-        let (qpn, mut sge) = (self.queue_pair()?, self.sge(SOURCE, 0, request.bytes)?);
-        if request.wrong_key {
-            sge.lkey.0 ^= WRONG_KEY;
+        let qpn = self.queue_pair()?;
+        let mut sges = Vec::new();
+        for (offset, length) in request.places() {
+            let mut sge = self.sge(SOURCE, offset, length)?;
+            if request.wrong_key {
+                sge.lkey.0 ^= WRONG_KEY;
+            }
+            sges.push(sge);
         }
+        let sge = sges[0];
         let remote = Remote { address: PEER_ADDRESS, rkey: RKey(PEER_KEY) };
         let info = self.adapter.query_qp(qpn).ok_or_else(|| mistake("queue pair"))?;
         let id = request.id;
@@ -384,6 +421,11 @@ impl Program for Simulated {
             RequestKind::AtomicWrite => SendWr::atomic_write(id, remote, sge),
             RequestKind::Flush => SendWr::flush(id, remote, request.bytes, Placement::GLOBAL),
         };
+        if request.inline {
+            wr.data = Data::inline(&pattern(SOURCE_SEED, request.bytes));
+        } else if request.kind != RequestKind::Flush {
+            wr.data = Data::Sges(sges.into());
+        }
         if let Some(immediate) = request.immediate {
             wr = wr.with_immediate(immediate.to_be_bytes());
         }
@@ -425,6 +467,11 @@ impl Program for Simulated {
             .map_err(|error| refused(&error))
     }
 
+    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+        let attached = self.adapter.attach_mcast(self.queue_pair()?, group.into());
+        attached.map(drop).map_err(|error| refused(&error))
+    }
+
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
         self.write(region, offset, &pattern(seed, bytes))
     }
@@ -453,8 +500,7 @@ impl Program for Simulated {
     }
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
-        let queues = self.objects.queues.as_ref().ok_or_else(|| mistake("queue pair"))?;
-        let cq = &queues[queue as usize];
+        let cq = &self.chosen()?.queues[queue as usize];
         Ok(std::iter::from_fn(|| cq.pop()).map(|wc| completion(&wc)).collect())
     }
 

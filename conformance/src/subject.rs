@@ -55,9 +55,9 @@ pub trait Subject {
 
 /// What the program of a device can be told to do.
 ///
-/// The objects are few, so they have no names but for the regions: at most one queue pair with a
-/// completion queue for each direction, and receive requests whose bytes go to the region `inbox`,
-/// one behind the other.
+/// The objects are few, so they have no names but for the regions: queue pairs with a completion
+/// queue for each direction, of which one is [chosen](Self::choose), and receive requests whose bytes
+/// go to the region `inbox`, one behind the other.
 pub trait Program {
     /// Registers so many bytes of zeros.
     ///
@@ -65,11 +65,16 @@ pub trait Program {
     /// [`Trouble`]
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble>;
 
-    /// Makes a queue pair, and brings it to RTS, connected to the instrument's queue pair.
+    /// Makes a queue pair besides those that there are, and brings it to RTS, connected to the
+    /// instrument's queue pair.
     ///
     /// # Errors
     /// [`Trouble`]
     fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
+
+    /// What is said from now on is said of this queue pair, from 0 in the order in which they were
+    /// made.
+    fn choose(&mut self, pair: usize);
 
     /// Posts a receive request for so many bytes.
     ///
@@ -94,6 +99,12 @@ pub trait Program {
     /// # Errors
     /// [`Trouble`]
     fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble>;
+
+    /// Attaches the queue pair to a multicast group.
+    ///
+    /// # Errors
+    /// [`Trouble`]
+    fn join(&mut self, group: IpAddr) -> Result<(), Trouble>;
 
     /// Writes a [pattern](crate::case::pattern).
     ///

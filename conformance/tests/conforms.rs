@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path, time::Duration};
 
-use roce_conformance::{Runner, Simulated, Verdict, chapters, known};
+use roce_conformance::{Reported, Runner, Simulated, Verdict, chapters, known, reported};
 
 #[test]
 fn our_adapter_conforms_in_virtual_time() {
@@ -44,7 +44,7 @@ fn our_recoveries_are_noted() {
     let mut of = |name: &str| {
         let cases = chapters().into_iter().flat_map(|chapter| chapter.cases);
         let case = cases.into_iter().find(|case| case.name == name).unwrap();
-        runner.run(&case).bursts.into_iter().map(|it| it.recovery.unwrap()).collect::<Vec<_>>()
+        runner.run(&case).bursts.into_iter().flat_map(|it| it.recoveries).collect::<Vec<_>>()
     };
     for lost in [0, 7, 14] {
         let it = of(&format!("recovery/after-a-nak-{lost}"))[0];
@@ -101,6 +101,32 @@ fn others() -> String {
     text
 }
 
+/// What was published of adapters, as a table.
+fn published() -> String {
+    let mut text = "\n## Reported of adapters\n\nWhat others have published. This project has not measured it.\n\n".to_owned();
+    text += "| cases | adapters | what | source |\n|---|---|---|---|\n";
+    for it in reported() {
+        let cases: Vec<_> = it.cases.iter().map(|name| format!("`{name}…`")).collect();
+        let Reported { devices, text: what, source, .. } = it;
+        let _ = writeln!(text, "| {} | {devices} | {what} | {source} |", cases.join(" "));
+    }
+    text
+}
+
+/// What was published is about cases that exist.
+#[test]
+fn reports_are_of_these_cases() {
+    let names: Vec<_> =
+        chapters().into_iter().flat_map(|chapter| chapter.cases).map(|case| case.name).collect();
+    for it in reported() {
+        assert!(it.source.starts_with("https://"), "{it:?}");
+        for begin in &it.cases {
+            assert!(names.iter().any(|name| name.starts_with(begin)), "{begin}");
+        }
+        assert!(it.is_about(it.cases[0]) && !it.is_about("none"));
+    }
+}
+
 /// The records name cases that exist.
 #[test]
 fn records_are_of_these_cases() {
@@ -125,6 +151,7 @@ fn the_page_lists_the_cases() {
     let (head, _) = page.split_once(MARK).unwrap();
     let mut list = format!("{head}{MARK}");
     list += &others();
+    list += &published();
     for chapter in chapters() {
         let count = chapter.cases.len();
         let file = format!("../conformance/cases/{}.case", chapter.name);

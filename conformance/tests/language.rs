@@ -49,6 +49,24 @@ fn a_case_for_each_value() {
 }
 
 #[test]
+fn a_range_stands_for_as_many_steps() {
+    let chapter = chapter("connect rc pairs 3\neach post write 2..4 bytes 8\nexpect ack").unwrap();
+    let ids: Vec<_> = chapter.cases[0]
+        .steps
+        .iter()
+        .filter_map(|(line, step)| match step {
+            Step::At { pair: None, step } => match &**step {
+                Step::Post(request) => Some((*line, request.id)),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, [(7, 2), (7, 3), (7, 4)]);
+    assert_eq!(chapter.cases[0].pairs(), 3);
+}
+
+#[test]
 fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\nburst 4 loses 4", "loses has the place of one of the 4 packets");
     refused("connect rc\nexpect ack psn x", "own.case:7: psn is a number, such as 3 or -1");
@@ -67,6 +85,16 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("send req\nexpect rep port 9", "only a packet that is sent");
     refused("connect rc\nsend ack reason 8", "only messages of connection management");
     refused("send req\nexpect rep\npost send 1", "own.case:8: a case of connection management has");
+    refused("connect rc pairs 17\nexpect ack", "pairs is the number of queue pairs, from 1 to 16");
+    refused("connect rc\non 0 state RTS", "queue pairs are counted from 1");
+    refused("connect rc pairs 2\neach connect rc", "connect is not for one queue pair");
+    refused("connect rc\nanswer 4 loses 4", "loses and swaps have places of the 4 responses");
+    refused("connect rc\nanswer 4 swaps 3", "behind the last response comes none");
+    refused(
+        "connect rc\npost write 1 bytes 10 pieces 3",
+        "10 bytes are not 3 pieces of one length",
+    );
+    refused("connect rc\nexpect ack group 1", "only a packet that is sent");
     for (text, part) in [
         ("case one", "own.case:1: a file starts with: chapter TITLE"),
         ("chapter A\nconnect rc", "own.case:2: here stands: case NAME"),

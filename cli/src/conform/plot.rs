@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use roce_conformance::{Burst, Pause, Recovery};
+use roce_conformance::{Burst, Pause, Recovery, Share};
 
 use super::report::Played;
 use crate::markup::escaped;
@@ -113,10 +113,17 @@ fn rate(burst: &Burst) -> String {
     } else {
         format!("{time:.1?}, {:.1} Mb/s", 8e-6 * bytes as f64 / time.as_secs_f64())
     };
-    if let Some(Recovery { lost, naks, pause, again }) = burst.recovery {
-        let told = if naks == 0 { "without a NAK" } else { "after a NAK" };
-        let _ = write!(text, "; packet {lost} lost, there again {pause:.1?} {told}");
+    for Recovery { lost, naks, pause, again } in &burst.recoveries {
+        let told = if *naks == 0 { "without a NAK" } else { "with a NAK" };
+        let _ = write!(text, "; packet {lost} lost, again after {pause:.1?} {told}");
         let _ = write!(text, ", and {again} behind it that had come");
+    }
+    if let Some(Share { packets, of }) = burst.share {
+        let percent = 100.0 * f64::from(packets) / f64::from(of.max(1));
+        let _ = write!(
+            text,
+            "; {packets} of the {of} packets until the first was done, {percent:.1} %"
+        );
     }
     text
 }

@@ -13,7 +13,7 @@ use roce::{
     transport::{time::Instant, wire::NetHeader},
 };
 use roce_conformance::{
-    INBOX, SOURCE,
+    INBOX, SOURCE, SOURCE_SEED,
     case::{
         Bind, Connection, PEER_ADDRESS, PEER_KEY, Place, Queue, Request, RequestKind, WRONG_KEY,
     },
@@ -37,7 +37,10 @@ pub(super) struct Remote {
     regions: BTreeMap<String, Region>,
     /// Present keys of the windows.
     windows: BTreeMap<String, u32>,
-    /// What the queue pair is, and its queue key.
+    /// Queue pairs that there are, and the one that is meant.
+    pairs: usize,
+    chosen: usize,
+    /// What the queue pairs are, and their queue key.
     kind: Option<(QpType, u32)>,
     /// It receives from a shared receive queue.
     is_shared: bool,
@@ -81,6 +84,8 @@ impl Remote {
             gone: None,
             regions: BTreeMap::new(),
             windows: BTreeMap::new(),
+            pairs: 0,
+            chosen: 0,
             kind: None,
             is_shared: false,
         };
@@ -152,10 +157,20 @@ impl Remote {
         found.ok_or_else(|| Trouble::Broken(format!("there is no region {region}")))
     }
 
+    /// The agent's name of the queue pair that is meant.
+    fn qp(&self) -> String {
+        names_of(self.chosen).0
+    }
+
     fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value, Trouble> {
         let Region { lkey, address } = self.find(name)?;
         Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
     }
+}
+
+/// The agent's names of a queue pair, and of its completion queues.
+fn names_of(pair: usize) -> (String, String, String) {
+    (format!("qp{pair}"), format!("send{pair}"), format!("receive{pair}"))
 }
 
 fn text_of(value: &Value) -> String {
@@ -179,7 +194,7 @@ impl Subject for Remote {
     fn clear(&mut self) -> Result<(), Trouble> {
         self.regions.clear();
         self.windows.clear();
-        self.kind = None;
+        (self.pairs, self.chosen, self.kind) = (0, 0, None);
         self.ask_all(&[json!({"do": "clear"}), json!({"do": "pd", "name": "pd"})])?;
         self.network.clear()
     }
@@ -226,16 +241,24 @@ impl Program for Remote {
             _ => "rc",
         };
         let cq = |name: &str| json!({"do": "cq", "name": name, "size": 256});
+        let (name, send, receive) = names_of(self.pairs);
         let mut qp = json!({
-            "do": "qp", "name": "qp", "pd": "pd", "type": service,
-            "send_cq": "send", "recv_cq": "receive", "sq_sig_all": true,
+            "do": "qp", "name": name, "pd": "pd", "type": service,
+            "send_cq": send, "recv_cq": receive, "sq_sig_all": true,
+            "caps": {
+                "max_send_wr": 64, "max_recv_wr": 64, "max_recv_sge": 4,
+                "max_send_sge": connection.max_send_sge,
+                "max_inline_data": connection.max_inline_data,
+            },
         });
         self.is_shared = connection.shared;
         if connection.shared {
             qp["srq"] = "srq".into();
+        }
+        if connection.shared && self.pairs == 0 {
             self.ask(json!({"do": "srq", "name": "srq", "pd": "pd", "max_wr": 64, "max_sge": 4}))?;
         }
-        let made = self.ask_all(&[cq("send"), cq("receive"), qp])?;
+        let made = self.ask_all(&[cq(&send), cq(&receive), qp])?;
         let peer = json!({"address": self.network.route().own, "qpn": peer.get(), "path_mtu": connection.mtu});
         let (rtr, rts) = match qp_type {
             QpType::Ud => (json!({}), json!({"sq_psn": sq_psn})),
@@ -257,22 +280,30 @@ impl Program for Remote {
             QpType::Ud => json!({"qkey": qkey}),
             _ => json!({"access": names(connection.rights)}),
         };
-        let modify = |to: Value| json!({"do": "modify", "qp": "qp", "to": to});
+        let modify = |to: Value| json!({"do": "modify", "qp": name, "to": to});
         self.ask_all(&[
             modify(json!({"init": init})),
             modify(json!({"rtr": rtr})),
             modify(json!({"rts": rts})),
         ])?;
         self.kind = Some((qp_type, qkey));
+        self.pairs += 1;
         let qpn = made[2]["qpn"].as_u64();
         qpn.map(|qpn| Qpn::new(qpn as u32))
             .ok_or_else(|| Trouble::Broken("the queue pair has no number".into()))
     }
 
+    fn choose(&mut self, pair: usize) {
+        self.chosen = pair;
+    }
+
     fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
         let sge = self.sge(INBOX, offset, bytes)?;
-        let queue = if self.is_shared { "srq" } else { "qp" };
-        self.ask(json!({"do": "recv", queue: queue, "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
+        let (kind, queue) = match self.is_shared {
+            true => ("srq", "srq".to_owned()),
+            false => ("qp", self.qp()),
+        };
+        self.ask(json!({"do": "recv", kind: queue, "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
@@ -289,14 +320,20 @@ impl Program for Remote {
         flags.extend(request.solicited.then_some("SOLICITED"));
         flags.extend(request.fence.then_some("FENCE"));
         let mut wr = json!({"id": request.id, "op": op, "flags": flags});
-        if request.kind == RequestKind::Flush {
+        if request.inline {
+            wr["inline"] = json!({"length": request.bytes, "seed": SOURCE_SEED});
+        } else if request.kind == RequestKind::Flush {
             wr["flush"] = json!({"length": request.bytes, "placement": ["GLOBAL"], "whole": false});
         } else {
-            let mut sge = self.sge(SOURCE, 0, request.bytes)?;
-            if request.wrong_key {
-                sge["lkey"] = (self.find(SOURCE)?.lkey ^ u64::from(WRONG_KEY)).into();
+            let mut sges = Vec::new();
+            for (offset, length) in request.places() {
+                let mut sge = self.sge(SOURCE, offset, length)?;
+                if request.wrong_key {
+                    sge["lkey"] = (self.find(SOURCE)?.lkey ^ u64::from(WRONG_KEY)).into();
+                }
+                sges.push(sge);
             }
-            wr["sges"] = json!([sge]);
+            wr["sges"] = json!(sges);
         }
         if op != "send" {
             wr["remote"] = json!({"address": PEER_ADDRESS, "rkey": PEER_KEY});
@@ -314,7 +351,7 @@ impl Program for Remote {
             wr["destination"] =
                 json!({"address": self.network.route().own, "qpn": peer.get(), "qkey": qkey});
         }
-        self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
+        self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
     }
 
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
@@ -331,7 +368,7 @@ impl Program for Remote {
             "access": names(bind.rights),
         });
         let wr = json!({"id": bind.id, "op": "bind_window", "flags": ["SIGNALED"], "bind": part});
-        let posted = self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]}))?;
+        let posted = self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]}))?;
         let rkey = posted["rkeys"][0].as_u64();
         let rkey = rkey.ok_or_else(|| Trouble::Broken("the window has no rkey".into()))? as u32;
         self.windows.insert(name.clone(), rkey);
@@ -342,7 +379,11 @@ impl Program for Remote {
         let rkey = self.windows.get(window);
         let rkey = rkey.ok_or_else(|| Trouble::Broken(format!("there is no window {window}")))?;
         let wr = json!({"id": id, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": rkey});
-        self.ask(json!({"do": "send", "qp": "qp", "wrs": [wr]})).map(drop)
+        self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+        self.ask(json!({"do": "join", "qp": self.qp(), "group": group})).map(drop)
     }
 
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
@@ -375,9 +416,10 @@ impl Program for Remote {
     }
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+        let (_, send, receive) = names_of(self.chosen);
         let cq = match queue {
-            Queue::Send => "send",
-            Queue::Receive => "receive",
+            Queue::Send => send,
+            Queue::Receive => receive,
         };
         let polled = self.ask(json!({"do": "poll", "cq": cq, "count": 64, "timeout": 0.0}))?;
         let all = polled.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -393,7 +435,7 @@ impl Program for Remote {
     }
 
     fn state(&mut self) -> Result<String, Trouble> {
-        Ok(text_of(&self.ask(json!({"do": "query", "qp": "qp"}))?["state"]))
+        Ok(text_of(&self.ask(json!({"do": "query", "qp": self.qp()}))?["state"]))
     }
 
     fn mtu(&self) -> Mtu {

@@ -85,14 +85,15 @@ impl Played {
             let packets = burst.packets.iter();
             let packets =
                 packets.map(|&(time, bytes)| json!({"at_us": micros(time), "bytes": bytes}));
-            let recovery = burst.recovery.map(|it| {
+            let recoveries = burst.recoveries.iter().map(|it| {
                 json!({
                     "lost": it.lost, "naks": it.naks, "pause_us": micros(it.pause), "again": it.again,
                 })
             });
+            let share = burst.share.map(|it| json!({"packets": it.packets, "of": it.of}));
             json!({
                 "least_us": micros(burst.least), "packets": packets.collect::<Vec<_>>(),
-                "recovery": recovery,
+                "recoveries": recoveries.collect::<Vec<_>>(), "share": share,
             })
         });
         let pauses = outcome.pauses.iter().map(

@@ -7,11 +7,11 @@ use roce_transport::{
     wire::{NetHeader, Operation},
 };
 
-use super::{PATIENCE, Play, Stop, mistake, wrong};
+use super::{PATIENCE, Pair, Play, Stop, mistake, wrong};
 use crate::{
     case::{Field, NAK_SEQUENCE, Packet, PacketKind, Train},
     outcome::{Burst, Recovery},
-    packet::{describe, request},
+    packet::{Request, describe, request},
     subject::{Arrival, Subject},
 };
 
@@ -62,18 +62,16 @@ impl<S: Subject> Play<'_, S> {
         let mut again = again.and_then(|every| {
             self.last.clone().map(|(net, bytes)| Repeat { net, bytes, every, due })
         });
-        let mut burst = Burst { least, packets: Vec::new(), recovery: None };
+        let mut burst = Burst { least, ..Burst::default() };
         let (mut first, mut gap) = (None, None::<Gap>);
         while burst.packets.len() < packets as usize {
             let Some(arrival) = self.next_arrival_while(again.as_mut(), until)? else {
                 let count = burst.packets.len();
                 return wrong(format!("{count} of {packets} packets come in {within:?}"));
             };
-            let (psn, is_end, bytes) = request(&arrival)
-                .map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(&arrival))))?;
-            let ahead = psn.wrapping_sub(self.scene()?.sq_psn).wrapping_sub(self.requests);
+            let Request { psn, bytes, .. } = self.request(&arrival)?;
             let place = burst.packets.len() as u32;
-            match (ahead & 0x00FF_FFFF, &mut gap) {
+            match (self.pair()?.ahead(psn), &mut gap) {
                 (0, None) if loses == Some(place) => {
                     first.get_or_insert(arrival.at);
                     gap = Some(Gap::new(place, arrival.at));
@@ -85,13 +83,12 @@ impl<S: Subject> Play<'_, S> {
                     }
                     let time = arrival.at.since(*first.get_or_insert(arrival.at));
                     burst.packets.push((time, bytes));
-                    self.requests += 1;
-                    self.messages += u32::from(is_end);
+                    self.count(&arrival);
                 }
                 (ahead @ 1..0x0080_0000, Some(gap)) => {
                     gap.farthest = gap.farthest.max(place + ahead);
                     if !gap.is_told {
-                        self.acknowledge(Field::Syndrome(NAK_SEQUENCE), self.requests as i32)?;
+                        self.acknowledge(Field::Syndrome(NAK_SEQUENCE))?;
                         gap.is_told = true;
                         gap.recovery.naks += 1;
                         if gap.recovery.naks == 1 {
@@ -106,10 +103,10 @@ impl<S: Subject> Play<'_, S> {
             self.pump(Duration::ZERO)?;
             // one acknowledgement for what has come at once: each takes its time
             if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
-                self.acknowledge(Field::Positive, self.requests as i32 - 1)?;
+                self.acknowledge(Field::Positive)?;
             }
         }
-        burst.recovery = gap.map(|gap| gap.recovery);
+        burst.recoveries = gap.into_iter().map(|gap| gap.recovery).collect();
         let time = burst.time();
         self.bursts.push(burst);
         if time < least {
@@ -121,11 +118,18 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    fn acknowledge(&mut self, kind: Field, psn: i32) -> Result<(), Stop> {
-        let (net, bytes) = self.build(&Packet {
-            operation: PacketKind::Operation(Operation::Acknowledge),
-            fields: vec![kind, Field::Psn(psn), Field::Msn(self.messages)],
-        })?;
+    /// A request of the device, whatever it is.
+    pub(super) fn request(&self, arrival: &Arrival) -> Result<Request, Stop> {
+        request(arrival).map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(arrival))))
+    }
+
+    /// Acknowledges what has come, or says what is missing behind it.
+    pub(super) fn acknowledge(&mut self, kind: Field) -> Result<(), Stop> {
+        let &mut Pair { requests, messages, .. } = self.pair()?;
+        let behind = i32::from(kind == Field::Positive);
+        let fields = vec![kind, Field::Psn(requests as i32 - behind), Field::Msn(messages)];
+        let operation = PacketKind::Operation(Operation::Acknowledge);
+        let (net, bytes) = self.build(&Packet { operation, fields })?;
         self.send(net, bytes)
     }
 

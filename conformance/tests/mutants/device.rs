@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    net::IpAddr,
     time::Duration,
 };
 
@@ -22,6 +23,10 @@ use roce_transport::{
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) qpn: u32,
+    /// The last queue pair that was made.
+    pub(crate) last_qpn: u32,
+    /// Queue pair of the instrument that the second one sends to.
+    pub(crate) second: Option<u32>,
     pub(crate) rq_psn: u32,
     pub(crate) sq_psn: u32,
     pub(crate) regions: BTreeMap<String, RemoteRegion>,
@@ -56,6 +61,8 @@ pub(crate) enum Fault {
     Raw(Change),
     /// What it does besides, to its memory.
     Memory(fn(&Notes, &[u8], &mut Simulated)),
+    /// It sends for its second queue pair when the others are silent.
+    Starves,
     /// What it sends besides.
     Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
     /// How it connects.
@@ -64,6 +71,12 @@ pub(crate) enum Fault {
     Register(fn(Access) -> Access),
     /// What it binds windows to.
     Bind(fn(&mut Bind)),
+    /// What it posts.
+    Post(fn(&mut Request)),
+    /// How its queue pair of this number joins the first of these groups.
+    Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<(), Trouble>),
+    /// What a word of its memory has.
+    Word(fn(u32, u64) -> u64),
     /// It completes invalidations, and does nothing for them.
     KeepsWindows,
     /// What it completes; `false` for nothing.
@@ -77,6 +90,11 @@ pub(crate) struct Mutant<'a> {
     fault: &'a Fault,
     notes: Notes,
     besides: VecDeque<Arrival>,
+    /// Packets of a queue pair that starves, and when the others sent last.
+    held: VecDeque<Arrival>,
+    busy: Instant,
+    /// The queue pair that is meant.
+    chosen: usize,
     /// Requests that complete without having been executed.
     idle: Vec<u64>,
 }
@@ -88,6 +106,9 @@ impl<'a> Mutant<'a> {
             fault,
             notes: Notes::default(),
             besides: VecDeque::new(),
+            held: VecDeque::new(),
+            busy: Instant::ZERO,
+            chosen: 0,
             idle: Vec::new(),
         }
     }
@@ -117,6 +138,38 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
     packet[body..].copy_from_slice(&check);
 }
 
+/// How long the others are silent before the second queue pair sends.
+const SILENCE: Duration = Duration::from_millis(1);
+
+impl Mutant<'_> {
+    fn receive_of_others_first(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+        loop {
+            let silent = self.busy.plus(SILENCE);
+            let end = if self.held.is_empty() { until } else { until.min(silent) };
+            match self.inner.receive(end)? {
+                Some(arrival) if self.notes.second == Some(dest_qp(&arrival.bytes)) => {
+                    self.held.push_back(arrival);
+                }
+                Some(arrival) => {
+                    self.busy = arrival.at;
+                    return Ok(Some(arrival));
+                }
+                None if self.inner.now() >= silent && !self.held.is_empty() => {
+                    let mut arrival = self.held.pop_front();
+                    arrival.iter_mut().for_each(|it| it.at = self.inner.now());
+                    return Ok(arrival);
+                }
+                None if end >= until => return Ok(None),
+                None => {}
+            }
+        }
+    }
+}
+
+pub(crate) fn dest_qp(packet: &[u8]) -> u32 {
+    u32::from_be_bytes([0, packet[5], packet[6], packet[7]])
+}
+
 impl Subject for Mutant<'_> {
     fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
         Ok(self)
@@ -129,6 +182,7 @@ impl Subject for Mutant<'_> {
     fn clear(&mut self) -> Result<(), Trouble> {
         self.notes = Notes::default();
         self.besides.clear();
+        self.held.clear();
         self.idle.clear();
         self.inner.clear()
     }
@@ -177,6 +231,9 @@ impl Subject for Mutant<'_> {
             arrival.at = self.inner.now();
             return Ok(Some(arrival));
         }
+        if matches!(self.fault, Fault::Starves) {
+            return self.receive_of_others_first(until);
+        }
         loop {
             let Some(mut arrival) = self.inner.receive(until)? else { return Ok(None) };
             let original = arrival.clone();
@@ -214,10 +271,20 @@ impl Program for Mutant<'_> {
             change(&mut connection);
         }
         let qpn = self.inner.connect(&connection, peer)?;
-        let Connection { rq_psn, sq_psn, .. } = connection;
-        (self.notes.qpn, self.notes.rq_psn, self.notes.sq_psn) = (qpn.get(), rq_psn, sq_psn);
-        self.notes.next = rq_psn;
+        self.notes.last_qpn = qpn.get();
+        if self.notes.qpn == 0 {
+            let Connection { rq_psn, sq_psn, .. } = connection;
+            (self.notes.qpn, self.notes.rq_psn, self.notes.sq_psn) = (qpn.get(), rq_psn, sq_psn);
+            self.notes.next = rq_psn;
+        } else {
+            self.notes.second.get_or_insert(peer.get());
+        }
         Ok(qpn)
+    }
+
+    fn choose(&mut self, pair: usize) {
+        self.chosen = pair;
+        self.inner.choose(pair);
     }
 
     fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
@@ -225,7 +292,11 @@ impl Program for Mutant<'_> {
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
-        self.inner.post_send(request, peer)
+        let mut request = request.clone();
+        if let Fault::Post(change) = self.fault {
+            change(&mut request);
+        }
+        self.inner.post_send(&request, peer)
     }
 
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
@@ -244,6 +315,16 @@ impl Program for Mutant<'_> {
             return Ok(());
         }
         self.inner.invalidate(id, window)
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+        match self.fault {
+            Fault::Join(join) => {
+                let groups = [group, roce_conformance::case::group(2, group)];
+                join(&mut self.inner, &groups, self.chosen)
+            }
+            _ => self.inner.join(group),
+        }
     }
 
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
@@ -265,7 +346,8 @@ impl Program for Mutant<'_> {
     }
 
     fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
-        self.inner.word(region, offset)
+        let value = self.inner.word(region, offset)?;
+        Ok(if let Fault::Word(change) = self.fault { change(offset, value) } else { value })
     }
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {

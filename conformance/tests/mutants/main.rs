@@ -5,10 +5,15 @@ mod device;
 
 use std::collections::BTreeSet;
 
-use roce_conformance::{Case, Runner, Simulated, Subject, Verdict, chapters, subject::Program};
+use roce_conformance::{
+    Case, Runner, Simulated, Subject, Verdict,
+    case::{PEER_ADDRESS, RequestKind},
+    chapters,
+    subject::Program,
+};
 use roce_transport::mem::Access;
 
-use device::{Fault, Mutant, is_request, psn, set_psn, syndrome};
+use device::{Fault, Mutant, dest_qp, is_request, psn, set_psn, syndrome};
 
 /// A mutant: its name, the case that must find it, and what is wrong.
 type Row = (&'static str, &'static str, Fault);
@@ -794,6 +799,322 @@ fn requester() -> Vec<Row> {
     ]
 }
 
+/// READs of which responses are lost, and several queue pairs.
+fn recovery() -> Vec<Row> {
+    use Fault::{Complete, In, Memory, Out, Starves};
+    vec![
+        ("starves a queue pair", "fairness/writes-of-2", Starves),
+        (
+            "stops all queue pairs when one fails",
+            "fairness/one-fails",
+            Out(|notes, _, p| notes.naks.is_empty() || dest_qp(p) != notes.second.unwrap_or(0)),
+        ),
+        (
+            "sends nothing for others while one waits",
+            "fairness/one-waits",
+            Out(|notes, _, p| p[0] != 0x04 || dest_qp(p) != notes.second.unwrap_or(0)),
+        ),
+        (
+            "slows down another queue pair",
+            "fairness/one-slows-down",
+            In(|notes, _, p| {
+                if p[0] == 0x81 {
+                    let qpn = notes.last_qpn.to_be_bytes();
+                    p[5..8].copy_from_slice(&qpn[1..]);
+                }
+                true
+            }),
+        ),
+        (
+            "asks for what is behind a lost response",
+            "recovery/read-7",
+            Out(|notes, _, p| {
+                if p[0] == 0x0C && psn(p) == notes.sq_psn + 7 {
+                    let (next, behind) = (psn(p) + 1, address(p) + 1024);
+                    set_psn(p, next);
+                    p[ADDRESS].copy_from_slice(&behind.to_be_bytes());
+                    p[LENGTH].copy_from_slice(&8192_u32.to_be_bytes());
+                }
+                true
+            }),
+        ),
+        (
+            "asks for the rest of a READ from the READ's address",
+            "recovery/read-1",
+            Out(|notes, _, p| {
+                if p[0] == 0x0C && psn(p) > notes.sq_psn {
+                    p[ADDRESS].copy_from_slice(&PEER_ADDRESS.to_be_bytes());
+                }
+                true
+            }),
+        ),
+        (
+            "asks for the rest of a READ with the READ's length",
+            "recovery/read-14",
+            Out(|notes, _, p| {
+                if p[0] == 0x0C && psn(p) > notes.sq_psn {
+                    p[LENGTH].copy_from_slice(&16_384_u32.to_be_bytes());
+                }
+                true
+            }),
+        ),
+        (
+            "does not repeat a READ for its third response",
+            "recovery/read-several",
+            Out(|notes, _, p| p[0] != 0x0C || psn(p) != notes.sq_psn + 2),
+        ),
+        (
+            "does not repeat a READ for its last response",
+            "recovery/read-last",
+            Out(|notes, _, p| p[0] != 0x0C || psn(p) != notes.sq_psn + 3),
+        ),
+        (
+            "does not repeat a READ of one response",
+            "recovery/read-only",
+            Out(|notes, _, p| p[0] != 0x0C || !notes.left.contains(&psn(p))),
+        ),
+        (
+            "repeats half of a READ",
+            "recovery/read-tail",
+            Out(|notes, _, p| p[0] != 0x0C || psn(p) != notes.sq_psn + 4),
+        ),
+        (
+            "takes a response for the next one",
+            "recovery/read-swapped-5",
+            In(|notes, _, p| {
+                if p[0] == 0x0E && psn(p) == notes.sq_psn + 6 && !notes.again(p) {
+                    let before = psn(p) - 1;
+                    set_psn(p, before);
+                    notes.come.insert(before + 1);
+                }
+                true
+            }),
+        ),
+        (
+            "completes the second READ before the first",
+            "recovery/read-of-several",
+            Complete(|wc| {
+                if let (1, 4096) | (2, 8192) = (wc.id, wc.bytes) {
+                    wc.id = 3 - wc.id;
+                }
+                true
+            }),
+        ),
+        (
+            "takes late responses",
+            "recovery/read-late",
+            Memory(|notes, p, device| {
+                if p[0] == 0x0E && notes.naks.is_empty() && psn(p) == notes.sq_psn + 3 {
+                    device.fill("source", 3072, 1024, 3077).unwrap();
+                }
+            }),
+        ),
+    ]
+}
+
+/// The limits, and multicast.
+fn limits() -> Vec<Row> {
+    use Fault::{Complete, Connect, In, Join, Out, Post, Word};
+    vec![
+        (
+            "takes messages of any length",
+            "limits/longest-write-first",
+            In(|notes, _, p| {
+                let target = notes.regions.get("target").filter(|_| has_reth(p));
+                if target.is_some() && p[LENGTH][0] >= 0x80 {
+                    p[LENGTH].copy_from_slice(&1024_u32.to_be_bytes());
+                }
+                true
+            }),
+        ),
+        (
+            "takes half of the READs that were agreed on",
+            "limits/reads-16",
+            In(|notes, _, p| p[0] != 0x0C || psn(p) < notes.rq_psn + 16),
+        ),
+        (
+            "remembers fifteen atomics",
+            "limits/atomics-16",
+            In(|notes, _, p| {
+                let is_old = psn(p) + 15 < notes.next && notes.next > notes.rq_psn + 15;
+                p[0] != 0x14 || !notes.again(p) || !is_old
+            }),
+        ),
+        (
+            "has one more outstanding than it may",
+            "limits/posted-depth-2",
+            Connect(|it| it.max_rd_atomic += 1),
+        ),
+        (
+            "has half of what it may outstanding",
+            "limits/posted-depth-4",
+            Connect(|it| it.max_rd_atomic = it.max_rd_atomic.min(2)),
+        ),
+        (
+            "takes the pieces of a request in the other order",
+            "limits/pieces-4",
+            Post(|request| {
+                if request.pieces > 1 && request.pieces < 16 && request.kind == RequestKind::Write {
+                    request.pieces = 1;
+                }
+            }),
+        ),
+        (
+            "takes long lists for one piece",
+            "limits/pieces-16",
+            Post(|request| {
+                if request.pieces == 16 {
+                    request.pieces = 1;
+                }
+            }),
+        ),
+        (
+            "puts what it reads into one piece",
+            "limits/pieces-of-read-30",
+            Post(|request| {
+                if request.kind == RequestKind::Read {
+                    request.pieces = 1;
+                }
+            }),
+        ),
+        (
+            "cuts data that is inline",
+            "limits/inline-256",
+            Post(|request| {
+                if request.inline {
+                    request.bytes = request.bytes.min(64);
+                }
+            }),
+        ),
+        (
+            "has no packets of 4096 bytes",
+            "limits/posted-mtu-4096",
+            Connect(|it| it.mtu = it.mtu.min(2048)),
+        ),
+        (
+            "completes the eighth receive request with the ninth message",
+            "limits/receives-8",
+            Complete(|wc| wc.bytes != 8),
+        ),
+        (
+            "does not wrap what it sends",
+            "limits/wraps-in-a-message",
+            Out(|notes, _, p| {
+                !is_request(p) || psn(p) >= notes.sq_psn || notes.sq_psn < 0x00FF_0000
+            }),
+        ),
+        (
+            "repeats nothing of PSN 0",
+            "limits/wraps-in-a-loss-64",
+            Out(|notes, _, p| !is_request(p) || psn(p) != 0 || !notes.left.contains(&0)),
+        ),
+        (
+            "asks for no response of PSN 0",
+            "limits/wraps-in-a-read-64",
+            Out(|_, _, p| p[0] != 0x0C || psn(p) != 0),
+        ),
+        (
+            "answers with PSNs that do not wrap",
+            "limits/wraps-in-an-answer",
+            Out(|notes, _, p| {
+                if (0x0D..=0x0F).contains(&p[0]) && psn(p) < 2 && notes.rq_psn > 0x00FF_0000 {
+                    set_psn(p, 0x0080_0000);
+                }
+                true
+            }),
+        ),
+        ("drops what is for groups", "multicast/arrives-16", In(|_, _, p| !is_for_group(p))),
+        (
+            "joins other groups besides",
+            "multicast/not-joined",
+            Join(|device, groups, pair| {
+                device.choose(pair);
+                groups.iter().try_for_each(|&group| device.join(group))
+            }),
+        ),
+        (
+            "joins with all queue pairs",
+            "multicast/other-queue-pair",
+            Join(|device, groups, pair| {
+                device.choose(0);
+                let joined = device.join(groups[0]);
+                device.choose(1);
+                // some cases have one
+                let _ = device.join(groups[0]);
+                device.choose(pair);
+                joined
+            }),
+        ),
+        (
+            "has one queue pair in a group",
+            "multicast/several",
+            Join(|device, groups, pair| {
+                device.choose(pair);
+                if pair == 0 { device.join(groups[0]) } else { Ok(()) }
+            }),
+        ),
+        (
+            "passes groups on while all are ready",
+            "multicast/several-one-not-ready",
+            Join(|device, groups, pair| {
+                device.choose(pair);
+                if pair == 0 { Ok(()) } else { device.join(groups[0]) }
+            }),
+        ),
+        (
+            "has a joined queue pair for groups alone",
+            "multicast/unicast-too",
+            In(|_, _, p| p[0] != 0x64 || is_for_group(p)),
+        ),
+        (
+            "does not look at the Q_Key of groups",
+            "multicast/queue-key",
+            In(|_, _, p| {
+                if is_for_group(p) {
+                    p[12..16].fill(0x11);
+                }
+                true
+            }),
+        ),
+        (
+            "does not look at the partition of groups",
+            "multicast/partition",
+            In(|_, _, p| {
+                if is_for_group(p) {
+                    p[2..4].fill(0xFF);
+                }
+                true
+            }),
+        ),
+        (
+            "believes the ICRC of groups",
+            "multicast/wrong-icrc",
+            In(|_, _, p| {
+                if is_for_group(p) {
+                    // changed, so that its ICRC is made right
+                    p[1] ^= 0x40;
+                }
+                true
+            }),
+        ),
+        (
+            "has no immediate data for groups",
+            "multicast/immediate",
+            In(|_, _, p| p[0] != 0x65 || !is_for_group(p)),
+        ),
+        (
+            "does not say which group a datagram is for",
+            "multicast/header",
+            Word(|place, value| if place == 32 { value ^ 1 << 40 } else { value }),
+        ),
+    ]
+}
+
+/// True for a datagram to the queue pair of groups.
+fn is_for_group(packet: &[u8]) -> bool {
+    dest_qp(packet) == 0x00FF_FFFF
+}
+
 /// Memory windows and shared receive queues.
 fn windows() -> Vec<Row> {
     use Fault::{Bind, Connect, In, KeepsWindows, Register};
@@ -940,7 +1261,7 @@ fn placement() -> Vec<Row> {
 
 fn all() -> impl Iterator<Item = Row> {
     let connecting = [connecting::answers(), connecting::checks(), connecting::packets()];
-    let all = [wire(), responder(), requester(), windows(), placement()];
+    let all = [wire(), responder(), requester(), recovery(), limits(), windows(), placement()];
     all.into_iter().chain(connecting).flatten()
 }
 

@@ -29,7 +29,7 @@ RAW_CHAPTERS = ["wire"]
 RAW_INTERFACE = "own0"
 RAW_DEVICE = f"raw:{RAW_INTERFACE},ip=10.77.0.250/24"
 WANTS_RAW = "only a raw device"
-START_SECONDS = 20
+START_SECONDS = 60
 CHAPTER_SECONDS = 240
 LOAD_SECONDS = 60
 # What is said of a case that stops the host, and by the tool of those from then on.

@@ -1,0 +1,240 @@
+//! READs of the device, which the instrument answers, and some of whose responses it loses (`answer`).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use roce_transport::{
+    time::{Instant, ack_timeout},
+    wire::{Operation, Reth},
+};
+
+use super::{PATIENCE, Play, Stop, wrong};
+use crate::{
+    case::{Answers, Field, PEER_ADDRESS, PEER_KEY, Packet, PacketKind},
+    outcome::{Burst, Recovery},
+    packet::{Request, describe},
+    subject::Subject,
+};
+
+/// Time after the last response in which the device may ask again for what it has.
+const QUIET: Duration = Duration::from_millis(1);
+
+/// A READ as it came first: where its responses begin, and what it asks for.
+struct Read {
+    place: u32,
+    count: u32,
+    bytes: u32,
+}
+
+/// What has become of a response that is lost, or comes late.
+struct Missing {
+    /// It comes once behind the next one, and is not lost.
+    is_late: bool,
+    /// It has been left out.
+    is_left_out: bool,
+    /// When the device could know of it.
+    since: Option<Instant>,
+    recovery: Recovery,
+}
+
+/// What a responder remembers.
+struct Responder<'a> {
+    answers: &'a Answers,
+    reads: Vec<Read>,
+    missing: Vec<Missing>,
+    /// Places of the responses that were sent.
+    sent: BTreeSet<u32>,
+    /// What is held back until the next response was sent.
+    held: Option<(u32, Packet)>,
+    /// When the first request came.
+    first: Option<Instant>,
+    burst: Burst,
+}
+
+impl<'a> Responder<'a> {
+    fn new(answers: &'a Answers) -> Self {
+        let lost: BTreeSet<_> = answers.loses.iter().chain(&answers.swaps).copied().collect();
+        let missing = lost.into_iter().map(|lost| Missing {
+            is_late: !answers.loses.contains(&lost),
+            is_left_out: false,
+            since: None,
+            recovery: Recovery { lost, naks: 0, pause: Duration::ZERO, again: 0 },
+        });
+        Self {
+            answers,
+            reads: Vec::new(),
+            missing: missing.collect(),
+            sent: BTreeSet::new(),
+            held: None,
+            first: None,
+            burst: Burst::default(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.sent.len() as u32 == self.answers.packets
+    }
+
+    /// The READ that a request belongs to, which begins at this place: its number from 1.
+    fn read(&mut self, place: u32, reth: &Reth, mtu: u32) -> Result<u32, String> {
+        let end = self.reads.last().map_or(0, |last| last.place + last.count);
+        if place >= end {
+            if place > end || place >= self.answers.packets {
+                return Err(format!("it is at place {place} of the responses, and not {end}"));
+            }
+            let (count, bytes) = (reth.dma_length.div_ceil(mtu).max(1), reth.dma_length);
+            self.reads.push(Read { place, count, bytes });
+        }
+        let of = self.reads.iter().rposition(|read| read.place <= place).unwrap_or_default();
+        let Read { place: begin, bytes, .. } = self.reads[of];
+        let before = (place - begin) * mtu;
+        let address = PEER_ADDRESS + u64::from(before);
+        if (reth.virtual_address, reth.rkey.0) != (address, PEER_KEY) {
+            let (found, key) = (reth.virtual_address, reth.rkey.0);
+            return Err(format!("it asks for {found:#x} under key {key:#x}, and not {address:#x}"));
+        }
+        if before + reth.dma_length > bytes {
+            let length = reth.dma_length;
+            return Err(format!("it asks for {length} bytes, and has {} left", bytes - before));
+        }
+        Ok(of as u32 + 1)
+    }
+
+    /// A request has come for these places.
+    fn asked(&mut self, first: u32, count: u32, at: Instant) {
+        for Missing { recovery, since, .. } in &mut self.missing {
+            if let Some(since) = since
+                && recovery.pause.is_zero()
+                && (first..first + count).contains(&recovery.lost)
+            {
+                recovery.pause = at.since(*since).max(Duration::from_nanos(1));
+                let behind = recovery.lost + 1..first + count;
+                recovery.again = behind.filter(|place| self.sent.contains(place)).count() as u32;
+            }
+        }
+    }
+
+    /// Notes when the device could see that something is missing before this response.
+    fn shows(&mut self, place: u32, now: Instant) {
+        let last = self.answers.packets - 1;
+        for Missing { recovery: Recovery { lost, .. }, since, .. } in &mut self.missing {
+            // behind the last one nothing comes that would show it
+            if *lost < place || (*lost == place && place == last) {
+                since.get_or_insert(now);
+            }
+        }
+    }
+}
+
+impl<S: Subject> Play<'_, S> {
+    pub(super) fn answer(&mut self, answers: &Answers) -> Result<(), Stop> {
+        let Answers { packets, within, .. } = *answers;
+        let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
+        let mut quiet = QUIET + self.subject.tolerance() / 4;
+        if answers.swaps.is_some() {
+            // a device that drops what comes out of order may wait for its timer
+            let timeout = self.connection.as_ref().map(|connection| connection.timeout);
+            quiet += timeout.and_then(ack_timeout).unwrap_or_default() * 4;
+        }
+        let mut responder = Responder::new(answers);
+        loop {
+            let end = match responder.is_done() {
+                true => self.subject.now().plus(quiet),
+                false => until,
+            };
+            let Some(arrival) = self.next_arrival(end)? else { break };
+            let Request { psn, read, .. } = self.request(&arrival)?;
+            let Some(reth) = read else {
+                return wrong(format!("the device sends {}", describe(&arrival)));
+            };
+            responder.first.get_or_insert(arrival.at);
+            self.respond(&mut responder, psn, &reth, arrival.at).map_err(|stop| match stop {
+                Stop::Wrong(why) => Stop::Wrong(format!("{why}, in the {}", describe(&arrival))),
+                trouble => trouble,
+            })?;
+        }
+        let Responder { missing, mut burst, sent, reads, .. } = responder;
+        burst.recoveries = missing.into_iter().map(|it| it.recovery).collect();
+        let time = burst.time();
+        self.bursts.push(burst);
+        let pair = self.pair()?;
+        pair.requests += packets;
+        pair.messages += reads.len() as u32;
+        let unasked: Vec<_> = (0..packets).filter(|place| !sent.contains(place)).collect();
+        if !unasked.is_empty() {
+            return wrong(format!("the responses at places {unasked:?} are not asked for"));
+        }
+        if time > within.saturating_add(self.subject.tolerance()) {
+            return wrong(format!("the READs take {time:?} where {within:?} are right"));
+        }
+        Ok(())
+    }
+
+    /// Answers a request, but for what is lost.
+    fn respond(
+        &mut self,
+        responder: &mut Responder<'_>,
+        psn: u32,
+        reth: &Reth,
+        at: Instant,
+    ) -> Result<(), Stop> {
+        let mtu = self.connection.as_ref().map_or(256, |connection| connection.mtu);
+        let requests = self.pair()?.requests;
+        let first = self.pair()?.ahead(psn);
+        let number = responder.read(first, reth, mtu).map_err(Stop::Wrong)?;
+        let count = reth.dma_length.div_ceil(mtu).max(1);
+        responder.asked(first, count, at);
+        let seed = responder.answers.seed + (reth.virtual_address - PEER_ADDRESS) as u32;
+        let messages = self.pair()?.messages + number;
+        for (n, place) in (first..first + count).enumerate() {
+            let done = n as u32 * mtu;
+            let operation = match (n, n as u32 + 1 == count) {
+                (0, true) => Operation::ReadResponseOnly,
+                (0, false) => Operation::ReadResponseFirst,
+                (_, false) => Operation::ReadResponseMiddle,
+                (_, true) => Operation::ReadResponseLast,
+            };
+            let packet = Packet {
+                operation: PacketKind::Operation(operation),
+                fields: vec![
+                    Field::Psn((requests + place) as i32),
+                    Field::Data { bytes: mtu.min(reth.dma_length - done), seed: seed + done },
+                    Field::Msn(messages),
+                ],
+            };
+            let missing = responder.missing.iter_mut().find(|it| it.recovery.lost == place);
+            if let Some(missing) = missing.filter(|missing| !missing.is_left_out) {
+                missing.is_left_out = true;
+                if missing.is_late {
+                    responder.held = Some((place, packet));
+                }
+                responder.shows(place, self.subject.now());
+                continue;
+            }
+            self.give(responder, place, &packet)?;
+            if let Some((place, held)) = responder.held.take() {
+                self.give(responder, place, &held)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn give(
+        &mut self,
+        responder: &mut Responder<'_>,
+        place: u32,
+        packet: &Packet,
+    ) -> Result<(), Stop> {
+        let (net, data) = self.build(packet)?;
+        self.send(net, data)?;
+        responder.shows(place, self.mark);
+        let bytes = packet.fields.iter().find_map(|field| match field {
+            Field::Data { bytes, .. } => Some(*bytes as usize),
+            _ => None,
+        });
+        if responder.sent.insert(place) {
+            let time = self.mark.since(responder.first.unwrap_or(self.mark));
+            responder.burst.packets.push((time, bytes.unwrap_or_default()));
+        }
+        Ok(())
+    }
+}
