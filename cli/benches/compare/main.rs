@@ -7,6 +7,8 @@
 //!
 //! `cargo bench -p roce-cli --bench compare` writes tables into docs/performance.md and draws
 //! docs/performance.svg; `-- --short` measures less, in less than a minute, and writes nothing.
+//! `-- --wire` compares UDP sockets, packet sockets and AF_XDP over a pair of virtual interfaces
+//! instead; it needs root, and writes nothing.
 
 mod figures;
 mod others;
@@ -15,6 +17,7 @@ mod page;
 mod plot;
 #[path = "../../../benches/pump/mod.rs"]
 mod pump;
+mod wire;
 mod yardsticks;
 
 use std::{
@@ -58,16 +61,22 @@ const SHORT: Scale = Scale {
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut short = false;
+    let (mut short, mut wire) = (false, false);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--short" => short = true,
+            "--wire" => wire = true,
             // what cargo adds
             "--bench" => {}
-            other => return Err(format!("{other} is no option; there is --short").into()),
+            other => {
+                return Err(format!("{other} is no option; there are --short and --wire").into());
+            }
         }
     }
     let scale = if short { SHORT } else { FULL };
+    if wire {
+        return wire::run(&scale);
+    }
     let start = Instant::now();
     let mut lanes = ours::lanes();
     lanes.extend(yardsticks::lanes());

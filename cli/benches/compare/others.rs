@@ -70,7 +70,7 @@ fn ucx(
     let program =
         format!("UCX_TLS={transports} UCX_NET_DEVICES=lo UCX_LOG_LEVEL=error ucx_perftest");
     let count = count(kind, size, time);
-    let server = Running::start("env", &format!("{program} -p {port}"))?;
+    let server = Running::start(&format!("env {program} -p {port}"))?;
     let words = format!(
         "env {program} 127.0.0.1 -p {port} -f -t {test} -s {size} -n {count} -w {}",
         (count / 10).max(1)
@@ -87,7 +87,7 @@ fn ucx(
 fn fabric(size: usize, time: Duration) -> Result<f64, Box<dyn Error>> {
     let (port, count) = (free_port()?, count(Kind::Latency, size, time));
     let common = format!("-p tcp -e msg -S {size} -I {count}");
-    let server = Running::start("fi_pingpong", &format!("{common} -B {port}"))?;
+    let server = Running::start(&format!("fi_pingpong {common} -B {port}"))?;
     let row = row(&format!("fi_pingpong {common} -P {port} 127.0.0.1"))?;
     server.end()?;
     // time of a transfer is the last but one, and what is before it has units

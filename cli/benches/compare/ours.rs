@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::figures::{Kind, Lane};
 
-const ROCE: &str = env!("CARGO_BIN_EXE_roce");
+pub(crate) const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
 pub(crate) fn lanes() -> Vec<Lane> {
     let sized = |kind, name, words: &'static str, result: &'static str, scale: f64| {
@@ -47,35 +47,50 @@ pub(crate) fn lanes() -> Vec<Lane> {
 
 /// A figure of a measurement: starts a server, and a client with its port.
 fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>> {
-    let words = format!("perf {words} -D {}", time.as_secs_f64());
-    let mut server = Running::start(ROCE, &format!("{words} -p 0"))?;
+    perf_between([ROCE, ROCE], [words, words], "127.0.0.1", time, figure)
+}
+
+/// A figure of a measurement between two programs, of which the first, which may be `roce` in another
+/// network namespace, is the server and has this address.
+pub(crate) fn perf_between(
+    [server, client]: [&str; 2],
+    [server_words, client_words]: [&str; 2],
+    address: &str,
+    time: Duration,
+    figure: &str,
+) -> Result<f64, Box<dyn Error>> {
+    let time = time.as_secs_f64();
+    let mut server = Running::start(&format!("{server} perf {server_words} -D {time} -p 0"))?;
     let mut line = String::new();
     let out = server.0.stdout.take().ok_or("no output")?;
     // read by nobody from here on, and short enough for the pipe
     let mut out = BufReader::new(out);
     out.read_line(&mut line)?;
     let port = line.trim().rsplit(' ').next().unwrap_or_default();
-    let client = Command::new(ROCE)
-        .args(format!("{words} 127.0.0.1 -p {port} --json").split(' '))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
+    let words = format!("{client} perf {client_words} -D {time} {address} -p {port} --json");
+    let client = command(&words).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !client.status.success() {
-        return Err(format!("roce {words} failed").into());
+        return Err(format!("{words} failed").into());
     }
     server.end()?;
     let document: Value = serde_json::from_slice(&client.stdout)?;
     document.pointer(figure).and_then(Value::as_f64).ok_or("nothing was measured".into())
 }
 
+/// The program and the words of a line.
+fn command(line: &str) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
 /// A program in the background, which ends with this value at the latest.
 pub(crate) struct Running(Child);
 
 impl Running {
-    pub(crate) fn start(program: &str, words: &str) -> Result<Self, Box<dyn Error>> {
-        let mut command = Command::new(program);
-        command.args(words.split(' ')).stdin(Stdio::null()).stdout(Stdio::piped());
-        Ok(Self(command.spawn()?))
+    pub(crate) fn start(line: &str) -> Result<Self, Box<dyn Error>> {
+        Ok(Self(command(line).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?))
     }
 
     /// Waits for its end.
