@@ -34,6 +34,10 @@ pub struct LinkCounters {
     pub longest_hold: u64,
     /// Times that the device's lock was held for more than 200 µs.
     pub long_holds: u64,
+    /// Frames that a flow of a raw packet queue pair drops.
+    pub flow_dropped: u64,
+    /// Frames that no flow of a raw packet queue pair takes, while there are flows.
+    pub flow_unmatched: u64,
     /// Those of frames.
     pub frames: FrameCounters,
 }
@@ -84,6 +88,16 @@ impl LinkCounters {
                 "link_long_holds",
                 "Times that the device's lock was held for more than 200 µs.",
                 self.long_holds,
+            ),
+            (
+                "flow_dropped",
+                "Frames that a flow of a raw packet queue pair drops.",
+                self.flow_dropped,
+            ),
+            (
+                "flow_unmatched",
+                "Frames that no flow of a raw packet queue pair takes, while there are flows.",
+                self.flow_unmatched,
             ),
         ]
         .into_iter()

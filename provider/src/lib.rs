@@ -71,6 +71,9 @@ pub use engine::publish_counters;
 #[doc(hidden)] // for the C interface
 pub use engine::survive_forks;
 pub use environment::EnvironmentError;
+pub use ethernet::{
+    EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
+};
 pub use port::{GidEntry, GidType, PortAttr};
 pub use port_counters::{PortCounter, port_counters};
 pub use profile::{Profile, ProfileError};
@@ -83,8 +86,8 @@ pub use verbs::{
     AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,
     CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
-    Guid, MemoryRegion, MemoryWindow, NullRegion, OdpCaps, ProtectionDomain, QpInitAttr, QueuePair,
-    RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
+    Flow, FlowError, Guid, MemoryRegion, MemoryWindow, NullRegion, OdpCaps, ProtectionDomain,
+    QpInitAttr, QueuePair, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 
 /// What the packets of a capture say.

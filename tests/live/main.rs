@@ -28,6 +28,7 @@ mod own_test;
 mod privileged;
 mod process;
 mod raw;
+mod raw_packets;
 mod sharing;
 mod shm;
 mod sockets;

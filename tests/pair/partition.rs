@@ -27,6 +27,7 @@ fn pair_with(qp_type: QpType, a: u16, b: u16) -> (Pair, End, End) {
         QpType::Uc => pair.connect_unreliably(options),
         QpType::Ud => pair.datagrams(options),
         QpType::XrcInitiator | QpType::XrcTarget => pair.connect_xrc(Side::A, options),
+        QpType::RawPacket => panic!("raw packets have no partition"),
     };
     (pair, a, b)
 }

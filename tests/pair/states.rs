@@ -23,6 +23,7 @@ const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 pub(super) fn node() -> Node {
     let mut node = Node::new([10, 0, 0, 1].into(), 1, crate::common::UDP_SEGMENT);
     node.adapter.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap()).unwrap();
+    node.adapter.carry_frames(Some(1500));
     node
 }
 
@@ -94,14 +95,21 @@ pub(super) fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option
     Some(qp)
 }
 
-pub(super) const TYPES: [QpType; 5] =
-    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
+pub(super) const TYPES: [QpType; 6] = [
+    QpType::Rc,
+    QpType::Uc,
+    QpType::Ud,
+    QpType::XrcInitiator,
+    QpType::XrcTarget,
+    QpType::RawPacket,
+];
 
 /// A SEND of no bytes, as the service has it.
 fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
     match qp_type {
         QpType::Ud => SendWr::send_to(1, node.destination(qp.qpn), Data::empty()),
         QpType::XrcInitiator => SendWr::send(1, Data::empty()).to_srq(SrqId::new(1)),
+        QpType::RawPacket => SendWr::send(1, Data::inline(&[0; 14])),
         _ => SendWr::send(1, Data::empty()),
     }
 }
@@ -111,8 +119,16 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 1 };
     let wr = SendWr { data: bad.into(), ..empty_send(node, qp, qp_type) };
     node.adapter.post_send(Instant::ZERO, qp.qpn, &wr).unwrap();
+    send_all(node);
+}
+
+/// Has everything leave that is due, frames included.
+fn send_all(node: &mut Node) {
     node.transmit.clear();
     node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
+    while node.adapter.has_frames() {
+        let _ = node.adapter.poll_frame(Instant::ZERO, &mut Vec::new());
+    }
 }
 
 #[test]
@@ -234,9 +250,11 @@ fn what_can_be_posted_in_each_state() {
                 "{qp_type} {state}"
             );
             // in SQD a request can be posted, but is not carried out
-            node.transmit.clear();
-            node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
-            assert_eq!(node.transmit.is_empty(), state != State::Rts, "{qp_type} {state}");
+            let before = node.adapter.counters().sent_frames;
+            send_all(&mut node);
+            let is_quiet =
+                node.transmit.is_empty() && node.adapter.counters().sent_frames == before;
+            assert_eq!(is_quiet, state != State::Rts, "{qp_type} {state}");
         }
     }
 }

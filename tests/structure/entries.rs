@@ -11,7 +11,7 @@ const DATA: &str = "
     post_send post_recv post_srq_recv bind_mw poll_cq req_notify_cq memcpy_to_dm memcpy_from_dm
     start_poll next_poll end_poll checked_start_poll checked_next_poll
     read_opcode read_vendor_err read_byte_len read_imm_data read_qp_num read_src_qp read_wc_flags
-    read_slid read_sl read_dlid_path_bits read_completion_ts read_completion_wallclock_ns
+    read_slid read_sl read_dlid_path_bits read_flow_tag read_completion_ts read_completion_wallclock_ns
     wr_start wr_complete wr_abort wr_send wr_send_imm wr_send_inv wr_rdma_write wr_rdma_write_imm
     wr_rdma_read wr_atomic_cmp_swp wr_atomic_fetch_add wr_atomic_write wr_flush wr_local_inv
     wr_bind_mw wr_set_ud_addr wr_set_xrc_srqn wr_set_sge wr_set_sge_list wr_set_inline_data

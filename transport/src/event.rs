@@ -296,6 +296,10 @@ totals! {
     sent_bytes;
     /// Octets of the datagrams taken from the link, refused ones included.
     received_bytes;
+    /// Frames of raw packet queue pairs handed to the link.
+    sent_frames;
+    /// Frames that raw packet queue pairs have received.
+    received_frames;
     /// Request packets sent again.
     retransmitted_packets;
     /// Acknowledge timeouts that fired.

@@ -277,8 +277,8 @@ fn connect(
             qp.to_rtr(Rtr::Ud)?;
             qp.to_rts(Rts::Ud(ours.psn))?;
         }
-        // `xrc::connect` connects these
-        QpType::XrcInitiator | QpType::XrcTarget => {}
+        // `xrc::connect` connects these, and the last is none of pingpong's
+        QpType::XrcInitiator | QpType::XrcTarget | QpType::RawPacket => {}
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ use crate::{
 /// Parts of completions that can be read. There are no VLANs, no flow tags and no tag matching.
 const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 /// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a
@@ -95,6 +96,7 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+    cq.read_flow_tag = Some(read_flow_tag);
     cq.read_completion_ts = Some(read_completion_ts);
     cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
@@ -189,6 +191,10 @@ pub(crate) unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
 
 pub(crate) unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
     0
+}
+
+unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
+    success(cq).map_or(0, |ok| ok.flow_tag)
 }
 
 /// In ticks of `hca_core_clock`, which are nanoseconds.

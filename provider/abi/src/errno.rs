@@ -203,6 +203,7 @@ impl From<ObjectError> for Errno {
             ObjectError::TooMany { limit, .. } => Self::told(adapter::too_many(limit)),
             ObjectError::Size { .. } => Self::told(adapter::size()),
             ObjectError::InUse => Self::told(libc::EBUSY),
+            ObjectError::NoFrames => Self::told(libc::EOPNOTSUPP),
             _ => Self::told(libc::EINVAL),
         }
     }

@@ -40,6 +40,7 @@ mod event;
 mod export;
 mod fault;
 mod faulted;
+mod flow;
 mod import;
 mod kernel;
 mod last_counters;

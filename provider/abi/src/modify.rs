@@ -71,6 +71,7 @@ const fn ignored(qp_type: QpType) -> u32 {
 /// Attributes that an edge requires.
 pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
+        (QpType::RawPacket, State::Reset, State::Init) => IBV_QP_PORT,
         (QpType::Ud, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
         (_, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
         (QpType::Uc | QpType::XrcInitiator, State::Init, State::Rtr) => {
@@ -101,6 +102,7 @@ pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
 /// the transport has one port, and a transition to SQD of its own.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
+        _ if qp_type == QpType::RawPacket => 0,
         (State::Init, State::Init) => IBV_QP_PORT,
         (State::Sqd, State::Sqd) if qp_type.is_reliable() => IBV_QP_PORT,
         (State::Rts, State::Sqd) => IBV_QP_EN_SQD_ASYNC_NOTIFY,
@@ -190,12 +192,16 @@ fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
         Default::default()
     };
     let qkey = if mask & IBV_QP_QKEY != 0 { QKey(attr.qkey) } else { QKey::default() };
-    Ok(Init { pkey_index: attr.pkey_index, access, qkey })
+    let pkey_index = if mask & IBV_QP_PKEY_INDEX != 0 { attr.pkey_index } else { 0 };
+    Ok(Init { pkey_index, access, qkey })
 }
 
 fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
-    if qp_type == QpType::Ud {
-        return Ok(Rtr::Ud); // the other members may hold anything
+    match qp_type {
+        // the other members may hold anything
+        QpType::Ud => return Ok(Rtr::Ud),
+        QpType::RawPacket => return Ok(Rtr::RawPacket),
+        _ => {}
     }
     let ibv_qp_attr { max_dest_rd_atomic, min_rnr_timer, .. } = *attr;
     let peer = PeerAttr {
@@ -282,7 +288,7 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Only queue pairs for raw packets have a rate of their own, and there are none.
+/// Only queue pairs for raw packets have a rate of their own, and here not even those.
 pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,

@@ -26,7 +26,7 @@ use crate::{
         consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
         ibv_qp_init_attr, ibv_qp_init_attr_ex,
     },
-    object::{Identity, Object, User},
+    object::{Identity, Object, User, Users},
     rule::Rule,
     sync::Mutex,
     translate::qp::{QP_ATTR, attributes, type_to_c},
@@ -43,6 +43,8 @@ pub(crate) struct Qp {
     pub(crate) ctx: Arc<ContextInner>,
     /// Multicast groups that it is attached to. It cannot be destroyed as long as there are any.
     pub(crate) groups: Mutex<Vec<Gid>>,
+    /// Flows. It cannot be destroyed as long as there are any.
+    pub(crate) users: Users,
     /// True if the queue pair was made for `ibv_wr_start` and the calls that follow it.
     pub(crate) is_extended: bool,
     /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
@@ -120,6 +122,7 @@ impl Qp {
             caps,
             ctx: ctx.clone(),
             groups: Mutex::default(),
+            users: Users::default(),
             is_extended: send_ops.is_some(),
             batch: Batch::new(Requests::default()),
             sq_sig_all,
@@ -156,6 +159,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         if !object.groups.lock().is_empty() {
             return Err(Errno::of(Rule::StillUsed));
         }
+        object.users.none_left()?;
         let qpn = object.qp.qpn().get();
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
             object.qp.discard_completions();

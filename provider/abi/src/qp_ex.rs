@@ -45,6 +45,7 @@ const fn operations(qp_type: QpType) -> u64 {
                 | IBV_QP_EX_WITH_SEND_WITH_INV
                 | IBV_QP_EX_WITH_FLUSH
         }
+        QpType::RawPacket => IBV_QP_EX_WITH_SEND,
         QpType::XrcTarget => 0,
     }
 }

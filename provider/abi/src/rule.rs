@@ -136,7 +136,15 @@ rules! {
          structure before members are set";
     OtherQpType EOPNOTSUPP "qp_type"
         "this kind of device has no such queue pairs"
-        "raw packets and vendors' queue pairs need their hardware";
+        "vendors' own queue pairs need their hardware";
+    Flow EINVAL "flow"
+        "the flow, or one of its specs, is malformed"
+        "num_of_specs of struct ibv_flow_attr is at most 10, and as many specs lie behind it, each with its \
+         own kind and size; flags are 0 or IBV_FLOW_ATTR_FLAGS_DONT_TRAP";
+    FlowKind EOPNOTSUPP "flow_kind"
+        "flows do not look at this here"
+        "there are IBV_FLOW_SPEC_ETH, _IPV4, _IPV4_EXT without flags, _IPV6, _TCP, _UDP, _ACTION_TAG and \
+         _ACTION_DROP, of what is received; nothing within tunnels";
     QpState EINVAL "qp_state"
         "the state is none of enum ibv_qp_state"
         "set attr.qp_state, and cur_qp_state where attr_mask has IBV_QP_CUR_STATE";
@@ -150,7 +158,7 @@ rules! {
         "attr_mask has bits that no queue pair here knows"
         "attributes up to IBV_QP_DEST_QPN; no rate limit (IBV_QP_RATE_LIMIT)";
     RateLimit EOPNOTSUPP "rate_limit"
-        "only queue pairs for raw packets have a rate of their own"
+        "queue pairs have no rate of their own here"
         "ROCE_DCQCN and the network's own limits (`tc`) are what there is";
     NeedsDomain EINVAL "needs_domain"
         "comp_mask does not name a protection domain"

@@ -13,7 +13,7 @@ use crate::{
     dm, domain,
     errno::{self, Result},
     export::{export, gated},
-    fault, faulted,
+    fault, faulted, flow,
     layout::{ibv_context, ibv_device, verbs_context},
     modify, mr, mw,
     object::Object,
@@ -39,6 +39,8 @@ fn operations() -> verbs_context {
     verbs.destroy_counters = gated!("ibv_destroy_counters", counters::destroy_counters);
     verbs.attach_counters_point_flow =
         gated!("ibv_attach_counters_point_flow", counters::attach_counters_point_flow);
+    verbs.ibv_create_flow = gated!("ibv_create_flow", flow::create_flow);
+    verbs.ibv_destroy_flow = gated!("ibv_destroy_flow", flow::destroy_flow);
     verbs.read_counters = gated!("ibv_read_counters", counters::read_counters);
     verbs.query_rt_values = gated!("ibv_query_rt_values_ex", port::query_rt_values);
     verbs.context.ops.poll_cq = Some(cq::poll_cq);

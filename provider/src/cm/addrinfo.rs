@@ -82,7 +82,7 @@ pub fn getaddrinfo(
     let port_space = hints.port_space.unwrap_or(match hints.qp_type {
         Some(QpType::Ud) => PortSpace::Udp,
         Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget) => PortSpace::Ib,
-        Some(QpType::Rc) | None => PortSpace::Tcp,
+        Some(QpType::Rc | QpType::RawPacket) | None => PortSpace::Tcp,
     });
     let qp_type = hints.qp_type.unwrap_or(match port_space {
         PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,

@@ -61,7 +61,7 @@ impl CmId {
                 service: match inner.options.qp_type {
                     QpType::Uc => CmService::Uc,
                     QpType::XrcInitiator | QpType::XrcTarget => CmService::Xrc,
-                    QpType::Rc | QpType::Ud => CmService::Rc,
+                    QpType::Rc | QpType::Ud | QpType::RawPacket => CmService::Rc,
                 },
                 qpn,
                 managed,

@@ -22,7 +22,7 @@ use crate::{
     port::{GidLayout, PortAttr, Watch},
     profile::Profile,
     variables,
-    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
+    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, DeviceCaps, Guid, ObjectEvents},
 };
 
 /// Parts of a device besides its adapter and link; none by default, as on a network inside the
@@ -128,6 +128,13 @@ pub(super) fn open_link(
     while adapter.poll_event().is_some() {} // how it starts is no news
     let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
     profile.iter().for_each(|profile| profile.apply(&mut attr));
+    let frame_mtu = link.frames().map(|link| link.mtu());
+    adapter.carry_frames(frame_mtu);
+    if frame_mtu.is_none() {
+        attr.device_cap_flags.remove(DeviceCaps::MANAGED_FLOW_STEERING);
+    } else if profile.is_none() {
+        attr.device_cap_flags.insert(DeviceCaps::MANAGED_FLOW_STEERING);
+    }
     adapter.limit_rd_atomic(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom);
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();

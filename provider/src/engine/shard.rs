@@ -8,6 +8,7 @@ use tracing::{debug, error, info, warn};
 use super::{
     ended::EndedProcesses,
     failures::Failures,
+    frames::Frames,
     log::CounterLog,
     outgoing::{Offer, Outgoing},
     sink::{EventSink, Sinks},
@@ -20,7 +21,9 @@ use crate::{
         devices::{Due, Judge, Schedule},
         live,
     },
-    link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
+    link::{
+        BATCH, BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
+    },
     port::{self, GidLayout, InterfaceState, TableChange, Watch},
 };
 
@@ -43,6 +46,7 @@ pub(crate) struct Shard {
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     outgoing: Outgoing,
+    frames: Frames,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
     failures: Failures,
@@ -67,6 +71,7 @@ impl Shard {
         sinks: Sinks,
         sockets: Arc<OwnedFd>,
     ) -> Self {
+        let frames = Frames::new(link.frame_address(), sockets.clone());
         let outgoing = Outgoing::new(&*link, sockets);
         let link_counters = LinkCounters::default();
         Self {
@@ -79,6 +84,7 @@ impl Shard {
             link_counters,
             log: CounterLog::default(),
             outgoing,
+            frames,
             moved: false,
             failures: Failures::default(),
             ended: EndedProcesses::default(),
@@ -92,6 +98,11 @@ impl Shard {
 
     pub(crate) const fn adapter(&mut self) -> &mut Adapter {
         &mut self.adapter
+    }
+
+    /// The flows, and the link that frames come by, if it carries any.
+    pub(super) fn frames_and_link(&mut self) -> (&mut Frames, Option<&mut dyn FrameLink>) {
+        (&mut self.frames, self.link.frames())
     }
 
     /// The adapter and its link, for what concerns both.
@@ -114,6 +125,7 @@ impl Shard {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.link.socket_drops();
         totals.frames = self.link.frame_counters();
+        self.frames.count_into(&mut totals);
         if let Some(sharing) = self.link.sharing() {
             totals.shared_runs += sharing.shared_runs();
             totals.forwarded += sharing.forwarded();
@@ -134,10 +146,10 @@ impl Shard {
     pub(super) fn serve(&mut self, start: Instant, is_wanted: impl Fn() -> bool) -> usize {
         let (mut now, mut received) = (start, 0);
         loop {
-            let batch = self.receive(now);
+            let batch = self.receive(now) + self.receive_frames(now);
             received += batch;
             self.serve_timers(now);
-            if batch < BATCH && !self.outgoing.is_due() || is_wanted() {
+            if batch < BATCH && !self.is_due() || is_wanted() {
                 break;
             }
             now = clock::now();
@@ -150,7 +162,7 @@ impl Shard {
 
     /// True if there is something to send at once.
     pub(super) fn is_due(&self) -> bool {
-        self.outgoing.is_due()
+        self.outgoing.is_due() || self.frames.is_due(&self.adapter)
     }
 
     /// True if the link is full, and something waits for room.
@@ -216,7 +228,9 @@ impl Shard {
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let rules = self.rules.as_deref().and_then(Schedule::deadline);
         let adapter = self.adapter.poll_timeout();
-        Instant::earliest([adapter, self.link.deadline(), self.outgoing.deadline(), rules])
+        let frames = self.frames.deadline(&self.adapter);
+        let outgoing = self.outgoing.deadline();
+        Instant::earliest([adapter, self.link.deadline(), outgoing, frames, rules])
     }
 
     /// True if the link is lost for good.
@@ -283,6 +297,9 @@ impl Shard {
         watch: &Watch,
     ) -> Vec<(IpAddr, Preparation<BindError>)> {
         self.adapter.set_port(state.up && !self.is_cut, state.active_mtu());
+        if state.link_mtu > 0 && self.link.frames().is_some() {
+            self.adapter.carry_frames(Some(state.link_mtu));
+        }
         let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
         let prepare = |address| (address, self.link.prepare_address(address, watch.interface()));
         change.new.into_iter().map(prepare).collect()
@@ -341,6 +358,7 @@ impl Shard {
         self.link_counters = self.link_counters();
         self.link = instead;
         self.outgoing.abandon();
+        self.frames.abandon();
         mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
     }
@@ -389,7 +407,41 @@ impl Shard {
             self.outgoing.lose();
         }
         self.send(now);
+        self.send_frames(now);
         self.tell();
+    }
+
+    /// Receives frames for queue pairs of raw packets. Returns how many.
+    fn receive_frames(&mut self, now: Instant) -> usize {
+        if self.is_lost() {
+            return 0;
+        }
+        let Self { frames, adapter, link, is_cut, .. } = self;
+        match frames.receive(now, adapter, &mut **link, *is_cut) {
+            Ok(received) => {
+                self.counted |= received > 0;
+                self.moved |= received > 0;
+                received
+            }
+            Err(error) => {
+                self.counted = true;
+                self.link_counters.receive_errors += 1;
+                debug!(device = self.name, %error, "raw packets cannot be read");
+                0
+            }
+        }
+    }
+
+    /// Sends frames of queue pairs of raw packets.
+    fn send_frames(&mut self, now: Instant) {
+        let Self { frames, adapter, link, is_cut, .. } = self;
+        let sent = frames.send(now, adapter, &mut **link, *is_cut);
+        self.counted |= sent.counted;
+        self.moved |= sent.counted;
+        self.link_counters.full += u64::from(sent.full);
+        if let Some(error) = sent.error {
+            self.note_send_error(&error);
+        }
     }
 
     /// Has the link keep the records of connections, should this process end.

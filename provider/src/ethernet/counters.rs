@@ -46,4 +46,5 @@ frame_counters! {
     xdp_ring_full, "xdp_ring_full", "Frames that the ring of an AF_XDP socket had no room for.";
     xdp_fill_empty, "xdp_fill_empty", "Times that an interface found no free memory in the ring of an AF_XDP socket.";
     xdp_invalid, "xdp_invalid", "Entries in rings of an AF_XDP socket that the kernel has refused.";
+    merged, "frame_merged", "Frames for raw packet queue pairs that the kernel has merged into one that no wire carries.";
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use pnet_datalink::MacAddr;
-use roce_transport::wire::Ident;
+use roce_transport::{addr::ROCE_UDP_PORT, wire::Ident};
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
 use super::counters::FrameCounters;
@@ -18,6 +18,7 @@ pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
+const UDP: u8 = 17;
 /// "Next header" of a global route header before a packet of the transport.
 const IBA: u8 = 27;
 /// Tags: of 802.1Q, of 802.1ad, and of switches before the latter.
@@ -72,6 +73,13 @@ pub struct IpPacket<'a> {
     pub protocol: u8,
     /// The payload, without what pads a short frame.
     pub payload: &'a [u8],
+}
+
+impl IpPacket<'_> {
+    /// True if it is of UDP, to the port of RoCEv2.
+    pub(super) fn is_roce(&self) -> bool {
+        self.protocol == UDP && self.payload.get(2..4) == Some(&ROCE_UDP_PORT.to_be_bytes())
+    }
 }
 
 /// A VLAN that frames are of.

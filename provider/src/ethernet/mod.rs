@@ -6,6 +6,7 @@
 
 mod build;
 mod counters;
+mod flow;
 mod frame;
 mod groups;
 mod neighbors;
@@ -15,6 +16,11 @@ mod station;
 mod tests;
 
 pub use counters::FrameCounters;
+pub(crate) use flow::{Copies, FlowId, FlowTable};
+pub use flow::{
+    EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, Membership,
+    PortFilter,
+};
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
 pub use station::{Assignment, Hop, News, Prefix, Received, Station, StationConfig};

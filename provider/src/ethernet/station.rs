@@ -269,6 +269,22 @@ impl Station {
         }
     }
 
+    /// True if a frame is a RoCE packet for this station, which it hands over. The frame has its tag.
+    #[must_use]
+    pub fn takes(&self, bytes: &[u8]) -> bool {
+        let Ok(frame) = Frame::parse(bytes) else { return false };
+        let own_vlan = self.config.vlan.map_or(0, |vlan| vlan.id);
+        let packet = match frame.packet {
+            Packet::Ip(packet) if packet.is_roce() => packet,
+            Packet::RoceV1(packet) if self.config.roce_v1 => packet,
+            _ => return false,
+        };
+        let is_here = frame.dst == self.config.mac || frame.dst.0 & 1 == 1;
+        is_here
+            && frame.vlan.unwrap_or(0) == own_vlan
+            && (self.is_own(packet.dst) || self.is_member(packet.dst))
+    }
+
     fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
         let counters = &mut self.counters;
         if dst != PAUSE_GROUP && dst != self.config.mac {

@@ -64,13 +64,13 @@ calls! {
         ibv_import_dm ibv_alloc_buf
         ibv_create_comp_channel ibv_create_cq ibv_create_cq_ex ibv_create_qp ibv_create_qp_ex
         ibv_open_qp ibv_create_srq ibv_create_srq_ex ibv_open_xrcd ibv_create_ah
-        ibv_create_counters ibv_create_comp_cntr;
+        ibv_create_counters ibv_create_comp_cntr ibv_create_flow;
     Failure::Null, EINVAL: ibv_create_ah_from_wc;
     Failure::Null, EOPNOTSUPP: ibv_alloc_dmah;
     Failure::Number, EBUSY:
         ibv_dealloc_pd ibv_dereg_mr ibv_dealloc_mw ibv_dealloc_td ibv_free_dm ibv_close_xrcd
         ibv_destroy_ah ibv_destroy_comp_channel ibv_destroy_comp_cntr ibv_destroy_counters
-        ibv_destroy_cq ibv_destroy_qp ibv_destroy_srq;
+        ibv_destroy_cq ibv_destroy_flow ibv_destroy_qp ibv_destroy_srq;
     Failure::Number, EINVAL:
         ibv_modify_qp ibv_modify_qp_rate_limit ibv_modify_cq ibv_modify_srq ibv_attach_mcast
         ibv_detach_mcast ibv_advise_mr ibv_attach_counters_point_flow ibv_bind_mw

@@ -8,7 +8,9 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-use super::{AddressSetLink, Datagram, FrameCounters, Link, MulticastLink, SharingLink};
+use super::{
+    AddressSetLink, Datagram, FrameCounters, FrameLink, Link, MacAddr, MulticastLink, SharingLink,
+};
 use crate::{
     fabric::{Delivery, Direction, FaultPlan, Network},
     faults::live::{self, Follower},
@@ -189,6 +191,14 @@ impl Link for FaultyLink {
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
         self.inner.multicast()
+    }
+
+    fn frames(&mut self) -> Option<&mut dyn FrameLink> {
+        self.inner.frames()
+    }
+
+    fn frame_address(&self) -> Option<MacAddr> {
+        self.inner.frame_address()
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {

@@ -25,7 +25,7 @@ use roce_transport::{
 pub use crate::{
     bind::{BindError, XdpRefusal},
     clock::now,
-    ethernet::FrameCounters,
+    ethernet::{FrameCounters, MacAddr, Membership},
     fabric::Direction,
 };
 pub use capture::{Capture, Observed, Observer};
@@ -144,6 +144,16 @@ pub trait Link: Send {
         None
     }
 
+    /// Raw packets, if it carries them.
+    fn frames(&mut self) -> Option<&mut dyn FrameLink> {
+        None
+    }
+
+    /// MAC address of a link that [carries](Self::frames) raw packets.
+    fn frame_address(&self) -> Option<MacAddr> {
+        None
+    }
+
     /// Addresses and memory shared with other processes, if it shares any.
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
         None
@@ -181,6 +191,49 @@ pub trait MulticastLink {
 
     /// Receives nothing more for this group. Returns what is to be closed.
     fn leave(&mut self, group: IpAddr) -> Option<Prepared>;
+}
+
+/// Capability of a link: raw packets, whole Ethernet frames without a frame check sequence, beside the
+/// datagrams. A device on such a link has queue pairs of type `IBV_QPT_RAW_PACKET`.
+///
+/// As for every [link](Link), none of these may wait.
+pub trait FrameLink {
+    /// Bytes behind the Ethernet header of a frame, and behind its VLAN tag, at most.
+    fn mtu(&self) -> u32;
+
+    /// Sends a frame as it is; `false`: there is no room.
+    ///
+    /// # Errors
+    /// When it cannot be sent. It is lost, as on a wire.
+    fn send_frame(&mut self, now: Instant, frame: &[u8]) -> io::Result<bool>;
+
+    /// Descriptor that becomes writable when there is room for frames. `None`: it is tried again a
+    /// millisecond later.
+    fn frame_room(&self) -> Option<BorrowedFd<'_>>;
+
+    /// From now on [`receive_frames`](Self::receive_frames) hands over what arrives, or does not.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn listen(&mut self, on: bool) -> io::Result<()>;
+
+    /// Hands over frames that have arrived, some at a time, with their VLAN tags, and whether the device
+    /// takes a frame as a datagram, too. Returns their number. Those that the device has sent itself are
+    /// not among them.
+    ///
+    /// # Errors
+    /// When the link cannot be read.
+    fn receive_frames(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&[u8], bool),
+    ) -> io::Result<usize>;
+
+    /// Has the interface take frames that it would not, for as long as what this returns is kept.
+    ///
+    /// # Errors
+    /// Those of the work: when the system refuses.
+    fn prepare_membership(&mut self, membership: Membership) -> Preparation<io::Error>;
 }
 
 /// Capability of a link: addresses that change while it is open.

@@ -70,7 +70,7 @@ impl QueuePair {
             | Access::REMOTE_READ
             | Access::FLUSH_GLOBAL
             | Access::FLUSH_PERSISTENT;
-        if matches!(qp_type, QpType::Uc | QpType::Ud) {
+        if matches!(qp_type, QpType::Uc | QpType::Ud | QpType::RawPacket) {
             return Err(ModifyError::WrongService(qp_type).into());
         }
         let peer = PeerAttr {

@@ -54,6 +54,8 @@ bitflags! {
         const MEM_WINDOW_TYPE_2A = 1 << 23;
         /// Memory windows of type 2B.
         const MEM_WINDOW_TYPE_2B = 1 << 24;
+        /// Queue pairs of raw packets, and flows: of raw devices.
+        const MANAGED_FLOW_STEERING = 1 << 29;
     }
 }
 
@@ -172,7 +174,7 @@ impl DeviceAttr {
             vendor_id: 0xFF_FFFF,
             vendor_part_id: 0,
             hw_ver: 0,
-            device_cap_flags: DeviceCaps::all(),
+            device_cap_flags: DeviceCaps::all().difference(DeviceCaps::MANAGED_FLOW_STEERING),
             max_mr_size: limits.max_mr_size,
             page_size_cap: 0xFFFF_F000,
             limits,

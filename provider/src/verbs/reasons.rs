@@ -3,7 +3,7 @@
 use roce_transport::explain::{Explain, Reason};
 
 use super::{
-    address::AhFromWcError, device_memory::DeviceMemoryError, memory::RegionError,
+    address::AhFromWcError, device_memory::DeviceMemoryError, flow::FlowError, memory::RegionError,
     multicast::AttachError,
 };
 use crate::region::Unreachable;
@@ -77,6 +77,43 @@ impl Explain for AttachError {
                 "the interface must be up and carry multicast (`ip link`); `net.ipv4.igmp_max_memberships` \
                  limits the groups of a socket",
             ),
+        }
+    }
+}
+
+impl Explain for FlowError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::Spec(_) => (
+                "flow_spec",
+                Some("EINVAL"),
+                "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL",
+            ),
+            Self::WrongService(_) => (
+                "wrong_service",
+                Some("EINVAL"),
+                "make the flow on a queue pair of type IBV_QPT_RAW_PACKET",
+            ),
+            Self::NoFrames => (
+                "no_raw_packets",
+                Some("EOPNOTSUPP"),
+                "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE",
+            ),
+            Self::TooMany(_) => (
+                "too_many_flows",
+                Some("ENOMEM"),
+                "destroy flows that are not used: ibv_destroy_flow",
+            ),
+            Self::Interface(_) => (
+                "interface_refuses",
+                None,
+                "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that is there",
+            ),
+        };
+        let reason = Reason::new(cause, self, advice);
+        match errno {
+            Some(errno) => reason.with_errno(errno),
+            None => reason,
         }
     }
 }

@@ -306,7 +306,7 @@ impl Adapter {
         } = *setup;
         let qp_type = self.query_qp(qpn).ok_or(ModifyError::UnknownQp)?.qp_type;
         let path_mtu = setup.path_mtu.unwrap_or(self.gids.port_mtu());
-        if qp_type == QpType::Ud {
+        if matches!(qp_type, QpType::Ud | QpType::RawPacket) {
             return Err(ModifyError::WrongService(qp_type));
         }
         let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(self.rd_atomic.responder);

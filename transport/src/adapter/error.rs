@@ -46,6 +46,9 @@ pub enum ObjectError {
     /// The parts do not go together.
     #[error(transparent)]
     Mismatch(#[from] ObjectMismatch),
+    /// The link carries no frames of programs.
+    #[error("the device's link carries no raw packets: a raw device does")]
+    NoFrames,
     /// Another object still uses it.
     #[error("still in use")]
     InUse,
@@ -61,6 +64,9 @@ pub enum ObjectMismatch {
     /// An XRC initiator with a shared receive queue.
     #[error("an XRC initiator receives nothing")]
     InitiatorWithSrq,
+    /// A queue pair of raw packets with a shared receive queue.
+    #[error("a queue pair of raw packets has a receive queue of its own")]
+    RawWithSrq,
     /// An XRC SRQ for a queue pair that is no XRC target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,

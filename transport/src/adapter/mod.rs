@@ -22,11 +22,13 @@ mod connect;
 mod counting;
 mod destinations;
 mod error;
+mod frames;
 mod groups;
 mod lateness;
 mod multicast;
 mod objects;
 mod port;
+mod raw_packets;
 mod receipt;
 mod receive;
 mod record;
@@ -70,8 +72,8 @@ use crate::{
     mem::RegionTable,
     psn::Psn,
     qp::{
-        AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpUpdate, RdAtomicLimits, Rtr,
-        Rts, State,
+        AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpType, QpUpdate,
+        RdAtomicLimits, Rtr, Rts, State,
     },
     time::Instant,
     trace::{Call, Trace},
@@ -80,6 +82,7 @@ use crate::{
 };
 use budget::{Budget, Share};
 use destinations::Destinations;
+use frames::Frames;
 use groups::Groups;
 use lateness::Lateness;
 use recorder::Recorder;
@@ -110,6 +113,7 @@ pub struct Adapter {
     reads: (Budget, Vec<Share>),
     destinations: Destinations,
     turns: Turns,
+    frames: Frames,
     /// By queue pair.
     places: Vec<Place>,
     cm: Cm,
@@ -167,6 +171,7 @@ impl Adapter {
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
             turns: Turns::default(),
+            frames: Frames::default(),
             places: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),
@@ -555,6 +560,12 @@ impl Adapter {
 
     /// Gives a queue pair a turn to send.
     fn make_ready(&mut self, index: usize) {
+        if let Some(qp) = self.qps.get(index).filter(|qp| qp.common.qp_type == QpType::RawPacket) {
+            if qp.has_frames() {
+                self.frames.add(index);
+            }
+            return;
+        }
         if let Some(place) = self.places.get_mut(index) {
             self.turns.add(index, place);
         }

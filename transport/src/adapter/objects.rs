@@ -354,8 +354,9 @@ impl Adapter {
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
     /// domain, completion queue or shared receive queue that is not of this adapter;
     /// [`ObjectError::Overrun`] for a completion queue that has overflowed;
-    /// [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator with a
-    /// shared receive queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target)
+    /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames) them;
+    /// [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator or raw
+    /// packets with a shared receive queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target)
     /// makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;
@@ -391,6 +392,14 @@ impl Adapter {
         }
         if qp_type == QpType::XrcTarget {
             return Err(ObjectMismatch::TargetWithQueues.into());
+        }
+        if qp_type == QpType::RawPacket {
+            if self.frames.mtu.is_none() {
+                return Err(ObjectError::NoFrames);
+            }
+            if srq.is_some() {
+                return Err(ObjectMismatch::RawWithSrq.into());
+            }
         }
         if is_initiator && srq.is_some() {
             return Err(ObjectMismatch::InitiatorWithSrq.into());
@@ -503,6 +512,7 @@ impl Adapter {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
+        self.frames.forget(index);
         let (budget, shares) = &mut self.reads;
         let next = [budget.leave(shares, index), self.destinations.assign(index, None)];
         next.into_iter().flatten().for_each(|next| self.make_ready(next));

@@ -94,6 +94,7 @@ impl Adapter {
         let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
+            (_, QpType::RawPacket) => return Err(DropReason::WrongService),
             (Service::Cnp, _) => {}
             (service, qp_type) if service == qp_type.service() => {}
             _ => return Err(DropReason::WrongService),

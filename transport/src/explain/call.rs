@@ -60,6 +60,13 @@ impl Explain for ObjectError {
             ),
             Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
             Self::RoceV1(_) => ("roce_v1", INVAL, ROCE_V1.into()),
+            Self::NoFrames => (
+                "no_raw_packets",
+                NOTSUPP,
+                "raw packets need a device that builds its own Ethernet frames: -d raw:INTERFACE, or \
+                 ROCE_DEVICES=raw:INTERFACE, with CAP_NET_RAW"
+                    .into(),
+            ),
             Self::Unknown => (
                 "unknown_object",
                 INVAL,
@@ -133,6 +140,10 @@ impl Explain for ObjectMismatch {
             Self::InitiatorWithSrq => (
                 "xrc_initiator_with_srq",
                 "leave srq null for IBV_QPT_XRC_SEND; the receiving end is IBV_QPT_XRC_RECV",
+            ),
+            Self::RawWithSrq => (
+                "raw_packets_with_srq",
+                "leave srq null for IBV_QPT_RAW_PACKET, and post receives to the queue pair",
             ),
             Self::XrcSrq => (
                 "xrc_srq_elsewhere",
@@ -374,6 +385,7 @@ const fn operations(qp_type: QpType) -> &'static str {
              need IBV_QPT_RC"
         }
         QpType::Uc => "IBV_QPT_UC has SEND and WRITE; READ and atomics need IBV_QPT_RC",
+        QpType::RawPacket => "IBV_QPT_RAW_PACKET has SEND without immediate data, of whole frames",
         QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => {
             "a connection sends to its one peer: wr.ud is for IBV_QPT_UD"
         }

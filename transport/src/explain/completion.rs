@@ -118,7 +118,11 @@ impl Explain for WcError {
             Cause::Bind(error) => return error.explain(),
             Cause::Refused(refusal) => return refusal.explain(),
             Cause::TooLong { .. } => {
-                "a datagram is one packet: no more bytes than the port's active_mtu"
+                "a datagram is one packet: no more bytes than the port's active_mtu; a raw packet has \
+                 14 bytes more than the interface's MTU at most, and receives are to have as many"
+            }
+            Cause::TooShort { .. } => {
+                "a raw packet is a whole frame: MAC addresses and ethertype first, no checksum behind"
             }
             Cause::Injected => "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules",
             Cause::NotAWord { .. } => "sg_list of an atomic is one element of 8 bytes",

@@ -258,6 +258,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
         Cause::Flushed
         | Cause::Access(_)
         | Cause::TooLong { .. }
+        | Cause::TooShort { .. }
         | Cause::Bind(_)
         | Cause::NotAWord { .. }
         | Cause::NoReadsAllowed

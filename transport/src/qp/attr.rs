@@ -152,6 +152,8 @@ pub enum Rtr {
     XrcInitiator(PeerAttr),
     /// The receiving end of an extended reliable connection.
     XrcTarget(PeerAttr, ResponderAttr),
+    /// A queue pair of raw packets has no peer and no numbers.
+    RawPacket,
 }
 
 impl Rtr {
@@ -164,11 +166,12 @@ impl Rtr {
             QpType::Ud => Self::Ud,
             QpType::XrcInitiator => Self::XrcInitiator(peer),
             QpType::XrcTarget => Self::XrcTarget(peer, responder),
+            QpType::RawPacket => Self::RawPacket,
         }
     }
 }
 
-/// Attributes of the transition RTR→RTS. Each service takes the first PSN that is sent.
+/// Attributes of the transition RTR→RTS. Each service of the transport takes the first PSN that is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rts {
     /// A reliable connection.
@@ -187,6 +190,8 @@ pub enum Rts {
         /// Code of the acknowledge timeout, 0..=31.
         timeout: u8,
     },
+    /// A queue pair of raw packets numbers nothing.
+    RawPacket,
     /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what
     /// [`QpUpdate`](super::QpUpdate) says.
     Resume,
@@ -202,6 +207,7 @@ impl Rts {
             QpType::Ud => Self::Ud(sq_psn),
             QpType::XrcInitiator => Self::XrcInitiator(sq_psn, requester),
             QpType::XrcTarget => Self::XrcTarget { sq_psn, timeout: requester.timeout },
+            QpType::RawPacket => Self::RawPacket,
         }
     }
 }

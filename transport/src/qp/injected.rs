@@ -42,7 +42,7 @@ impl Completing {
         use WcStatus as Status;
         if matches!(self.queue, Queue::Receive) {
             return may_be_received(status)
-                && !(matches!(self.qp_type, QpType::Ud | QpType::Uc)
+                && !(matches!(self.qp_type, QpType::Ud | QpType::Uc | QpType::RawPacket)
                     && matches!(status, Status::RemInvReqErr));
         }
         let is_local = matches!(self.opcode, Op::BindMw | Op::LocalInv);

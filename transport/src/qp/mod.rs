@@ -3,7 +3,7 @@
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
 //! (queue pair states), A14 (XRC). The halves are `requester` (what we ask), `completer` (the
 //! answers to it), `responder` (what we are asked) with its `answers`; the halves yield packet values,
-//! and `Qp::build` turns them into bytes.
+//! and `Qp::build` turns them into bytes. `raw` stands beside the protocol: frames of the program's own.
 
 mod answers;
 mod attr;
@@ -20,6 +20,7 @@ mod modify;
 mod note;
 mod packet;
 mod probe;
+mod raw;
 mod read;
 mod reliability;
 mod replay;
@@ -48,6 +49,8 @@ pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
+
+use alloc::vec::Vec;
 
 use crate::{
     congestion::{Rate, WindowConfig},
@@ -119,6 +122,8 @@ impl Qp {
         }
         // other operations that the service does not have fail in their turn, as on adapters
         let fits = match wr.op {
+            SendOp::Send { immediate: None } if qp_type == QpType::RawPacket => true,
+            _ if qp_type == QpType::RawPacket => false,
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
             SendOp::Send { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => {
                 qp_type != QpType::Ud
@@ -368,6 +373,40 @@ impl Qp {
             }
         }
         None
+    }
+
+    /// Writes the next frame of a queue pair of raw packets to `frame`. `mtu` is that of the interface.
+    /// False if there is none now.
+    pub(crate) fn build_frame(&mut self, mtu: u32, frame: &mut Vec<u8>, env: &mut Env<'_>) -> bool {
+        if self.is_flushing() {
+            self.flush(env);
+        }
+        let built = raw::build(&self.common, &mut self.requester, mtu, frame, env);
+        self.settle(env);
+        built
+    }
+
+    /// True if a queue pair of raw packets has something more to do when it is its turn.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.is_flushing()
+            || self.common.state == State::Rts && self.requester.queue.oldest().is_some()
+    }
+
+    /// Takes a frame that was steered to it, with the tag of its flow.
+    pub(crate) fn handle_frame(
+        &mut self,
+        bytes: &[u8],
+        flow_tag: u32,
+        env: &mut Env<'_>,
+    ) -> Result<(), DropReason> {
+        match raw::receive(&self.common, &mut self.responder, bytes, flow_tag, env) {
+            Ok(()) => Ok(()),
+            Err(raw::Refused::Dropped(reason)) => Err(reason),
+            Err(raw::Refused::Failed) => {
+                self.enter_error(Failure::Receive, env);
+                Ok(())
+            }
+        }
     }
 
     /// True if the next answer is the last packet of a long READ and may wait for one transmit buffer:

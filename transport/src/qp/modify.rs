@@ -121,7 +121,7 @@ impl Qp {
         self.check_edge(State::Rtr)?;
         let checked = self.check_changes(State::Rtr, changes, env)?;
         let (peer, responder) = match (self.common.qp_type, rtr) {
-            (QpType::Ud, Rtr::Ud) => (None, None),
+            (QpType::Ud, Rtr::Ud) | (QpType::RawPacket, Rtr::RawPacket) => (None, None),
             (QpType::Uc, Rtr::Uc(peer)) | (QpType::XrcInitiator, Rtr::XrcInitiator(peer)) => {
                 (Some(peer), None)
             }
@@ -185,7 +185,7 @@ impl Qp {
                 reliability.requester = requester;
             }
             Rts::XrcTarget { timeout, .. } => reliability.requester.timeout = timeout,
-            Rts::Uc(_) | Rts::Ud(_) | Rts::Resume => {}
+            Rts::Uc(_) | Rts::Ud(_) | Rts::RawPacket | Rts::Resume => {}
         }
         reliability.check(env.rd_atomic)?;
         match (self.common.state, self.common.qp_type, rts) {
@@ -198,7 +198,8 @@ impl Qp {
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
                 self.requester.start(*sq_psn, requester, &env.congestion.window);
             }
-            (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
+            (State::Rtr, QpType::RawPacket, Rts::RawPacket)
+            | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
         self.responder.min_rnr_timer = reliability.responder.min_rnr_timer;

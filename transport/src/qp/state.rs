@@ -19,16 +19,20 @@ pub enum QpType {
     /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue
     /// of its own, but receives into the XRC SRQs of its XRC domain.
     XrcTarget,
+    /// Whole Ethernet frames of the program's own (`IBV_QPT_RAW_PACKET`): no transport service, only work
+    /// queues.
+    RawPacket,
 }
 
 impl QpType {
-    /// The service that its packets' opcodes name.
+    /// The service that its packets' opcodes name. Raw packets have no opcode, and packets of the
+    /// transport never reach such a queue pair; it stands with the datagrams.
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
             Self::Rc => Service::Rc,
             Self::Uc => Service::Uc,
-            Self::Ud => Service::Ud,
+            Self::Ud | Self::RawPacket => Service::Ud,
             Self::XrcInitiator | Self::XrcTarget => Service::Xrc,
         }
     }
@@ -48,6 +52,7 @@ impl fmt::Display for QpType {
             Self::Ud => "UD",
             Self::XrcInitiator => "XRC initiator",
             Self::XrcTarget => "XRC target",
+            Self::RawPacket => "raw packet",
         })
     }
 }
@@ -65,7 +70,7 @@ pub enum State {
     Rts,
     /// The send queue is draining or drained; nothing new is sent.
     Sqd,
-    /// Sending has failed (UC and UD); receiving goes on.
+    /// Sending has failed (UC, UD and raw packets); receiving goes on.
     Sqe,
     /// Failed; everything posted is flushed.
     Err,

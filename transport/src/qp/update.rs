@@ -103,9 +103,11 @@ pub enum PathMigration {
 #[must_use]
 pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
     use Attribute as A;
-    use QpType::{Rc, Uc, Ud, XrcInitiator, XrcTarget};
+    use QpType::{RawPacket, Rc, Uc, Ud, XrcInitiator, XrcTarget};
     use State::{Init, Rtr, Rts, Sqd, Sqe};
     match (qp_type, from, to) {
+        // the kernel's table gives it none but the rate limit, which no device here has
+        (RawPacket, ..) => &[],
         (Ud, Init, Init | Rtr) | (Ud, Sqd, Sqd) => &[A::PKeyIndex, A::QKey],
         (Ud, Rtr | Rts | Sqd | Sqe, Rts) => &[A::CurrentState, A::QKey],
         (_, Init, Init) => &[A::PKeyIndex, A::Access],

@@ -92,6 +92,8 @@ pub struct WcOk {
     /// Contents of the 40-byte GRH area with which the receive buffer starts, if it does
     /// (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
+    /// The tag of the flow by which a raw packet came (`ibv_wc_read_flow_tag`); 0: it has none.
+    pub flow_tag: u32,
 }
 
 impl WcOk {
@@ -106,6 +108,7 @@ impl WcOk {
             src_qp: None,
             pkey_index: 0,
             grh: None,
+            flow_tag: 0,
         }
     }
 }
@@ -192,6 +195,13 @@ pub enum Cause {
         /// The bytes allowed.
         limit: u32,
     },
+    /// A frame shorter than its header.
+    TooShort {
+        /// Its bytes.
+        length: u32,
+        /// The fewest bytes.
+        least: u32,
+    },
     /// A memory window.
     Bind(WindowError),
     /// The list of an atomic is not of eight bytes.
@@ -225,6 +235,9 @@ impl fmt::Display for Cause {
             Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
             Self::TooLong { length, limit } => {
                 write!(f, "{length} bytes where {limit} are allowed")
+            }
+            Self::TooShort { length, least } => {
+                write!(f, "{length} bytes where a frame has {least} at least")
             }
             Self::NotAWord { length } => {
                 write!(f, "the list of an atomic has {length} bytes instead of 8")

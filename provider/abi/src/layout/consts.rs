@@ -105,6 +105,7 @@ constants! {
     u64 {
         IBV_WC_STANDARD_FLAGS = 0x7F,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7,
+        IBV_WC_EX_WITH_FLOW_TAG = 1 << 9,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11,
     }
     u32 {

@@ -1,25 +1,35 @@
 //! Every edge of every service, against a table of what C programs may say there.
 
-use roce_provider::transport::addr::Mtu;
+use roce_provider::transport::{addr::Mtu, qp::EDGES};
 
 use super::*;
 use crate::{layout::ibv_ah_attr, translate::qp};
 
-use QpType::{Rc, Uc, Ud, XrcInitiator, XrcTarget};
+use QpType::{RawPacket, Rc, Uc, Ud, XrcInitiator, XrcTarget};
 use State::{Err as Error, Init as InitState, Reset, Rtr as RtrState, Rts as RtsState, Sqd, Sqe};
 
-const TYPES: [QpType; 5] = [Rc, Uc, Ud, XrcInitiator, XrcTarget];
+const TYPES: [QpType; 6] = [Rc, Uc, Ud, XrcInitiator, XrcTarget, RawPacket];
 const LAST: u32 = 20;
 
 /// Required and optional attributes of an edge; none where there is no edge. The kernel's table, in
 /// our words.
 fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
+    if qp_type == RawPacket {
+        let exists = match (from, to) {
+            (Reset, Error) => false,
+            (Reset, InitState) => return Some((IBV_QP_PORT, 0)),
+            (_, Reset | Error) => true,
+            edge => EDGES.contains(&edge),
+        };
+        return exists.then_some((0, 0));
+    }
     let connected = |rc: u32, uc: u32, ud: u32, initiator: u32, target: u32| match qp_type {
         Rc => rc,
         Uc => uc,
         Ud => ud,
         XrcInitiator => initiator,
         XrcTarget => target,
+        RawPacket => 0,
     };
     let paths = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
     Some(match (from, to) {
@@ -97,7 +107,7 @@ fn ends_do_not_have(qp_type: QpType) -> u32 {
     match qp_type {
         XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
         XrcTarget => IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
-        Rc | Uc | Ud => 0,
+        Rc | Uc | Ud | RawPacket => 0,
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) const fn type_from_c(number: c_uint) -> Result<QpType> {
         IBV_QPT_UD => Ok(QpType::Ud),
         IBV_QPT_XRC_SEND => Ok(QpType::XrcInitiator),
         IBV_QPT_XRC_RECV => Ok(QpType::XrcTarget),
-        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::of(Rule::OtherQpType)),
+        IBV_QPT_RAW_PACKET => Ok(QpType::RawPacket),
+        IBV_QPT_DRIVER => Err(Errno::of(Rule::OtherQpType)),
         _ => Err(Errno::of(Rule::QpType)),
     }
 }
@@ -34,6 +35,7 @@ pub(crate) const fn type_to_c(qp_type: QpType) -> c_uint {
         QpType::Ud => IBV_QPT_UD,
         QpType::XrcInitiator => IBV_QPT_XRC_SEND,
         QpType::XrcTarget => IBV_QPT_XRC_RECV,
+        QpType::RawPacket => IBV_QPT_RAW_PACKET,
     }
 }
 

@@ -106,6 +106,7 @@ pub(crate) fn vendor_error(error: &WcError) -> u32 {
         Cause::ForeignAddressHandle => 11,
         Cause::WrongOperation => 12,
         Cause::Injected => 13,
+        Cause::TooShort { .. } => 14,
     }
 }
 

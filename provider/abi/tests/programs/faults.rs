@@ -33,7 +33,7 @@ const CANNOT_FAIL: &str = "
 ";
 
 /// Functions that are reached through a context, and their calls.
-const OPERATIONS: [(&str, &str); 31] = [
+const OPERATIONS: [(&str, &str); 33] = [
     ("poll_cq", "ibv_poll_cq"),
     ("req_notify_cq", "ibv_req_notify_cq"),
     ("post_send", "ibv_post_send"),
@@ -55,6 +55,8 @@ const OPERATIONS: [(&str, &str); 31] = [
     ("destroy_counters", "ibv_destroy_counters"),
     ("attach_counters_point_flow", "ibv_attach_counters_point_flow"),
     ("read_counters", "ibv_read_counters"),
+    ("ibv_create_flow", "ibv_create_flow"),
+    ("ibv_destroy_flow", "ibv_destroy_flow"),
     ("query_rt_values", "ibv_query_rt_values_ex"),
     ("alloc_mw", "ibv_alloc_mw"),
     ("bind_mw", "ibv_bind_mw"),

@@ -84,8 +84,21 @@ impl Program {
 
     /// Runs it until it ends with this status.
     fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
+        self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
+    }
+
+    /// The same in a network namespace of its own, which these commands prepare.
+    fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new("unshare");
+        let script = format!("set -e\n{setup}\nexec \"$0\"");
+        command.args(["--map-root-user", "--net", "--mount", "sh", "-c", &script]);
+        command.arg(self.directory.file(&self.name));
+        self.run_by(command, variables, 0)
+    }
+
+    fn run_by(&self, mut command: Command, variables: &[(&str, &str)], status: i32) -> Output {
         let Self { directory, name, options } = self;
-        let running = Command::new(directory.file(name))
+        let running = command
             .env("LD_LIBRARY_PATH", directory.file(""))
             .env("XDG_RUNTIME_DIR", directory.file(""))
             .envs(variables.iter().copied())
@@ -164,6 +177,29 @@ fn queue_pairs() {
         println!("no C compiler is installed: the calls are made from Rust");
         calls::make_all();
     }
+}
+
+/// With installed headers alone, for the record has no flows.
+#[test]
+fn flows() {
+    let Some(compiler) = common::compiler().filter(|compiler| common::has_headers(compiler)) else {
+        println!("no headers are installed: nothing was run");
+        return;
+    };
+    let can = Command::new("unshare").args(["--map-root-user", "--net", "true"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        assert!(env::var_os("ROCE_NAMESPACES").is_none(), "no namespace can be made");
+        println!("no network namespace can be made here: left to CI");
+        return;
+    }
+    let setup = "mount -t sysfs none /sys
+        ip link set lo up
+        ip link add flow0 type veth peer name flow1
+        ip link set flow0 up
+        ip link set flow1 up
+        until ip link show flow0 | grep -q 'state UP'; do sleep 0.01; done";
+    let device = ("ROCE_DEVICES", "raw:flow0,ip=10.0.0.1/24,mac=02:00:00:00:00:0a");
+    Program::compile(&compiler, &[], "flows").run_in_namespace(setup, &[device]);
 }
 
 #[test]

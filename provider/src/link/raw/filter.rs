@@ -106,6 +106,19 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.finish()
 }
 
+/// The filter for raw packets: frames of others, or none.
+pub(super) fn of_packets(own: MacAddr, listens: bool) -> Vec<SockFilter> {
+    let mut program = Program::default();
+    if listens {
+        let MacAddr(a, b, c, d, e, f) = own;
+        program.load(LOAD_WORD, 8);
+        program.jump(EQUAL, u32::from_be_bytes([c, d, e, f]), To::Next, To::Accept);
+        program.load(LOAD_HALF, 6);
+        program.jump(EQUAL, u16::from_be_bytes([a, b]).into(), To::Drop, To::Accept);
+    }
+    program.finish()
+}
+
 /// ARP, RoCE, neighbour advertisements and reports of too long packets.
 fn only_roce(program: &mut Program, v1: bool) {
     program.load(LOAD_HALF, 12);

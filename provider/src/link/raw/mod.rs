@@ -3,6 +3,7 @@
 
 mod filter;
 mod frame_socket;
+mod packets;
 mod socket;
 mod xdp;
 
@@ -25,13 +26,17 @@ use rustix::{
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::warn;
 
-use super::{Datagram, Link, MulticastLink, Preparation, Prepared, SocketOptions, UdpLink};
+use super::{
+    Datagram, FrameLink, Link, Membership, MulticastLink, Preparation, Prepared, SocketOptions,
+    UdpLink,
+};
 use crate::{
     bind::BindError,
     clock,
     ethernet::{Assignment, FrameCounters, Hop, MacAddr, News, Station, StationConfig, numbered},
 };
 use frame_socket::{Arrived, FrameSocket};
+use packets::RawPackets;
 use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
@@ -51,6 +56,7 @@ pub(crate) struct RawLink {
     interface: String,
     index: u32,
     socket: Box<dyn FrameSocket>,
+    packets: RawPackets,
     station: Station,
     /// What it has sent to itself: frames for the own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
@@ -93,7 +99,9 @@ impl RawLink {
                 Box::new(open.map_err(refused)?)
             }
         };
+        let packets = RawPackets::open(index, config.mac, options).map_err(wrong)?;
         let mut link = Self {
+            packets,
             interface: interface.into(),
             index,
             groups: BTreeMap::new(),
@@ -326,7 +334,7 @@ impl Link for RawLink {
     }
 
     fn socket_drops(&self) -> u64 {
-        self.socket.drops()
+        self.socket.drops() + self.packets.drops()
     }
 
     fn frame_counters(&self) -> FrameCounters {
@@ -336,7 +344,9 @@ impl Link for RawLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.socket.descriptors()
+        let mut all = self.socket.descriptors();
+        all.push(self.packets.descriptor());
+        all
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -354,6 +364,51 @@ impl Link for RawLink {
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
         Some(self)
+    }
+
+    fn frames(&mut self) -> Option<&mut dyn FrameLink> {
+        Some(self)
+    }
+
+    fn frame_address(&self) -> Option<MacAddr> {
+        Some(self.station.config().mac)
+    }
+}
+
+impl FrameLink for RawLink {
+    fn mtu(&self) -> u32 {
+        self.packets.mtu()
+    }
+
+    fn send_frame(&mut self, _: Instant, frame: &[u8]) -> io::Result<bool> {
+        self.packets.send(frame)
+    }
+
+    fn frame_room(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.packets.descriptor())
+    }
+
+    fn listen(&mut self, on: bool) -> io::Result<()> {
+        self.packets.listen(on)
+    }
+
+    fn receive_frames(
+        &mut self,
+        _: Instant,
+        sink: &mut dyn FnMut(&[u8], bool),
+    ) -> io::Result<usize> {
+        let Self { packets, station, .. } = self;
+        for count in 0..MESSAGES {
+            let Some(frame) = packets.receive(station.counters_mut())? else { return Ok(count) };
+            let is_taken = station.takes(frame);
+            sink(frame, is_taken);
+        }
+        Ok(MESSAGES)
+    }
+
+    fn prepare_membership(&mut self, membership: Membership) -> Preparation<io::Error> {
+        let index = self.index;
+        Box::new(move || Ok(Box::new(socket::membership(membership, index)?)))
     }
 }
 

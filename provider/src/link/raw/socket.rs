@@ -28,7 +28,7 @@ use super::{
     filter,
     frame_socket::{Arrived, FrameSocket},
 };
-use crate::ethernet::{FrameCounters, MacAddr, StationConfig, group_mac, memberships};
+use crate::ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
 const GSO_HEADER: usize = 10;
 /// A frame with the longest IP packet, and the header before it.
@@ -124,7 +124,7 @@ impl PacketSocket {
         for mac in memberships(config) {
             join(&socket, interface, mac)?;
         }
-        bind(&socket, interface)?;
+        bind(&socket, interface, libc::ETH_P_ALL)?;
         let segments = options.segments.unwrap_or(SEGMENTS).clamp(1, max_segments(SEGMENTS));
         Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
@@ -194,23 +194,7 @@ impl FrameSocket for PacketSocket {
     }
 
     fn drops(&self) -> u64 {
-        // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes
-        // at most as many bytes as it has.
-        let statistics = unsafe {
-            let mut statistics: libc::tpacket_stats = mem::zeroed();
-            let mut length = size_of_val(&statistics) as libc::socklen_t;
-            let result = libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast::<c_void>(),
-                &raw mut length,
-            );
-            (result == 0).then_some(statistics)
-        };
-        let new = statistics.map_or(0, |statistics| statistics.tp_drops.into());
-        self.drops.set(self.drops.get() + new);
-        self.drops.get()
+        drops_of(&self.socket, &self.drops)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -222,6 +206,27 @@ impl FrameSocket for PacketSocket {
     }
 }
 
+/// Frames that found no room; `so_far` keeps what the kernel forgets when it tells.
+pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
+    // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes at most as
+    // many bytes as it has.
+    let statistics = unsafe {
+        let mut statistics: libc::tpacket_stats = mem::zeroed();
+        let mut length = size_of_val(&statistics) as libc::socklen_t;
+        let result = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast::<c_void>(),
+            &raw mut length,
+        );
+        (result == 0).then_some(statistics)
+    };
+    let new = statistics.map_or(0, |statistics| statistics.tp_drops.into());
+    so_far.set(so_far.get() + new);
+    so_far.get()
+}
+
 /// A socket that has the interface take the frames of a group for as long as it is open. It receives
 /// nothing itself.
 pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
@@ -231,11 +236,26 @@ pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A socket that has the interface take more frames for as long as it is open. It receives nothing itself.
+pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+    match membership {
+        Membership::Address(mac) => join(&socket, interface, mac)?,
+        Membership::Groups => add(&socket, interface, libc::PACKET_MR_ALLMULTI, [0; 6])?,
+        Membership::Everything => add(&socket, interface, libc::PACKET_MR_PROMISC, [0; 6])?,
+    }
+    Ok(socket)
+}
+
 /// Has the interface take frames to this MAC address, too.
 fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
-    let mut address = [0; 8];
-    address[..6].copy_from_slice(&mac.octets());
     let kind = if mac.0 & 1 == 1 { libc::PACKET_MR_MULTICAST } else { libc::PACKET_MR_UNICAST };
+    add(socket, interface, kind, mac.octets())
+}
+
+fn add(socket: &Socket, interface: u32, kind: c_int, mac: [u8; 6]) -> io::Result<()> {
+    let mut address = [0; 8];
+    address[..6].copy_from_slice(&mac);
     let request = libc::packet_mreq {
         mr_ifindex: interface.cast_signed(),
         mr_type: kind as u16,
@@ -245,7 +265,7 @@ fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
+pub(super) fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
     set_at(socket.as_raw_fd(), libc::SOL_PACKET, option, value)
 }
 
@@ -264,14 +284,15 @@ pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Begins to receive what passes the interface, of every protocol.
-fn bind(socket: &Socket, interface: u32) -> io::Result<()> {
+/// Sends through the interface, and begins to receive what passes it, of this protocol: `ETH_P_ALL` stands
+/// for every one, and 0 for none.
+pub(super) fn bind(socket: &Socket, interface: u32, protocol: c_int) -> io::Result<()> {
     // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as many
     // bytes as it has.
     let result = unsafe {
         let mut address: libc::sockaddr_ll = mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = (protocol as u16).to_be();
         address.sll_ifindex = interface.cast_signed();
         libc::bind(
             socket.as_raw_fd(),

@@ -1,0 +1,109 @@
+//! Flows of raw packets.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{Flow, FlowError, calls::Call, copy_from_program};
+
+use crate::{
+    context::ContextInner,
+    errno::{self, Errno, Result},
+    layout::{ibv_context, ibv_qp},
+    object::{Identity, Object, User},
+    qp::Qp,
+    rule::Rule,
+    translate::flow::{self, ATTR, HEAD, LONGEST},
+};
+
+/// `struct ibv_flow`.
+#[allow(non_camel_case_types, reason = "named as in C")]
+#[repr(C)]
+pub(crate) struct ibv_flow {
+    comp_mask: u32,
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+/// A flow as programs hold it.
+#[repr(C)]
+pub(crate) struct FlowObject {
+    c: UnsafeCell<ibv_flow>,
+    #[allow(dead_code, reason = "only held")]
+    flow: Flow,
+    #[allow(dead_code, reason = "only held")]
+    ctx: Arc<ContextInner>,
+    _qp: User,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for FlowObject {
+    type C = ibv_flow;
+    const NAME: &str = "ibv_flow";
+
+    unsafe fn identity(c: *const ibv_flow) -> Identity {
+        // SAFETY: By the contract, it is such a structure.
+        unsafe { Identity::new((*c).context, (*c).handle) }
+    }
+}
+
+impl From<FlowError> for Errno {
+    fn from(error: FlowError) -> Self {
+        match error {
+            FlowError::NoFrames => Self::told(libc::EOPNOTSUPP),
+            FlowError::TooMany(_) => Self::told(libc::ENOMEM),
+            FlowError::Interface(source) => Self::told(Self::from(source).number()),
+            _ => Self::told(libc::EINVAL),
+        }
+    }
+}
+
+/// Copies bytes that the program has.
+unsafe fn copy<const N: usize>(from: *const u8) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    copy_from_program(from, bytes.as_mut_ptr(), N)?;
+    Ok(bytes)
+}
+
+unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
+    let object = Qp::get(qp)?;
+    if given.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    let (mut attr, specs) = flow::attr(&copy::<ATTR>(given)?)?;
+    let mut at = given.wrapping_add(ATTR);
+    for _ in 0..specs {
+        let size = flow::size(&copy::<HEAD>(at)?);
+        if size < HEAD {
+            return Err(Errno::of(Rule::Flow));
+        }
+        let mut bytes = [0; LONGEST];
+        let read = size.min(LONGEST);
+        copy_from_program(at, bytes.as_mut_ptr(), read)?;
+        attr.specs.push(flow::spec(&bytes[..read])?);
+        at = at.wrapping_add(size);
+    }
+    let flow = object.qp.create_flow(&attr)?;
+    let context = (*qp).context;
+    let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle: object.ctx.new_handle() });
+    let ctx = object.ctx.clone();
+    Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
+}
+
+/// `ibv_create_flow`.
+pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut c_void) -> *mut c_void {
+    let _call = Call::begin();
+    errno::pointer("ibv_create_flow", create(qp, attr.cast())).cast()
+}
+
+/// `ibv_destroy_flow`.
+pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
+    let _call = Call::begin();
+    let flow: *mut ibv_flow = flow.cast();
+    errno::status(
+        "ibv_destroy_flow",
+        FlowObject::get(flow).map(|_| drop(FlowObject::from_raw(flow))),
+    )
+}

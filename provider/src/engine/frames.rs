@@ -1,0 +1,153 @@
+//! Raw packets on their way between the adapter and the link, steered by the flows.
+
+use std::{io, os::fd::OwnedFd, sync::Arc};
+
+use roce_transport::{adapter::Adapter, ids::Qpn, time::Instant};
+
+use super::room::Room;
+use crate::{
+    counters::LinkCounters,
+    ethernet::{Copies, FlowTable, MacAddr},
+    link::Link,
+};
+
+/// Number of frames that are sent in a turn.
+const PORTION: usize = 32;
+
+/// Flows, and the frame that the link has not taken yet.
+pub(super) struct Frames {
+    pub(super) flows: FlowTable,
+    copies: Copies,
+    frame: Vec<u8>,
+    /// The frame waits for room.
+    waits: bool,
+    room: Room,
+    dropped: u64,
+    unmatched: u64,
+}
+
+/// What has become of a turn to send.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// Something has been counted.
+    pub(super) counted: bool,
+    /// The link has become full.
+    pub(super) full: bool,
+    /// A frame is lost.
+    pub(super) error: Option<io::Error>,
+}
+
+impl Frames {
+    pub(super) fn new(own: Option<MacAddr>, sockets: Arc<OwnedFd>) -> Self {
+        Self {
+            flows: FlowTable::new(own.unwrap_or_default()),
+            copies: Copies::default(),
+            frame: Vec::new(),
+            waits: false,
+            room: Room::new(sockets),
+            dropped: 0,
+            unmatched: 0,
+        }
+    }
+
+    /// True if there is something to send and the link is not known to be full.
+    pub(super) fn is_due(&self, adapter: &Adapter) -> bool {
+        !self.room.is_blocked() && (self.waits || adapter.has_frames())
+    }
+
+    /// Time at which it is to be sent although no descriptor says so.
+    pub(super) fn deadline(&self, adapter: &Adapter) -> Option<Instant> {
+        self.room.deadline(self.is_due(adapter))
+    }
+
+    pub(super) const fn count_into(&self, totals: &mut LinkCounters) {
+        totals.flow_dropped += self.dropped;
+        totals.flow_unmatched += self.unmatched;
+    }
+
+    /// Forgets what has not been sent, in the child of a fork.
+    pub(super) fn abandon(&mut self) {
+        self.waits = false;
+        self.room.abandon();
+    }
+
+    /// Sends frames that are due, as far as there is room. With the cable out they are lost.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        adapter: &mut Adapter,
+        link: &mut dyn Link,
+        is_cut: bool,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        if !self.waits && !adapter.has_frames() {
+            return sent;
+        }
+        for _ in 0..PORTION {
+            if !self.waits {
+                if !adapter.has_frames() {
+                    break;
+                }
+                let Some(from) = adapter.poll_frame(now, &mut self.frame) else { continue };
+                self.waits = true;
+                sent.counted = true;
+                self.hand_to_others(now, adapter, from);
+            }
+            let Some(link) = link.frames().filter(|_| !is_cut) else {
+                self.waits = false;
+                continue;
+            };
+            match link.send_frame(now, &self.frame) {
+                Ok(true) => {}
+                Ok(false) => {
+                    sent.full = !self.room.is_blocked();
+                    self.room.wait(now, link.frame_room());
+                    break;
+                }
+                Err(error) => sent.error = Some(error),
+            }
+            self.waits = false;
+            self.room.found();
+        }
+        sent
+    }
+
+    /// Hands the frame that is to be sent to other queue pairs of the device whose flows take it: no wire
+    /// has a copy for its sender.
+    fn hand_to_others(&mut self, now: Instant, adapter: &mut Adapter, from: Qpn) {
+        if self.flows.is_empty() {
+            return;
+        }
+        self.flows.steer(&self.frame, false, Some(from), &mut self.copies);
+        self.dropped += u64::from(self.copies.dropped);
+        for &(qpn, tag) in &self.copies.to {
+            let _ = adapter.handle_frame(now, qpn, &self.frame, tag); // which counts
+        }
+    }
+
+    /// Receives what has arrived. Returns the number of frames.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        adapter: &mut Adapter,
+        link: &mut dyn Link,
+        is_cut: bool,
+    ) -> io::Result<usize> {
+        if self.flows.is_empty() {
+            return Ok(0);
+        }
+        let Some(link) = link.frames() else { return Ok(0) };
+        let Self { flows, copies, dropped, unmatched, .. } = self;
+        link.receive_frames(now, &mut |frame, is_taken| {
+            if is_cut {
+                return;
+            }
+            flows.steer(frame, is_taken, None, copies);
+            *dropped += u64::from(copies.dropped);
+            *unmatched += u64::from(copies.to.is_empty() && !copies.dropped && !is_taken);
+            for &(qpn, tag) in &copies.to {
+                let _ = adapter.handle_frame(now, qpn, frame, tag); // which counts
+            }
+        })
+    }
+}

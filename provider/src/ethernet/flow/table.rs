@@ -1,0 +1,126 @@
+//! The flows of a device, and what they have become of a frame.
+
+use pnet_datalink::MacAddr;
+use roce_transport::ids::Qpn;
+
+use super::{
+    attr::{FlowAttr, FlowKind, FlowSpec},
+    fields::Fields,
+};
+
+/// Names a flow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct FlowId(u64);
+
+#[derive(Debug)]
+struct Entry {
+    id: FlowId,
+    qpn: Qpn,
+    attr: FlowAttr,
+}
+
+/// Receivers of a frame: each queue pair once, with the tag of the flow that comes first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) to: Vec<(Qpn, u32)>,
+    /// A flow drops it.
+    pub(crate) dropped: bool,
+}
+
+impl Copies {
+    fn add(&mut self, entry: &Entry) {
+        if self.to.iter().all(|(qpn, _)| *qpn != entry.qpn) {
+            self.to.push((entry.qpn, entry.attr.tag()));
+        }
+    }
+}
+
+/// The flows of a device.
+#[derive(Debug)]
+pub(crate) struct FlowTable {
+    own: MacAddr,
+    next: u64,
+    /// By priority, and those of a priority by age.
+    entries: Vec<Entry>,
+}
+
+impl FlowTable {
+    /// A table without flows, of a device with this MAC address.
+    pub(crate) const fn new(own: MacAddr) -> Self {
+        Self { own, next: 0, entries: Vec::new() }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds a flow, which has been [checked](FlowAttr::check).
+    pub(crate) fn add(&mut self, qpn: Qpn, attr: FlowAttr) -> FlowId {
+        let id = FlowId(self.next);
+        self.next += 1;
+        let at = self.entries.partition_point(|entry| entry.attr.priority <= attr.priority);
+        self.entries.insert(at, Entry { id, qpn, attr });
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: FlowId) {
+        self.entries.retain(|entry| entry.id != id);
+    }
+
+    /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that only
+    /// flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a queue pair
+    /// of this device does, and flows that see what arrives do not see that.
+    pub(crate) fn steer(
+        &self,
+        frame: &[u8],
+        is_taken: bool,
+        from: Option<Qpn>,
+        copies: &mut Copies,
+    ) {
+        copies.to.clear();
+        copies.dropped = false;
+        let Some(fields) = Fields::of(frame) else { return };
+        let of = |kind: FlowKind| {
+            self.entries
+                .iter()
+                .filter(move |entry| entry.attr.kind == kind && from != Some(entry.qpn))
+        };
+        if from.is_none() {
+            of(FlowKind::Sniffer).for_each(|entry| copies.add(entry));
+        }
+        if is_taken {
+            return;
+        }
+        let mut taken: Option<&Entry> = None;
+        for entry in of(FlowKind::Normal) {
+            let goes_on = taken.is_none_or(|first| first.attr.is_like(&entry.attr));
+            if !goes_on || !entry.attr.matches(&fields, self.own, from.is_none()) {
+                continue;
+            }
+            if entry.attr.specs.contains(&FlowSpec::Drop) {
+                copies.dropped = true;
+                return;
+            }
+            copies.add(entry);
+            if !entry.attr.dont_trap {
+                taken = Some(taken.unwrap_or(entry));
+            }
+        }
+        if taken.is_some() {
+            return;
+        }
+        let groups = fields.is_to_group().then(|| of(FlowKind::McDefault));
+        let mut had_group = false;
+        for entry in groups.into_iter().flatten() {
+            copies.add(entry);
+            had_group = true;
+        }
+        if !had_group {
+            of(FlowKind::AllDefault).for_each(|entry| copies.add(entry));
+        }
+    }
+}

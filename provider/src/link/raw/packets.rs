@@ -1,0 +1,245 @@
+//! Raw packets: a packet socket of their own beside the one that the device itself uses, so that a flood of
+//! the former costs nothing of the latter's buffer. It hears nothing as long as there is no flow.
+
+#![allow(unsafe_code, reason = "what the kernel tells beside a frame has no safe interface")]
+
+use std::{
+    cell::Cell,
+    ffi::c_void,
+    fs, io, mem,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    ptr,
+};
+
+use rustix::{
+    io::Errno,
+    net::{SendAncillaryBuffer, SendFlags, sendmsg},
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{
+    super::SocketOptions,
+    filter,
+    socket::{bind, drops_of, set},
+};
+use crate::ethernet::{FrameCounters, MacAddr};
+
+/// `struct virtio_net_hdr`: flags, kind of a run, and where a checksum is to be completed.
+const HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+/// A VLAN tag, which the kernel removes; the frame is read behind room for it.
+const TAG: usize = 4;
+const ADDRESSES: usize = 12;
+const FRAME: usize = 18 + 40 + 65_535;
+const TAG_8021Q: u16 = 0x8100;
+/// Messages that are no frames, one after the other, before others have their turn.
+const LOST: usize = 64;
+
+pub(super) struct RawPackets {
+    socket: Socket,
+    interface: u32,
+    own: MacAddr,
+    /// Has been bound to every protocol.
+    is_bound: bool,
+    buffer: Vec<u8>,
+    drops: Cell<u64>,
+}
+
+impl RawPackets {
+    pub(super) fn open(interface: u32, own: MacAddr, options: &SocketOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+        socket.set_nonblocking(true)?;
+        options.set_receive_buffer(&socket);
+        SocketOptions::set_send_buffer(&socket);
+        socket.attach_filter(&filter::of_packets(own, false))?;
+        set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
+        set(&socket, libc::PACKET_AUXDATA, &1_i32)?;
+        bind(&socket, interface, 0)?;
+        let (buffer, drops) = (Vec::new(), Cell::new(0));
+        Ok(Self { socket, interface, own, is_bound: false, buffer, drops })
+    }
+
+    /// That of the interface, or the least of IPv6 if nobody knows.
+    pub(super) fn mtu(&self) -> u32 {
+        let name = rustix::net::netdevice::index_to_name_inlined(&self.socket, self.interface);
+        let text = name.ok().and_then(|name| {
+            fs::read_to_string(format!("/sys/class/net/{}/mtu", name.as_str())).ok()
+        });
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(1280)
+    }
+
+    pub(super) fn listen(&mut self, on: bool) -> io::Result<()> {
+        self.socket.attach_filter(&filter::of_packets(self.own, on))?;
+        // to stop that waits for others, so that it is the filter that does
+        if on && !self.is_bound {
+            self.buffer.resize(TAG + FRAME, 0);
+            bind(&self.socket, self.interface, libc::ETH_P_ALL)?;
+            self.is_bound = true;
+        }
+        Ok(())
+    }
+
+    /// Sends a frame without waiting; `false`: the socket is full.
+    pub(super) fn send(&self, frame: &[u8]) -> io::Result<bool> {
+        let header = [0; HEADER];
+        let parts = [io::IoSlice::new(&header), io::IoSlice::new(frame)];
+        let mut none = SendAncillaryBuffer::default();
+        match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next frame as it was on the wire, with its tag and checksums.
+    pub(super) fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<&[u8]>> {
+        if !self.is_bound {
+            return Ok(None);
+        }
+        for _ in 0..LOST {
+            match self.read() {
+                Ok(None) => return Ok(None),
+                Ok(Some(Read { header, length, tag })) => {
+                    if header[1] != 0 {
+                        counters.merged += 1;
+                        continue;
+                    }
+                    let frame = &mut self.buffer[TAG..TAG + length];
+                    complete(header, frame);
+                    let Some(tag) = tag.filter(|_| length >= ADDRESSES) else {
+                        return Ok(Some(&self.buffer[TAG..TAG + length]));
+                    };
+                    self.buffer.copy_within(TAG..TAG + ADDRESSES, 0);
+                    self.buffer[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&tag);
+                    return Ok(Some(&self.buffer[..TAG + length]));
+                }
+                Err(error) => match error.raw_os_error() {
+                    // a run of a kind that the kernel cannot describe
+                    Some(libc::EINVAL) => counters.merged += 1,
+                    Some(libc::EINTR | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(&mut self) -> io::Result<Option<Read>> {
+        let mut header = [0_u8; HEADER];
+        let mut control = [0_u64; 8];
+        let frame = &mut self.buffer[TAG..];
+        let mut parts = [
+            libc::iovec { iov_base: header.as_mut_ptr().cast::<c_void>(), iov_len: HEADER },
+            libc::iovec { iov_base: frame.as_mut_ptr().cast::<c_void>(), iov_len: frame.len() },
+        ];
+        // SAFETY: The structure is plain numbers and pointers, and all zero is a valid value. The kernel
+        // writes to the two parts and to `control`, which outlive the call, at most as many bytes as
+        // they have.
+        let (length, message) = unsafe {
+            let mut message: libc::msghdr = mem::zeroed();
+            message.msg_iov = parts.as_mut_ptr();
+            message.msg_iovlen = 2;
+            message.msg_control = control.as_mut_ptr().cast::<c_void>();
+            message.msg_controllen = size_of_val(&control);
+            let length =
+                libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT);
+            (length, message)
+        };
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            let none = error.kind() == io::ErrorKind::WouldBlock;
+            return if none { Ok(None) } else { Err(error) };
+        };
+        let Some(length) = length.checked_sub(HEADER) else { return Ok(None) };
+        Ok(Some(Read { header, length, tag: tag(&message) }))
+    }
+
+    pub(super) fn drops(&self) -> u64 {
+        drops_of(&self.socket, &self.drops)
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What was read: a header, the length of the frame behind the room for its tag, and the tag.
+struct Read {
+    header: [u8; HEADER],
+    length: usize,
+    tag: Option<[u8; TAG]>,
+}
+
+/// The tag that the kernel has removed.
+fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
+    // SAFETY: The kernel has written the message's control data, and as much of it as its length says;
+    // the structure is plain numbers, and read from where it may lie unaligned.
+    let auxiliary = unsafe {
+        let first = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
+        if first.is_null()
+            || (*first).cmsg_level != libc::SOL_PACKET
+            || (*first).cmsg_type != libc::PACKET_AUXDATA
+        {
+            return None;
+        }
+        ptr::read_unaligned(libc::CMSG_DATA(first).cast::<libc::tpacket_auxdata>())
+    };
+    if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let known = auxiliary.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let kind = if known { auxiliary.tp_vlan_tpid } else { TAG_8021Q };
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
+    Some([a, b, c, d])
+}
+
+/// Completes the checksum that a sender on this host has left to its interface.
+fn complete(header: [u8; HEADER], frame: &mut [u8]) {
+    if header[0] & NEEDS_CHECKSUM == 0 {
+        return;
+    }
+    let field = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+    let (start, at) = (field(6), field(6) + field(8));
+    let Some(covered) = frame.get(start..) else { return };
+    let sum: u64 = covered
+        .chunks(2)
+        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
+        .sum();
+    let mut sum = sum;
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    let sum = match !(sum as u16) {
+        0 => 0xFFFF, // 0 stands for none in UDP, and both are the same elsewhere
+        sum => sum,
+    };
+    if let Some(to) = frame.get_mut(at..at + 2) {
+        to.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_completed() {
+        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's sum
+        let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
+        let [high, low] = pseudo.to_be_bytes();
+        let mut frame = vec![0xEE; 34];
+        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 9, high, low, 0xAB]);
+        let mut header = [0; HEADER];
+        header[0] = NEEDS_CHECKSUM;
+        header[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+        header[8..10].copy_from_slice(&6_u16.to_ne_bytes());
+        complete(header, &mut frame);
+        let words: u32 = [0x1234, 0x5678, 9, 0xAB00].iter().sum::<u32>() + u32::from(pseudo);
+        let expected = !((words & 0xFFFF) + (words >> 16)) as u16;
+        assert_eq!(frame[40..42], expected.to_be_bytes());
+        let before = frame.clone();
+        header[6..8].copy_from_slice(&400_u16.to_ne_bytes());
+        complete(header, &mut frame);
+        assert_eq!(frame, before, "a place outside the frame");
+    }
+}

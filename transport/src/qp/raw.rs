@@ -1,0 +1,105 @@
+//! Raw packets: each send request is a whole Ethernet frame, and each frame fills a receive request.
+//!
+//! Not of the InfiniBand transport, but of verbs (`IBV_QPT_RAW_PACKET`): states, work queues and
+//! completions are those of every queue pair, and nothing is sent twice, acknowledged or numbered.
+
+use alloc::vec::Vec;
+
+use super::{
+    common::{Common, Env},
+    requester::Requester,
+    responder::Responder,
+    state::State,
+};
+use crate::{
+    event::DropReason,
+    work::{Cause, Half, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
+};
+
+/// Addresses and ethertype, and what a VLAN tag adds.
+const HEADER: u32 = 14;
+const TAG: u32 = 4;
+const TAG_8021Q: [u8; 2] = [0x81, 0];
+
+/// Reason why a frame is not received.
+pub(super) enum Refused {
+    Dropped(DropReason),
+    /// The receive request itself was bad, or too short, and has completed in error.
+    Failed,
+}
+
+/// Writes the next frame to `frame` and completes its request. A request that cannot be sent is marked
+/// as failed.
+pub(super) fn build(
+    common: &Common,
+    requester: &mut Requester,
+    mtu: u32,
+    frame: &mut Vec<u8>,
+    env: &mut Env<'_>,
+) -> bool {
+    let Some(wqe) = requester.queue.oldest().filter(|_| common.state == State::Rts) else {
+        return false;
+    };
+    if let Err(error) = write(common, wqe, mtu, frame) {
+        requester.fail_oldest(error.status, error.cause);
+        return false;
+    }
+    if let Some(wqe) = requester.take_sent() {
+        env.counters.sent_frames += 1;
+        common.complete_send(&wqe, Ok(0), env);
+    }
+    true
+}
+
+fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Result<(), WcError> {
+    let length = wqe.length;
+    let bad_length = |cause| WcError { status: WcStatus::LocLenErr, cause };
+    let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
+    if length < HEADER {
+        return Err(bad_length(Cause::TooShort { length, least: HEADER }));
+    }
+    let limit = mtu.saturating_add(HEADER);
+    let too_long = bad_length(Cause::TooLong { length, limit });
+    if length > limit.saturating_add(TAG) {
+        return Err(too_long);
+    }
+    wqe.check_local(common.pd).map_err(protection)?;
+    frame.clear();
+    frame.resize(length as usize, 0);
+    wqe.read(0, frame).map_err(protection)?;
+    let is_tagged = frame.get(12..14) == Some(&TAG_8021Q);
+    if length > limit && !is_tagged { Err(too_long) } else { Ok(()) }
+}
+
+/// Puts a frame into the next receive request.
+pub(super) fn receive(
+    common: &Common,
+    responder: &mut Responder,
+    bytes: &[u8],
+    flow_tag: u32,
+    env: &mut Env<'_>,
+) -> Result<(), Refused> {
+    if !matches!(common.state, State::Rtr | State::Rts | State::Sqd | State::Sqe) {
+        return Err(Refused::Dropped(DropReason::QpState));
+    }
+    let Some(wqe) = responder.take(common, env) else {
+        return Err(Refused::Dropped(DropReason::NoReceiveRequest));
+    };
+    let length = bytes.len() as u32;
+    let stored = if u64::from(length) > wqe.length {
+        let cause = Cause::TooLong { length, limit: wqe.length as u32 };
+        Err(WcError { status: WcStatus::LocLenErr, cause })
+    } else {
+        let mut place = |region: &_, address, bytes: &_| {
+            env.place(common.flow(Half::Responder), region, address, bytes)
+        };
+        let written = wqe.check().and_then(|()| wqe.write(0, bytes, &mut place));
+        let cause = written.map_err(Cause::Access);
+        cause.map_err(|cause| WcError { status: WcStatus::LocProtErr, cause })
+    };
+    let has_failed = stored.is_err();
+    env.counters.received_frames += u64::from(!has_failed);
+    let ok = WcOk { flow_tag, ..WcOk::new(WcOpcode::Recv, length) };
+    common.complete_recv(wqe.id, stored.map(|()| ok), false, env);
+    if has_failed { Err(Refused::Failed) } else { Ok(()) }
+}
