@@ -11,6 +11,7 @@ class Program:
     """A command line and its output.
 
     In the words {device}, {gid} and {own} stand for this side's device, GID index and address,
+    {mac} and {peer_mac} for MAC addresses of raw devices,
     {server} for the server's address, and the names of `middleware.build` for their programs.
     """
 
@@ -26,16 +27,17 @@ class Case:
     """A run of a program, or of a server and a client.
 
     `place` is "alone" or "loopback" (one host with `roce_lo`), "shared" (one host, both programs
-    with the same address), "hosts" (two, with a wire), or "rxe-client" or "rxe-server" (the stock
-    program has that role, in the guest, on the kernel's rxe and with the stock libraries).
+    with the same address), "hosts" (two, with a wire), "raw" (the same with raw devices, as root),
+    or "rxe-client" or "rxe-server" (the stock program has that role, in the guest, on the kernel's
+    rxe and with the stock libraries).
     """
 
     name: str
     place: str
     client: Program
     server: Program | None = None
-    # Sign of a ready server: tcp:PORT, udp:PORT, "cm", "group:ADDRESS", or "line" (it has printed
-    # all of its lines).
+    # Sign of a ready server: tcp:PORT, udp:PORT, "cm", "group:ADDRESS", "flow" (of raw packets), or
+    # "line" (it has printed all of its lines).
     ready: str = "tcp:18515"
     seconds: float = 30
     sysfs: bool = False  # our side reads /sys and /dev, too

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from lab import binaries, proc_net
@@ -53,7 +54,7 @@ class Sandbox:
         self.namespace, self.roce = namespace, roce
         # A /tmp of its own: files of one program neither disturb others nor are seen by them.
         self.scratch = roce.parent / f"tmp-{namespace.name}"
-        self.scratch.mkdir()
+        self.scratch.mkdir(exist_ok=True)
         self.scratch.chmod(0o1777)
         # Where users may have no namespaces, programs with --sysfs run as root.
         test = [*self.as_nobody(), "unshare", "-Urm", "true"]
@@ -137,6 +138,42 @@ class Host:
         return proc_net.group(sign.removeprefix("group:")) in table("igmp")
 
 
+class RootSandbox(Sandbox):
+    """The same, as root: raw devices need a capability."""
+
+    def as_nobody(self):
+        return self.as_root()
+
+
+class RawHost(Host):
+    """A side with a raw device that has addresses of its own."""
+
+    MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
+
+    def __init__(self, sandbox, number, place):
+        address = f"10.79.{number}.{place + 1}"
+        super().__init__(sandbox, f"raw:{address}", address)
+        self.mac, self.peer_mac = self.MACS[place], self.MACS[1 - place]
+        self.gid_index = 0
+
+    def facts(self):
+        return {**super().facts(), "mac": self.mac, "peer_mac": self.peer_mac}
+
+    @property
+    def variables(self):
+        return (f"ROCE_DEVICES=raw:eth0,ip={self.address}/24,mac={self.mac}",)
+
+    def start(self, argv, path, case):
+        return super().start(argv, path, replace(case, variables=self.variables))
+
+    def ready(self, sign):
+        if sign != "flow":
+            return super().ready(sign)
+        # Beside the device's own socket, that of raw packets hears every protocol.
+        table = self.sandbox.namespace.table("packet").splitlines()
+        return sum(line.split()[3] == "0003" for line in table[1:]) > 1
+
+
 class GuestHost:
     """The guest as a side: rxe0."""
 
@@ -190,6 +227,8 @@ class HostPair:
                 # Without a route to them, no group is found.
                 namespace.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
                 self.hosts.append(Host(Sandbox(namespace, self.roce), "roce_eth0", address))
+            sandboxes = [RootSandbox(space, self.roce) for space in self.namespaces]
+            self.raw = [RawHost(box, self.number, end) for end, box in enumerate(sandboxes)]
             self.loopback = Host(self.hosts[0].sandbox, "roce_lo", "127.0.0.1")
         except BaseException:
             self.__exit__()
@@ -204,6 +243,8 @@ class HostPair:
         """(server's host, client's host) in a place."""
         if place == "hosts":
             return self.hosts
+        if place == "raw":
+            return self.raw
         return [self.hosts[0] if place == "shared" else self.loopback] * 2
 
 

@@ -46,6 +46,7 @@ def perftest_cases():
     yield test("send_bw", "hosts", "multicast-ipv4", 1024, 500, *multicast, GROUP_IPV4)
     link_local = (GROUP_IPV6, "-x", LINK_LOCAL)
     yield test("send_bw", "hosts", "multicast-ipv6", 1024, 500, *multicast, *link_local)
+    yield from raw_packets()
     yield from against_rxe()
 
 
@@ -92,6 +93,43 @@ def unreliable():
         yield test(tool, "loopback", "ud-events", 1024, 500, "-c", "UD", "-e")
         yield test(tool, "loopback", "ud-cm", 1024, 500, "-c", "UD", "-R")
     yield test("send_bw", "loopback", "ud-srq", 1024, 500, "-c", "UD", "--use-srq")
+
+
+def raw_packets():
+    """Whole frames between raw devices. raw_ethernet_burst_lat wants a rate limit of hardware."""
+    ipv4 = ("-J", "10.0.0.2", "-j", "10.0.0.1", "-K", 5000, "-k", 6000)
+    ipv6 = ("--raw_ipv6", "-J", "fd00::2", "-j", "fd00::1", "-K", 5000, "-k", 6000)
+    for name, size, words in [
+        ("mac", 1024, ()),
+        ("longest", 1500, ()),
+        ("inline", 64, ("-I", 64)),
+        ("both-ways", 512, ("-b",)),
+        ("udp-ipv4", 512, ipv4),
+        ("tcp-ipv4", 512, (*ipv4, "--tcp")),
+        ("udp-ipv6", 512, ipv6),
+        ("vlan", 512, ("--vlan_en", "--vlan_pcp", 3)),
+        ("promiscuous", 512, ("--promiscuous",)),
+    ]:
+        yield raw("bw", name, size, 300, *words)
+    yield raw("lat", "mac", 64, 300)
+    yield raw("lat", "udp-ipv4", 512, 300, *ipv4)
+    argv = ("raw_ethernet_fs_rate", "--server", "-d", "{device}", "-B", "{mac}", "-E", "{peer_mac}")
+    rate = Program((*argv, "-n", 200), (rf"200\s+{NUMBER}.*",), FORBIDDEN)
+    yield Case("perftest/raw_ethernet_fs_rate/raw/flows", "raw", rate, seconds=90)
+
+
+def raw(tool, name, size, count, *words):
+    common = (f"raw_ethernet_{tool}", "-d", "{device}", "-B", "{mac}", "-E", "{peer_mac}", "-F")
+    common += ("-n", count, "-s", size, *words)
+    row = (rf"{size}\s+\d+(\s+{NUMBER})+",)
+    return Case(
+        f"perftest/raw_ethernet_{tool}/raw/{name}",
+        "raw",
+        Program((*common, "--client"), row, FORBIDDEN),
+        Program((*common, "--server"), row, FORBIDDEN),
+        ready="flow",
+        seconds=90,
+    )
 
 
 def against_rxe():

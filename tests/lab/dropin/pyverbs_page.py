@@ -17,6 +17,11 @@ Of the {total} tests that are for devices of any kind {passed} pass, {skipped} a
 and none fails. The
 chapter on [existing programs](programs.md) shows how to run them by hand.
 
+Those of `test_flow` and `test_qp` that need root are skipped here, since the suite runs as nobody.
+On a raw device the suite runs these modules again, as root, and every test of theirs passes, those
+of [raw packets and flows](raw.md#raw-packets-and-flows) included. `test_rss_traffic` fails there:
+it expects work queues, which are `EOPNOTSUPP`, and does not skip then.
+
 """
 
 

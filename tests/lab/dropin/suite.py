@@ -161,7 +161,8 @@ class Lab:
         with HostPair(number, self.roce) as pair:
             while case := self.next_case():
                 if isinstance(case, PyverbsCase):
-                    execute = partial(self.pyverbs.run, case, pair.hosts[0])
+                    host = pair.raw[0] if case.raw else pair.hosts[0]
+                    execute = partial(self.pyverbs.run, case, host)
                 else:
                     execute = partial(self.runner.run, case, *pair.sides(case.place))
                 self.table.run(case, execute)
