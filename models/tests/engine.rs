@@ -6,7 +6,7 @@ use roce_models::engine::{
         a_thread_that_waits_on_the_sockets_is_woken, a_thread_with_an_event_loop_is_woken,
         a_timer_fires, counters_are_published, requests_are_served_after_a_thread_that_waited,
         requests_are_served_beside_a_program_that_sleeps, the_background_thread_ends,
-        two_threads_that_wait_on_the_sockets_are_woken,
+        two_threads_that_wait_on_the_sockets_are_woken, what_is_gathered_leaves,
     },
     without,
 };
@@ -74,6 +74,11 @@ fn an_event_loop_is_woken() {
 #[should_panic(expected = "deadlock")]
 fn an_event_loop_needs_a_ring_that_wakes() {
     without(Omission::Park, a_thread_with_an_event_loop_is_woken);
+}
+
+#[test]
+fn what_waits_for_more_leaves() {
+    what_is_gathered_leaves();
 }
 
 #[test]

@@ -14,6 +14,9 @@ pub struct LinkCounters {
     pub sent_runs: u64,
     /// Of these, runs that went to another device of this host through shared memory.
     pub shared_runs: u64,
+    /// Send requests that waited for those that the program posted right behind them, to leave with the
+    /// same call.
+    pub gathered: u64,
     /// Datagrams forwarded to other processes of this host that have the same address.
     pub forwarded: u64,
     /// Runs of datagrams that could not be sent.
@@ -56,6 +59,11 @@ impl LinkCounters {
                 "link_shared_runs",
                 "Of these, runs that went to another device of this host through shared memory.",
                 self.shared_runs,
+            ),
+            (
+                "link_gathered",
+                "Send requests that waited for those posted right behind them, to leave with one call.",
+                self.gathered,
             ),
             (
                 "link_forwarded",

@@ -18,6 +18,7 @@ use roce::{
 };
 
 mod foreign;
+mod gathering;
 mod memory;
 mod misuse;
 mod multicast;

@@ -33,6 +33,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
         sized(throughput, "roce WRITE, shared memory", "write", bytes, 1e-9),
         sized(throughput, "roce WRITE, shared memory, MTU 1024", "write -m 1024", bytes, 1e-9),
         sized(throughput, "roce WRITE, sockets", "write --sockets", bytes, 1e-9),
+        sized(throughput, "roce WRITE, sockets, lists of 32", "write --sockets -l 32", bytes, 1e-9),
         sized(throughput, "roce WRITE, sockets, MTU 1024", "write --sockets -m 1024", bytes, 1e-9),
         sized(throughput, "roce READ, sockets", "read --sockets", bytes, 1e-9),
         sized(latency, "roce SEND, shared memory", "send --lat", usec, 1.0),

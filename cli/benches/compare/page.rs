@@ -13,9 +13,10 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 9] = [
+const RATIOS: [(Kind, &str, &str); 10] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
+    (Kind::Throughput, "roce WRITE, sockets", "roce WRITE, sockets, lists of 32"),
     (Kind::Throughput, "roce READ, sockets", "roce WRITE, sockets"),
     (Kind::Throughput, "roce WRITE, shared memory", COPY),
     (Kind::Throughput, "roce WRITE, shared memory, MTU 1024", "roce WRITE, shared memory"),

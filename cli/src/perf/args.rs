@@ -14,7 +14,7 @@ pub(crate) struct TestArgs {
     #[arg(long, conflicts_with_all = ["server", "port"])]
     pub(super) local: bool,
     /// Measure latency instead of bandwidth: one message at a time, each timed by itself
-    #[arg(long, conflicts_with_all = ["bidirectional", "qps", "tx_depth", "report_gbits"])]
+    #[arg(long, conflicts_with_all = ["bidirectional", "qps", "tx_depth", "post_list", "report_gbits"])]
     pub(super) lat: bool,
     /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP
     /// connection to the peer uses
@@ -45,6 +45,10 @@ pub(crate) struct TestArgs {
     /// Messages outstanding at once on a queue pair
     #[arg(short, long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub(super) tx_depth: u16,
+    /// Messages of a queue pair that are posted with one call
+    #[arg(short = 'l', long = "post_list", alias = "post-list", default_value_t = 1, value_name = "SIZE",
+        value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub(super) post_list: u16,
     /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: the most that both ports carry]
     #[arg(short, long)]
     pub(super) mtu: Option<u32>,

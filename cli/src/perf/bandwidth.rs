@@ -93,7 +93,7 @@ fn send(
     size: usize,
     progress: &Progress,
 ) -> Result<Sent, Failure> {
-    let Plan { amount, qps, depth, .. } = side.plan;
+    let Plan { amount, qps, depth, list, .. } = side.plan;
     let mut posted = vec![0; qps];
     let mut done = vec![0; qps];
     let (mut posted_all, mut done_all) = (0_u64, 0_u64);
@@ -111,12 +111,20 @@ fn send(
         }
         for qp in 0..qps {
             while !over && posted[qp] - done[qp] < depth as u64 {
-                if matches!(amount, Amount::Iters(count) if posted[qp] == u64::from(count)) {
+                let left = match amount {
+                    Amount::Iters(count) => u64::from(count) - posted[qp],
+                    Amount::Time(_) => u64::MAX,
+                };
+                let room = depth as u64 - (posted[qp] - done[qp]);
+                // a list is whole, but for the last one
+                let count = (list as u64).min(left);
+                if count == 0 || room < count {
                     break;
                 }
-                side.post(qp, layout, posted[qp] as usize % layout.slots)?;
-                posted[qp] += 1;
-                posted_all += 1;
+                let messages = posted[qp]..posted[qp] + count;
+                side.post(qp, layout, messages.map(|at| at as usize % layout.slots))?;
+                posted[qp] += count;
+                posted_all += count;
             }
         }
         let before = done_all;

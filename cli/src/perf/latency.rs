@@ -89,7 +89,7 @@ impl Game<'_> {
         let slot = self.posted as usize % self.layout.slots;
         self.posted += 1;
         if self.side.plan.test != Test::Write {
-            return self.side.post(0, self.layout, slot);
+            return self.side.post_to(0, self.layout, slot, slot);
         }
         let place = self.layout.place(0, slot);
         self.side.source.write_at(place.end - 1, &[stamp(self.posted)])?;

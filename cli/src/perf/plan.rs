@@ -57,6 +57,8 @@ pub(super) struct Plan {
     pub(super) amount: Amount,
     pub(super) qps: usize,
     pub(super) depth: usize,
+    /// Messages of a call.
+    pub(super) list: usize,
     /// The most that both ports carry, if there is none.
     pub(super) mtu: Option<Mtu>,
     pub(super) both_ways: bool,
@@ -96,6 +98,13 @@ impl Plan {
                     .into(),
             );
         }
+        if args.post_list > args.tx_depth {
+            let (list, depth) = (args.post_list, args.tx_depth);
+            return Err(format!(
+                "-l {list}: no more than {depth} messages are outstanding at once; see -t"
+            )
+            .into());
+        }
         let iters = args.iters.unwrap_or(if latency { 1000 } else { 5000 });
         Ok(Self {
             test,
@@ -104,6 +113,7 @@ impl Plan {
             amount: args.duration.map_or(Amount::Iters(iters), Amount::Time),
             qps: args.qps.into(),
             depth: args.tx_depth.into(),
+            list: args.post_list.into(),
             mtu,
             both_ways: args.bidirectional,
             events: args.events,
@@ -172,6 +182,7 @@ mod tests {
             amount: Amount::Iters(10),
             qps: 1,
             depth: 4,
+            list: 1,
             mtu: None,
             both_ways: false,
             events: false,

@@ -15,6 +15,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use smallvec::SmallVec;
 
 use super::{
     args::TestArgs,
@@ -193,9 +194,17 @@ impl Side {
         Ok(())
     }
 
-    /// Posts a message of a queue pair from or to a place, which is the same at the peer.
-    pub(super) fn post(&self, qp: usize, layout: Layout, slot: usize) -> Result<(), Failure> {
-        self.post_to(qp, layout, slot, slot)
+    /// Posts messages of a queue pair with one call, each from or to a place, which is the same at the
+    /// peer.
+    pub(super) fn post(
+        &self,
+        qp: usize,
+        layout: Layout,
+        slots: impl Iterator<Item = usize>,
+    ) -> Result<(), Failure> {
+        let requests: SmallVec<[_; 1]> =
+            slots.map(|slot| self.request(qp, layout, slot, slot)).collect();
+        Ok(self.pairs[qp].post_send(&requests)?)
     }
 
     /// Posts a message from one place to another one of the peer, or the other way for a READ.
@@ -206,10 +215,14 @@ impl Side {
         slot: usize,
         peer_slot: usize,
     ) -> Result<(), Failure> {
+        Ok(self.pairs[qp].post_send(&[self.request(qp, layout, slot, peer_slot)])?)
+    }
+
+    fn request(&self, qp: usize, layout: Layout, slot: usize, peer_slot: usize) -> SendWr {
         let (place, at) = (layout.place(qp, slot), layout.place(qp, peer_slot).start as u64);
         let far = |remote: Remote| Remote { address: remote.address + at, ..remote };
         let id = qp as u64;
-        let request = match self.plan.test {
+        match self.plan.test {
             Test::Write => SendWr::write(id, far(self.peer_target), self.source.sge(place.clone())),
             Test::Read => SendWr::read(id, far(self.peer_source), self.target.sge(place.clone())),
             Test::Send => SendWr::send(id, self.source.sge(place.clone())),
@@ -218,10 +231,9 @@ impl Side {
                 let counter = layout.place(qp, 0).start as u64;
                 let remote = self.peer_target;
                 let remote = Remote { address: remote.address + counter, ..remote };
-                SendWr::fetch_add(id, remote, 1, self.source.sge(place.clone()))
+                SendWr::fetch_add(id, remote, 1, self.source.sge(place))
             }
-        };
-        Ok(self.pairs[qp].post_send(&[request])?)
+        }
     }
 
     fn receive(&self, qp: usize, at: usize) -> RecvWr {

@@ -32,6 +32,12 @@
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/background.rs"]
 mod background;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/gathered.rs"]
+mod gathered;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/gathering.rs"]
+mod gathering;
 #[allow(
     dead_code,
     unreachable_pub,
@@ -42,6 +48,8 @@ mod program;
 mod serve;
 mod shard;
 mod sleep;
+#[path = "../../../provider/src/engine/spell.rs"]
+mod spell;
 pub mod threads;
 
 pub use sleep::{Omission, without};

@@ -1,5 +1,7 @@
 //! An engine: the words by which threads tell each other what they do, and a shard under a lock.
 
+use std::sync::{Arc, atomic};
+
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
@@ -26,13 +28,16 @@ pub(super) struct Engine {
     pub(super) drivers: AtomicU32,
     pub(super) handed_over: AtomicBool,
     pub(super) sleeps_until: AtomicU64,
+    pub(super) gathered_until: Arc<atomic::AtomicU64>,
     pub(super) stop: AtomicBool,
     pub(super) progress: Progress,
 }
 
 impl Engine {
     pub(super) fn new(shard: Shard, system: System) -> Self {
+        let gathered_until = shard.gathering.until();
         Self {
+            gathered_until,
             shard: Mutex::new(shard),
             system,
             activity: AtomicU64::new(0),
@@ -58,6 +63,9 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard) -> usize {
+        if shard.gathers() {
+            shard.transmit(clock::now());
+        }
         let received = shard.receive();
         shard.serve_timers(clock::now());
         received

@@ -1,8 +1,11 @@
 //! What is under an engine's lock: a ring that another process writes, a timer, and counters.
 
-use roce_transport::time::Instant;
+use roce_transport::{adapter::TransmitLimits, time::Instant};
 
-use super::sleep::{Omission, System, omits};
+use super::{
+    gathering::{Gathering, Load},
+    sleep::{Omission, System, omits},
+};
 use crate::ring::runs::Link;
 
 pub(super) struct Shard {
@@ -16,6 +19,9 @@ pub(super) struct Shard {
     /// Counters to publish, and the thread of the program that reads them.
     pub(super) counted: Option<(Instant, usize)>,
     pub(super) told: bool,
+    pub(super) gathering: Gathering,
+    /// What has been posted, and the thread of the program that waits for it to leave.
+    pub(super) posted: Option<usize>,
     system: System,
 }
 
@@ -23,7 +29,11 @@ impl Shard {
     /// `awaited`: which runs are for which threads.
     pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
         let (rare, timer, counted) = (None, None, None);
-        Self { link, awaited, rare, timer, counted, told: false, system }
+        let limits = TransmitLimits { segments: 64, bytes: 65_487 };
+        let mut gathering = Gathering::new(limits);
+        gathering.note_sent(true);
+        let (told, posted) = (false, None);
+        Self { link, awaited, rare, timer, counted, told, gathering, posted, system }
     }
 
     pub(super) fn receive(&mut self) -> usize {
@@ -41,14 +51,34 @@ impl Shard {
         if let Some((_, thread)) = self.timer.take_if(|(due, _)| *due <= now) {
             self.system.give(thread);
         }
+        self.transmit(now);
     }
 
-    pub(super) fn transmit(&mut self, _now: Instant) {}
+    pub(super) fn transmit(&mut self, _now: Instant) {
+        self.gathering.leave();
+        if let Some(thread) = self.posted.take() {
+            self.system.give(thread);
+        }
+    }
 
-    pub(super) fn note_hold(&mut self, _now: Instant) {}
+    pub(super) fn gathers(&self) -> bool {
+        self.gathering.is_waiting()
+    }
+
+    pub(super) fn gather(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+        self.gathering.post(now, load, activity)
+    }
+
+    pub(super) fn is_late(&mut self, now: Instant) -> bool {
+        self.gathering.is_late(now)
+    }
+
+    pub(super) fn note_hold(&mut self, now: Instant) -> Instant {
+        now
+    }
 
     pub(super) fn is_due(&self) -> bool {
-        false
+        self.gathers()
     }
 
     pub(super) fn is_lost(&self) -> bool {

@@ -55,6 +55,7 @@ pub(super) mod thread {
 #[derive(Debug, Default)]
 struct Readable {
     wakeup: bool,
+    timer: bool,
     sockets: bool,
     /// Of each thread of the program.
     wanted: [bool; 2],
@@ -107,7 +108,9 @@ impl System {
 
 impl Engine {
     pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
-        self.sleep_until(timeout, |readable| readable.wakeup || for_packets && readable.sockets);
+        self.sleep_until(timeout, |readable| {
+            readable.wakeup || readable.timer || for_packets && readable.sockets
+        });
         Ok(())
     }
 
@@ -137,6 +140,16 @@ impl Engine {
     }
 
     pub(super) fn clear_wakeup(&self) {
-        self.system.0.0.lock().unwrap().wakeup = false;
+        let mut readable = self.system.0.0.lock().unwrap();
+        (readable.wakeup, readable.timer) = (false, false);
+    }
+
+    /// Its time may have come before anyone looks again.
+    pub(super) fn set_timer(&self, _after: Duration) {
+        self.system.change(|readable| readable.timer = true);
+    }
+
+    pub(super) fn sleep_beside_timer(&self, time: Duration) {
+        thread::sleep(time);
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use loom::thread;
 
-use super::{serve::Engine, shard::Shard, sleep::System};
+use super::{gathering::Load, serve::Engine, shard::Shard, sleep::System};
 use crate::{check, clock, ring::runs};
 
 /// Time after which a timer is due: a sleep of no more ends by itself.
@@ -113,6 +113,23 @@ pub fn a_thread_with_an_event_loop_is_woken() {
         engine.hand_over();
         engine.progress();
         engine.system.wait_for(1);
+    });
+}
+
+/// A program posts requests one closely behind the other, and sleeps until they have left.
+pub fn what_is_gathered_leaves() {
+    run(2, 0, false, |engine| {
+        engine.progress();
+        let now = clock::now();
+        for number in [1, 0] {
+            let mut shard = engine.lock();
+            let mut load = Load::default();
+            load.add(64);
+            shard.posted = Some(number);
+            engine.gather(&mut shard, now, load);
+            shard.gathering.note_end(now);
+        }
+        engine.system.wait_for(0);
     });
 }
 

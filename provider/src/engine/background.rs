@@ -9,7 +9,7 @@ use std::{
 
 use roce_transport::time::Instant;
 
-use super::{serve::Engine, sleep::thread};
+use super::{serve::Engine, sleep::thread, spell::Spell};
 use crate::clock;
 
 /// Time between two looks whether a program still polls.
@@ -60,37 +60,6 @@ enum Mode {
     Serve,
 }
 
-/// A time that is twice as long each time that its reason is found again, until that has not been found
-/// for a number of looks.
-#[derive(Debug, Default)]
-struct Spell {
-    until: Instant,
-    length: Duration,
-    /// Looks since that have not found it.
-    without: u32,
-}
-
-impl Spell {
-    fn lasts(&self, now: Instant) -> bool {
-        now < self.until
-    }
-
-    /// The reason was found.
-    fn renew(&mut self, [least, most]: [Duration; 2], now: Instant) {
-        self.length = (self.length * 2).clamp(least, most);
-        self.until = now.plus(self.length);
-        self.without = 0;
-    }
-
-    /// It was not; after so many looks its length is forgotten.
-    fn miss(&mut self, looks: u32) {
-        self.without = self.without.saturating_add(1);
-        if self.without == looks {
-            self.length = Duration::ZERO;
-        }
-    }
-}
-
 /// Whether the thread looks for the next packet or sleeps until it comes.
 #[derive(Debug, Default)]
 struct Patience {
@@ -125,7 +94,7 @@ impl Absence {
 
     /// True if it has ended, and a few looks have not yet told whether the program is back.
     fn is_in_doubt(&self, now: Instant) -> bool {
-        !self.0.length.is_zero() && !self.lasts(now)
+        self.0.is_remembered(now)
     }
 
     /// The program was looked at, and was absent or not, or nobody knows.
@@ -164,6 +133,7 @@ impl Engine {
             let activity = self.activity.load(Ordering::Relaxed);
             let program_serves = activity != seen;
             seen = activity;
+            self.attend_timer();
             self.attend();
             let now = clock::now();
             let mode = self.mode(program_serves, absence.lasts(now));
@@ -204,7 +174,8 @@ impl Engine {
     fn is_absent(&self) -> Option<bool> {
         let calls = || [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed));
         let before = calls();
-        thread::sleep(ABSENT);
+        self.sleep_beside_timer(ABSENT);
+        self.attend_timer();
         let received = match self.try_lock() {
             Some(mut shard) if calls() == before => self.serve(&mut shard),
             _ => return Some(false),

@@ -102,10 +102,11 @@ pub(super) fn engines() -> Vec<Arc<Engine>> {
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
-/// Has every device of this process publish its counters as they are now, if it publishes any: the
-/// process is about to end.
+/// Has every device of this process send what waits for more, and publish its counters as they are now,
+/// if it publishes any: the process is about to end.
 pub fn publish_counters() {
     for engine in engines() {
+        engine.send_gathered();
         engine.publish();
     }
 }

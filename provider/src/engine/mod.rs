@@ -14,6 +14,8 @@ mod flows;
 mod follow;
 mod fork;
 mod frames;
+mod gathered;
+mod gathering;
 mod log;
 mod outgoing;
 mod posting;
@@ -24,6 +26,7 @@ mod shard;
 mod sink;
 mod sleep;
 mod slice;
+mod spell;
 mod start;
 
 pub use describe::describe_engines;

@@ -3,6 +3,8 @@
 //! A list may be as long as the queue. The lock is given back between its portions, and what was posted
 //! leaves, so that neither others nor the peer wait for its end.
 
+use std::mem;
+
 use roce_transport::{
     adapter::Adapter,
     ids::{Qpn, SrqId},
@@ -12,6 +14,7 @@ use roce_transport::{
 };
 
 use super::{
+    gathering::Load,
     program::grow,
     serve::{Engine, Locked},
 };
@@ -37,6 +40,8 @@ pub(crate) struct Posting<'a> {
     held: Option<(Locked<'a>, Instant)>,
     /// What is left of the portion.
     left: usize,
+    /// What was posted of it to send queues.
+    load: Load,
 }
 
 impl Engine {
@@ -46,7 +51,8 @@ impl Engine {
             grow(&self.commands);
         }
         let held = Some(self.hold());
-        let mut posting = Posting { engine: self, kind, held, left: PORTION };
+        let mut posting =
+            Posting { engine: self, kind, held, left: PORTION, load: Load::default() };
         let result = requests(&mut posting);
         posting.end_portion();
         self.explain();
@@ -61,10 +67,11 @@ impl Engine {
 impl Posting<'_> {
     /// Posts a request to the send queue of a queue pair.
     pub(crate) fn send(&mut self, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
-        let elements = match &wr.data {
-            Data::Sges(sges) => sges.len(),
-            Data::Inline(_) => 1,
+        let (elements, bytes) = match &wr.data {
+            Data::Sges(sges) => (sges.len(), sges.iter().map(|sge| sge.length as usize).sum()),
+            Data::Inline(bytes) => (1, bytes.len()),
         };
+        self.load.add(bytes);
         self.one(elements, |adapter, now| adapter.post_send(now, qpn, wr))
     }
 
@@ -93,10 +100,16 @@ impl Posting<'_> {
     /// Sends what was posted, and gives the lock back.
     fn end_portion(&mut self) {
         let Some((mut shard, now)) = self.held.take() else { return };
-        if self.kind == Posted::Send || shard.adapter().has_events() {
-            shard.transmit(now);
+        let load = mem::take(&mut self.load);
+        match self.kind {
+            Posted::Send if self.left > 0 => self.engine.gather(&mut shard, now, load),
+            Posted::Receive if !shard.adapter().has_events() => {}
+            _ => shard.transmit(now),
         }
-        shard.note_hold(now);
+        let end = shard.note_hold(now);
+        if self.kind == Posted::Send {
+            shard.gathering.note_end(end);
+        }
         self.engine.after_service(&mut shard);
     }
 }

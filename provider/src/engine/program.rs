@@ -28,6 +28,9 @@ impl Engine {
         grow(&self.commands);
         let mut shard = self.lock();
         let now = clock::now();
+        if shard.gathers() {
+            shard.transmit(now); // what was posted before
+        }
         let result = command(&mut shard, now);
         shard.transmit(now);
         shard.note_hold(now);

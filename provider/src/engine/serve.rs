@@ -60,6 +60,10 @@ pub(crate) struct Engine {
     /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or about
     /// to look.
     pub(super) sleeps_until: AtomicU64,
+    /// Until when requests wait for more, in nanoseconds of the clock; 0: none does.
+    pub(super) gathered_until: Arc<AtomicU64>,
+    /// Wakes the background thread then, if they ever do.
+    pub(super) timer: Option<OwnedFd>,
     pub(super) stop: AtomicBool,
     pub(super) background: Mutex<Option<JoinHandle<()>>>,
     /// Notices changes of the interface.
@@ -209,6 +213,9 @@ impl Engine {
     /// Serves the adapter. Returns how many messages of the link were received.
     pub(super) fn serve(&self, shard: &mut Shard) -> usize {
         let start = clock::now();
+        if shard.gathers() {
+            shard.transmit(start); // a peer can answer while this looks for others
+        }
         let received = shard.serve(start, || self.is_wanted());
         if shard.has_moved() {
             shard.note_hold(start);
@@ -225,6 +232,9 @@ impl Engine {
     pub(crate) fn alter<R>(&self, change: impl FnOnce(&mut Adapter) -> R) -> R {
         let mut shard = self.lock();
         let start = clock::now();
+        if shard.gathers() {
+            shard.transmit(start); // what was posted before
+        }
         let result = change(shard.adapter());
         shard.note_hold(start);
         result

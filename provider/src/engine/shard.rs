@@ -9,6 +9,7 @@ use super::{
     ended::EndedProcesses,
     failures::Failures,
     frames::Frames,
+    gathering::{Gathering, Load},
     log::CounterLog,
     outgoing::{Offer, Outgoing},
     sink::{EventSink, Sinks},
@@ -47,6 +48,7 @@ pub(crate) struct Shard {
     log: CounterLog,
     outgoing: Outgoing,
     frames: Frames,
+    pub(super) gathering: Gathering,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
     failures: Failures,
@@ -85,6 +87,7 @@ impl Shard {
             log: CounterLog::default(),
             outgoing,
             frames,
+            gathering: Gathering::never(),
             moved: false,
             failures: Failures::default(),
             ended: EndedProcesses::default(),
@@ -162,7 +165,25 @@ impl Shard {
 
     /// True if there is something to send at once.
     pub(super) fn is_due(&self) -> bool {
-        self.outgoing.is_due() || self.frames.is_due(&self.adapter)
+        self.outgoing.is_due() || self.frames.is_due(&self.adapter) || self.gathers()
+    }
+
+    /// True if requests wait for more.
+    pub(super) const fn gathers(&self) -> bool {
+        self.gathering.is_waiting()
+    }
+
+    /// A program, which has served so often until now, has posted something. Returns true if that waits
+    /// for more.
+    pub(super) fn gather(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+        let waits = self.gathering.post(now, load, activity);
+        self.link_counters.gathered += if waits { load.requests() } else { 0 };
+        waits
+    }
+
+    /// True if requests have waited for more until the timer.
+    pub(super) fn is_late(&mut self, now: Instant) -> bool {
+        self.gathering.is_late(now)
     }
 
     /// True if the link is full, and something waits for room.
@@ -180,14 +201,16 @@ impl Shard {
         self.moved
     }
 
-    /// Notes for how long the lock was held, from `start` on.
-    pub(super) fn note_hold(&mut self, start: Instant) {
+    /// Notes for how long the lock was held, from `start` on. Returns the present time.
+    pub(super) fn note_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
-        let held = clock::now().since(start);
+        let now = clock::now();
+        let held = now.since(start);
         let nanoseconds = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
         let longest = &mut self.link_counters.longest_hold;
         *longest = nanoseconds.max(*longest);
         self.link_counters.long_holds += u64::from(held > LONG_HOLD);
+        now
     }
 
     /// Does what is due without looking at the link.
@@ -359,6 +382,7 @@ impl Shard {
         self.link = instead;
         self.outgoing.abandon();
         self.frames.abandon();
+        self.gathering = Gathering::never();
         mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
     }
@@ -380,6 +404,7 @@ impl Shard {
 
     /// Sends one buffer of what is due, and tells what has happened.
     pub(super) fn transmit(&mut self, now: Instant) {
+        self.gathering.leave();
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
             let _uncancelled = Uncancelled::begin();
@@ -470,6 +495,7 @@ impl Shard {
 
     /// Sends what is built, as far as the link has room and the turn has time.
     fn send(&mut self, now: Instant) {
+        let mut before = self.shared_runs();
         loop {
             let was_blocked = self.outgoing.is_blocked();
             match self.outgoing.offer(now, &mut *self.link) {
@@ -479,7 +505,12 @@ impl Shard {
                     self.counted |= !was_blocked;
                     return;
                 }
-                Offer::Taken(runs) => self.link_counters.sent_runs += runs as u64,
+                Offer::Taken(runs) => {
+                    self.link_counters.sent_runs += runs as u64;
+                    let shared = self.shared_runs();
+                    self.gathering.note_sent(shared == before);
+                    before = shared;
+                }
                 Offer::Lost(error) => self.note_send_error(&error),
             }
             (self.counted, self.moved) = (true, true);
@@ -487,6 +518,11 @@ impl Shard {
                 return;
             }
         }
+    }
+
+    /// Number of runs that took no call of the system.
+    fn shared_runs(&mut self) -> u64 {
+        self.link.sharing().map_or(0, |sharing| sharing.shared_runs())
     }
 
     fn note_send_error(&mut self, error: &io::Error) {

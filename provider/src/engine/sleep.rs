@@ -3,16 +3,27 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 pub(super) use std::{sync::atomic::AtomicU64, thread};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use super::serve::Engine;
 use crate::{port::Watch, readiness::wait};
 
 /// Descriptor that becomes readable with what a thread of the program waits for.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
+
+/// A timer that ends sleeps, if the system has such.
+pub(super) fn timer() -> Option<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    timerfd_create(TimerfdClockId::Monotonic, flags).ok()
+}
 
 impl Engine {
     /// Sleeps until someone wakes the background thread, the interface changes, something arrives
@@ -21,7 +32,9 @@ impl Engine {
         let looks_after = self.watch.as_ref().and_then(Watch::looks_after);
         let timeout = [timeout, looks_after].into_iter().flatten().min();
         let sockets = for_packets.then(|| self.sockets.as_fd());
-        let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
+        let timer = self.timer.as_ref().map(AsFd::as_fd);
+        let watch = self.watch.as_ref().map(AsFd::as_fd);
+        let descriptors = [Some(self.wake.as_fd()), timer, watch, sockets];
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
@@ -43,6 +56,23 @@ impl Engine {
 
     /// The background thread has heard that it was woken.
     pub(super) fn clear_wakeup(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        for descriptor in [Some(&self.wake), self.timer.as_ref()].into_iter().flatten() {
+            let _ = rustix::io::read(descriptor, &mut [0; 8]);
+        }
+    }
+
+    /// Ends the sleep of the background thread so much later, or the next one.
+    pub(super) fn set_timer(&self, after: Duration) {
+        let (Some(timer), Ok(it_value)) = (&self.timer, Timespec::try_from(after)) else { return };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
+    }
+
+    /// Sleeps for this time, or until the timer's.
+    pub(super) fn sleep_beside_timer(&self, time: Duration) {
+        match &self.timer {
+            Some(timer) => drop(wait(&[timer.as_fd()], Some(time))),
+            None => thread::sleep(time),
+        }
     }
 }

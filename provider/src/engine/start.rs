@@ -17,10 +17,11 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::{
     follow::add_descriptors,
     fork,
+    gathering::Gathering,
     serve::{Engine, PUBLISH, Progress},
     shard::Shard,
     sink::{CounterSink, Sinks},
-    slice,
+    sleep, slice,
 };
 use crate::{
     clock,
@@ -70,12 +71,21 @@ impl Engine {
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
             epoll::add(&*sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
+        let gathering = match progress {
+            Progress::Automatic => Gathering::new(link.limits()),
+            Progress::Manual => Gathering::never(),
+        };
+        let timer = gathering.is_possible().then(sleep::timer).flatten();
         let mut shard = Shard::new(name, adapter, link, observer, sinks, sockets.clone());
+        if timer.is_some() {
+            shard.gathering = gathering; // else nobody would end it
+        }
         shard.layout = layout;
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
         shard.publication = (!publishers.is_empty()).then(|| clock::now().plus(PUBLISH));
+        let gathered_until = shard.gathering.until();
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
             watch,
@@ -93,6 +103,8 @@ impl Engine {
             drivers: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
             sleeps_until: AtomicU64::new(0),
+            gathered_until,
+            timer,
             stop: AtomicBool::new(false),
             background: Mutex::new(None),
             process: std::process::id(),

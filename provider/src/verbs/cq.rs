@@ -46,7 +46,10 @@ impl CompletionQueue {
                 self.inner.context.inner.engine.progress();
                 self.inner.ring.poll(to)
             }
-            count => count,
+            count => {
+                self.inner.context.inner.engine.send_overdue();
+                count
+            }
         }
     }
 
@@ -69,10 +72,17 @@ impl CompletionQueue {
     /// Takes the oldest completion, as [`poll`](Self::poll) does.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {
-        self.inner.ring.pop().or_else(|| {
-            self.inner.context.inner.engine.progress();
-            self.inner.ring.pop()
-        })
+        let engine = &self.inner.context.inner.engine;
+        match self.inner.ring.pop() {
+            None => {
+                engine.progress();
+                self.inner.ring.pop()
+            }
+            found => {
+                engine.send_overdue();
+                found
+            }
+        }
     }
 
     /// Requests one event on the channel, at the next completion of this kind
@@ -80,6 +90,7 @@ impl CompletionQueue {
     /// arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
+        self.inner.context.inner.engine.send_gathered();
         if self.inner.is_exposed() {
             self.inner.context.inner.engine.hand_over();
         }

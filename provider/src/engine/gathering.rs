@@ -1,0 +1,368 @@
+//! Requests that wait for those behind them, so that they leave with one call of the system.
+//!
+//! A call costs as much for one small datagram as for a run of them. A program that posts one small
+//! request after the other has them gathered therefore, as TCP does (autocorking): the first one
+//! leaves at once, and those that follow it closely wait for
+//! - the next look of the program at an empty completion queue, and any other call of it but a post,
+//! - a full run,
+//! - or, if the program does nothing of that, [`TIME`], after which its next post or poll has it leave. If
+//!   there is none, a timer of the system wakes the background thread after [`TIMER`]. A program with which
+//!   that happens is left alone for a while.
+//!
+//! Only what goes through sockets is gathered, of programs that poll.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use roce_transport::{adapter::TransmitLimits, time::Instant};
+
+use super::spell::Spell;
+
+/// Time after which what waits leaves with the next call of the program.
+const TIME: Duration = Duration::from_micros(20);
+
+/// Time after which it leaves without: long enough that a program that goes on posting is there before.
+pub(super) const TIMER: Duration = Duration::from_micros(60);
+
+/// Time from the end of a post to the next one up to which that follows closely: a few times what a call
+/// that sends takes.
+const CLOSELY: Duration = Duration::from_micros(10);
+
+/// Time within which a program that polls does so.
+const POLLS: Duration = Duration::from_millis(1);
+
+/// Bytes of a request that is not gathered any more: it fills a good part of a run by itself.
+const LARGE: usize = 8 * 1024;
+
+/// Bytes of headers, about, for each request.
+const HEADERS: usize = 64;
+
+/// Time for which nothing is gathered after the timer had to send it; twice as long each time. The
+/// first, and the longest: then such a program loses a hundredth of its time, and one that was only not
+/// running for a moment is soon gathered for again.
+const ALONE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(10)];
+
+/// Number of times that the program was there before the timer, after which that is forgotten.
+const THERE: u32 = 8;
+
+/// What a call of the program has posted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    requests: usize,
+    bytes: usize,
+    /// Bytes of the largest request.
+    largest: usize,
+}
+
+impl Load {
+    /// Adds a request.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.requests += 1;
+        self.bytes += bytes + HEADERS;
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// Number of requests.
+    pub(super) const fn requests(&self) -> u64 {
+        self.requests as u64
+    }
+}
+
+/// See the [module's documentation](self).
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// Most that a run of the link can hold; `None`: nothing is gathered.
+    run: Option<TransmitLimits>,
+    /// What waits.
+    requests: usize,
+    bytes: usize,
+    /// Until when, in nanoseconds of the clock; 0: nothing waits. Changed under the engine's lock, read
+    /// without.
+    until: Arc<AtomicU64>,
+    /// End of the last post.
+    posted_at: Instant,
+    /// Number of the program's calls that served the adapter, and when another one was seen.
+    activity: u64,
+    polled_at: Instant,
+    /// What was sent last took a call of the system.
+    by_call: bool,
+    alone: Spell,
+}
+
+impl Gathering {
+    /// For a link with these limits, and a background thread.
+    pub(super) fn new(limits: TransmitLimits) -> Self {
+        let run = (limits.segments > 1).then_some(limits);
+        Self { run, ..Self::never() }
+    }
+
+    /// Nothing is gathered.
+    pub(super) fn never() -> Self {
+        Self {
+            run: None,
+            requests: 0,
+            bytes: 0,
+            until: Arc::default(),
+            posted_at: Instant::ZERO,
+            activity: 0,
+            polled_at: Instant::ZERO,
+            by_call: false,
+            alone: Spell::default(),
+        }
+    }
+
+    /// True if anything may ever be gathered.
+    pub(super) const fn is_possible(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// Time until which something waits, for those who do not have the lock; 0: nothing does.
+    pub(super) fn until(&self) -> Arc<AtomicU64> {
+        self.until.clone()
+    }
+
+    /// True if something waits.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.requests > 0
+    }
+
+    /// A program, which has served the adapter so often until now, has posted something. Returns true if
+    /// that waits; else everything is to leave.
+    pub(super) fn post(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+        let Some(run) = self.run else { return false };
+        let follows = now.since(self.posted_at) <= CLOSELY;
+        if activity != self.activity {
+            (self.activity, self.polled_at) = (activity, now);
+        }
+        let polls = now.since(self.polled_at) <= POLLS;
+        if !(follows && polls && self.by_call) || load.largest >= LARGE || self.alone.lasts(now) {
+            return false;
+        }
+        let (requests, bytes) = (self.requests + load.requests, self.bytes + load.bytes);
+        if requests >= run.segments || bytes >= run.bytes || self.is_over(now) {
+            return false;
+        }
+        if !self.is_waiting() {
+            // it is never 0, which says that nothing waits
+            self.until.store(now.plus(TIME).as_nanos(), Ordering::SeqCst);
+        }
+        (self.requests, self.bytes) = (requests, bytes);
+        true
+    }
+
+    /// The post has ended, perhaps with a call of the system.
+    pub(super) fn note_end(&mut self, now: Instant) {
+        self.posted_at = now;
+    }
+
+    /// True if what waits has waited long enough.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.is_waiting() && now.as_nanos() >= self.until.load(Ordering::Relaxed)
+    }
+
+    /// True if the program lets it wait for so long that the timer has to send it.
+    pub(super) fn is_late(&mut self, now: Instant) -> bool {
+        let due = Instant::from_nanos(self.until.load(Ordering::Relaxed)).plus(TIMER - TIME);
+        let is_late = self.is_waiting() && now >= due;
+        if is_late {
+            self.alone.renew(ALONE, now);
+        }
+        is_late
+    }
+
+    /// What waits is being sent.
+    pub(super) fn leave(&mut self) {
+        if self.is_waiting() {
+            (self.requests, self.bytes) = (0, 0);
+            self.until.store(0, Ordering::SeqCst);
+            self.alone.miss(THERE);
+        }
+    }
+
+    /// Runs were sent, by a call of the system or not.
+    pub(super) fn note_sent(&mut self, by_call: bool) {
+        self.by_call = by_call;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TransmitLimits = TransmitLimits { segments: 64, bytes: 65_487 };
+
+    /// A program that polls and posts by turns, on a virtual clock.
+    struct Program {
+        gathering: Gathering,
+        now: Instant,
+        activity: u64,
+    }
+
+    impl Program {
+        /// Its last message took a call.
+        fn new() -> Self {
+            let now = Instant::ZERO.plus(Duration::from_secs(1));
+            let mut gathering = Gathering::new(LIMITS);
+            gathering.note_sent(true);
+            Self { gathering, now, activity: 0 }
+        }
+
+        /// Posts a request so long after the last one; true if it waits.
+        fn post(&mut self, bytes: usize, after: Duration) -> bool {
+            self.now = self.now.plus(after);
+            let mut load = Load::default();
+            load.add(bytes);
+            let waits = self.gathering.post(self.now, load, self.activity);
+            if !waits {
+                self.gathering.leave();
+                self.now = self.now.plus(CALL);
+            }
+            self.gathering.note_end(self.now);
+            waits
+        }
+
+        fn poll(&mut self) {
+            self.activity += 1;
+            self.gathering.leave();
+        }
+    }
+
+    /// Of the system.
+    const CALL: Duration = Duration::from_micros(15);
+    const AT_ONCE: Duration = Duration::from_nanos(100);
+
+    #[test]
+    fn the_first_leaves_and_those_behind_it_wait_for_a_poll() {
+        let mut program = Program::new();
+        program.poll();
+        for _ in 0..3 {
+            assert!(!program.post(64, CLOSELY + AT_ONCE));
+            assert!((0..10).all(|_| program.post(64, AT_ONCE)));
+            assert!(program.gathering.is_waiting());
+            assert_ne!(program.gathering.until().load(Ordering::Relaxed), 0);
+            program.poll();
+            assert!(!program.gathering.is_waiting());
+            assert_eq!(program.gathering.until().load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn messages_back_and_forth_do_not_wait() {
+        let mut program = Program::new();
+        for _ in 0..100 {
+            program.poll();
+            assert!(!program.post(64, CLOSELY + AT_ONCE));
+        }
+    }
+
+    #[test]
+    fn a_full_run_leaves() {
+        let mut program = Program::new();
+        program.poll();
+        let lengths = [(64, LIMITS.segments), (4096, LIMITS.bytes.div_ceil(4096 + HEADERS))];
+        for (bytes, requests) in lengths {
+            program.post(bytes, CLOSELY + AT_ONCE);
+            for _ in 0..3 {
+                assert!((1..requests).all(|_| program.post(bytes, AT_ONCE)));
+                assert!(!program.post(bytes, AT_ONCE), "the last one of a run");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_waits_longer_than_the_time() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        let mut waited = Duration::ZERO;
+        while program.post(64, CLOSELY) {
+            waited += CLOSELY;
+        }
+        assert_eq!(waited, TIME, "counted from the first that waits");
+        program.post(64, AT_ONCE);
+        let until = program.now.plus(TIME);
+        assert!(!program.gathering.is_over(program.now));
+        assert!(program.gathering.is_over(until));
+    }
+
+    #[test]
+    fn large_requests_leave_with_what_waits() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(program.post(LARGE - 1, AT_ONCE));
+        assert!(!program.post(LARGE, AT_ONCE));
+        assert!(!program.gathering.is_waiting());
+    }
+
+    #[test]
+    fn nothing_waits_for_a_program_that_does_not_poll() {
+        let mut program = Program::new();
+        program.poll();
+        assert!(!program.post(64, Duration::from_secs(1)));
+        assert!(program.post(64, AT_ONCE), "it has polled before the last one");
+        program.gathering.leave();
+        program.now = program.now.plus(POLLS);
+        assert!(!program.post(64, AT_ONCE));
+        assert!(!program.post(64, AT_ONCE));
+        program.poll();
+        assert!(program.post(64, AT_ONCE));
+    }
+
+    #[test]
+    fn what_goes_through_memory_or_singly_does_not_wait() {
+        let mut program = Program::new();
+        program.gathering.note_sent(false);
+        program.poll();
+        assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
+        program.gathering.note_sent(true);
+        assert!(program.post(64, AT_ONCE));
+
+        let mut program = Program { gathering: Gathering::new(TransmitLimits::SINGLE), ..program };
+        program.gathering.note_sent(true);
+        assert!(!program.gathering.is_possible());
+        program.poll();
+        assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
+    }
+
+    #[test]
+    fn a_program_that_lets_the_timer_send_is_left_alone() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        for length in [ALONE[0], ALONE[0] * 2] {
+            assert!(program.post(64, AT_ONCE));
+            let due = program.now.plus(TIMER);
+            assert!(!program.gathering.is_late(program.now));
+            assert!(program.gathering.is_late(due));
+            program.gathering.leave();
+            program.now = due;
+            let end = program.now.plus(length);
+            while program.now.plus(AT_ONCE) < end {
+                program.poll();
+                assert!(!program.post(64, AT_ONCE));
+            }
+        }
+        // it is there again
+        for _ in 0..THERE {
+            program.poll();
+            assert!(program.post(64, AT_ONCE));
+            program.gathering.leave();
+        }
+        assert!(program.post(64, AT_ONCE));
+        program.now = program.now.plus(TIMER);
+        assert!(program.gathering.is_late(program.now));
+        program.gathering.leave();
+        program.poll();
+        assert!(!program.post(64, CLOSELY));
+        program.now = program.now.plus(ALONE[0]);
+        program.poll();
+        program.post(64, AT_ONCE);
+        assert!(program.post(64, AT_ONCE));
+    }
+}

@@ -1,0 +1,99 @@
+//! Small requests that follow one another closely: they leave together, and none is forgotten.
+
+use super::*;
+
+const COUNT: usize = 32;
+const BYTES: usize = 64;
+const ROUNDS: usize = 1000;
+
+fn pair() -> (Side, Side) {
+    let side = || {
+        let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
+        Side::on(loopback(options))
+    };
+    let (a, b) = (side(), side());
+    connect(&a, &b);
+    (a, b)
+}
+
+/// Posts WRITEs, each with a call of its own, and returns how many of them waited for more.
+fn post(a: &Side, b: &Side, round: usize) -> u64 {
+    let before = a.context.link_counters().gathered;
+    a.memory.write_at(0, &noise(COUNT * BYTES, round as u32)).unwrap();
+    assert!(a.cq.poll_one().is_none()); // a program that polls
+    for at in 0..COUNT {
+        let place = at * BYTES..(at + 1) * BYTES;
+        let write = SendWr::write(at as u64, b.memory.remote(place.start), a.memory.sge(place));
+        a.qp.post_send(&[write]).unwrap();
+    }
+    a.context.link_counters().gathered - before
+}
+
+fn has_arrived(b: &Side, round: usize) -> bool {
+    b.memory.to_vec(0..COUNT * BYTES).unwrap() == noise(COUNT * BYTES, round as u32)
+}
+
+/// How many wait is up to the machine, which may stop this thread at any time: in most rounds it is most.
+#[test]
+fn requests_leave_together() {
+    let (a, b) = pair();
+    for round in 0..ROUNDS {
+        let before = a.context.link_counters().sent_runs;
+        let gathered = post(&a, &b, round);
+        for at in 0..COUNT {
+            assert_eq!(a.next().wr_id, at as u64);
+        }
+        assert!(has_arrived(&b, round));
+        let runs = a.context.link_counters().sent_runs - before;
+        if gathered as usize >= COUNT / 2 {
+            assert!(runs <= COUNT as u64 - gathered / 2, "{runs} runs with {gathered} gathered");
+            return;
+        }
+    }
+    panic!("nothing was gathered in {ROUNDS} rounds");
+}
+
+/// The program does nothing more, so the timer sends what waits.
+#[test]
+fn requests_leave_without_a_poll() {
+    let (a, b) = pair();
+    for round in 0..ROUNDS {
+        let gathered = post(&a, &b, round);
+        let start = Instant::now();
+        while !has_arrived(&b, round) {
+            assert!(start.elapsed() < PATIENCE, "{:?}", a.context.link_counters());
+            let _ = b.cq.poll_one();
+        }
+        for at in 0..COUNT {
+            assert_eq!(a.next().wr_id, at as u64);
+        }
+        if gathered as usize >= COUNT / 2 {
+            return;
+        }
+    }
+    panic!("nothing was gathered in {ROUNDS} rounds");
+}
+
+/// What was posted before the queue pair goes has left, as on hardware, where nothing waits.
+#[test]
+fn requests_leave_before_their_queue_pair_goes() {
+    for round in 0..ROUNDS {
+        let (a, b) = pair();
+        // shows that sending takes a call
+        post(&a, &b, 2 * round);
+        for at in 0..COUNT {
+            assert_eq!(a.next().wr_id, at as u64);
+        }
+        let gathered = post(&a, &b, 2 * round + 1);
+        drop(a.qp);
+        let start = Instant::now();
+        while !has_arrived(&b, 2 * round + 1) {
+            assert!(start.elapsed() < PATIENCE, "{:?}", a.context.link_counters());
+            let _ = b.cq.poll_one();
+        }
+        if gathered > 0 {
+            return;
+        }
+    }
+    panic!("nothing was gathered in {ROUNDS} rounds");
+}
