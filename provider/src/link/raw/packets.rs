@@ -140,7 +140,7 @@ impl RawPackets {
             message.msg_iov = parts.as_mut_ptr();
             message.msg_iovlen = 2;
             message.msg_control = control.as_mut_ptr().cast::<c_void>();
-            message.msg_controllen = size_of_val(&control);
+            message.msg_controllen = size_of_val(&control) as _;
             let length =
                 libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT);
             (length, message)
