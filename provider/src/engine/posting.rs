@@ -17,6 +17,7 @@ use super::{
     gathering::Load,
     program::grow,
     serve::{Engine, Locked},
+    shard::Shard,
 };
 use crate::clock;
 
@@ -59,6 +60,30 @@ impl Engine {
         result
     }
 
+    /// Posts these requests under one hold of the lock, as `post` does it.
+    pub(crate) fn post_at_once<R>(
+        &self,
+        wrs: &[SendWr],
+        post: impl FnOnce(&mut Adapter, Instant) -> R,
+    ) -> R {
+        grow(&self.commands);
+        let (mut shard, now) = self.hold();
+        let result = post(shard.adapter(), now);
+        let mut load = Load::default();
+        wrs.iter().for_each(|wr| load.add(elements_and_bytes(wr).1));
+        self.gather(&mut shard, now, load);
+        self.end_post(&mut shard, now);
+        drop(shard);
+        self.explain();
+        result
+    }
+
+    fn end_post(&self, shard: &mut Shard, start: Instant) {
+        let end = shard.note_hold(start);
+        shard.gathering.note_end(end);
+        self.after_service(shard);
+    }
+
     fn hold(&self) -> (Locked<'_>, Instant) {
         (self.lock(), clock::now())
     }
@@ -67,10 +92,7 @@ impl Engine {
 impl Posting<'_> {
     /// Posts a request to the send queue of a queue pair.
     pub(crate) fn send(&mut self, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
-        let (elements, bytes) = match &wr.data {
-            Data::Sges(sges) => (sges.len(), sges.iter().map(|sge| sge.length as usize).sum()),
-            Data::Inline(bytes) => (1, bytes.len()),
-        };
+        let (elements, bytes) = elements_and_bytes(wr);
         self.load.add(bytes);
         self.one(elements, |adapter, now| adapter.post_send(now, qpn, wr))
     }
@@ -106,10 +128,19 @@ impl Posting<'_> {
             Posted::Receive if !shard.adapter().has_events() => {}
             _ => shard.transmit(now),
         }
-        let end = shard.note_hold(now);
         if self.kind == Posted::Send {
-            shard.gathering.note_end(end);
+            self.engine.end_post(&mut shard, now);
+        } else {
+            shard.note_hold(now);
+            self.engine.after_service(&mut shard);
         }
-        self.engine.after_service(&mut shard);
+    }
+}
+
+/// Number of elements of a request's list, and their bytes.
+fn elements_and_bytes(wr: &SendWr) -> (usize, usize) {
+    match &wr.data {
+        Data::Sges(sges) => (sges.len(), sges.iter().map(|sge| sge.length as usize).sum()),
+        Data::Inline(bytes) => (1, bytes.len()),
     }
 }

@@ -380,7 +380,8 @@ impl QueuePair {
     /// fit, else `EINVAL`); none is posted then.
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         let mut checked = true;
-        let posted = self.engine_command(|adapter, now, qpn| {
+        let qpn = self.inner.qpn;
+        let posted = self.inner.context.inner.engine.post_at_once(wrs, |adapter, now| {
             let check = |(index, wr)| {
                 adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error })
             };
