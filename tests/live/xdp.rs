@@ -206,9 +206,7 @@ fn three_capabilities_are_enough() {
     in_namespace("three_capabilities_are_enough", || {
         for bytes in [1500, 9000] {
             mtu(bytes);
-            // the limit is of all processes of the user, other tests among them
-            let limited = Command::new("prlimit")
-                .args(["--memlock=unlimited", "setpriv"])
+            let limited = Command::new("setpriv")
                 .args(["--bounding-set", "-all,+net_raw,+net_admin,+bpf", "--inh-caps", "-all"])
                 .arg(std::env::current_exe().unwrap())
                 .args(["--exact", own_test::named("xdp::three_capabilities_are_enough")])

@@ -187,19 +187,23 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
 }
 
 /// Shares memory for frames with the kernel: with as many chunks for arriving ones as are asked for,
-/// or as many as the process may lock.
+/// or as many as the process may lock. The memory of a device that was closed counts a little longer.
 fn register(
     socket: &OwnedFd,
     asked: usize,
     chunk: usize,
 ) -> Result<(Memory, Vec<super::Chunk>, usize)> {
-    let mut room = asked;
+    let (mut room, mut waits) = (asked, 0);
     loop {
         let (memory, chunks) =
             Memory::new(SENDING + room, chunk).map_err(|source| system("memory", source))?;
         match sockopt::set_xdp_umem_reg(socket, memory.registration()) {
             Ok(()) => return Ok((memory, chunks, room)),
             Err(Errno::NOBUFS) if room > ARRIVING_LIMITS[0] => room /= 2,
+            Err(Errno::NOBUFS) if waits < GIVEN_BACK.1 => {
+                sleep(GIVEN_BACK.0);
+                (room, waits) = (asked, waits + 1);
+            }
             Err(Errno::NOBUFS) => return Err(XdpRefusal::LockedMemory),
             Err(error) => return Err(system("memory", error.into())),
         }
