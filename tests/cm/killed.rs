@@ -14,7 +14,7 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
-use super::{accept, eventually, next, own_test, port, resolve};
+use super::{PATIENCE, accept, eventually, next, own_test, port};
 
 /// Tells the process that it is another, and at which address.
 const INSIDE: &str = "ROCE_TEST_KILLED";
@@ -156,7 +156,11 @@ impl Program {
     fn connect(&self, process: &mut Process) -> CmId {
         let id = self.channel.create_id(PortSpace::Tcp);
         id.set_context(&self.context).unwrap();
-        resolve(&self.channel, &id, process.address);
+        // beside the ends of time waits of those before it
+        id.resolve_addr(None, process.address, PATIENCE).unwrap();
+        eventually("no address", || self.poll() == Some(EventKind::AddrResolved));
+        id.resolve_route(PATIENCE).unwrap();
+        eventually("no route", || self.poll() == Some(EventKind::RouteResolved));
         id.create_qp(None, &CmQpAttr::default()).unwrap();
         id.connect(&ConnParam::default()).unwrap();
         eventually("not connected", || self.poll() == Some(EventKind::Established));

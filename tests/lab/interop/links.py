@@ -109,4 +109,45 @@ class OwnNetwork(RawNetwork):
         return f"10.77.0.{next(self.numbers)}"
 
 
-NETWORKS = {"udp": UdpNetwork, "raw-borrowed": BorrowedNetwork, "raw-own": OwnNetwork}
+class XdpNetwork(OwnNetwork):
+    """The same past the host's stack (AF_XDP). An interface has one program, so each of our devices
+    has an interface.
+    """
+
+    def add_host(self):
+        RawNetwork.add_host(self)
+        self.interfaces = {}
+        for address in (HOST_IPV4, HOST_IPV6):
+            self.add_interface(address)
+
+    def add_interface(self, address):
+        name = f"own{len(self.interfaces)}"
+        self.add_veth(name, "br0")
+        self.interfaces[address] = name
+
+    def device(self, address):
+        length = 64 if ":" in address else 24
+        return f"xdp:{self.interfaces[address]},ip={address}/{length}"
+
+    def add_address(self):
+        address = super().add_address()
+        self.add_interface(address)
+        return address
+
+
+class XdpBorrowedNetwork(BorrowedNetwork):
+    """Our devices have the addresses of their interfaces, one each, and take their packets before
+    the host's stack.
+    """
+
+    def device(self, address):
+        return f"xdp:{self.interfaces[address]}"
+
+
+NETWORKS = {
+    "udp": UdpNetwork,
+    "raw-borrowed": BorrowedNetwork,
+    "raw-own": OwnNetwork,
+    "xdp-borrowed": XdpBorrowedNetwork,
+    "xdp-own": XdpNetwork,
+}
