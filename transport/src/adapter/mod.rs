@@ -560,7 +560,10 @@ impl Adapter {
 
     /// Gives a queue pair a turn to send.
     fn make_ready(&mut self, index: usize) {
-        if let Some(qp) = self.qps.get(index).filter(|qp| qp.common.qp_type == QpType::RawPacket) {
+        if self.frames.mtu.is_some()
+            && let Some(qp) = self.qps.get(index)
+            && qp.common.qp_type == QpType::RawPacket
+        {
             if qp.has_frames() {
                 self.frames.add(index);
             }
