@@ -35,6 +35,12 @@ pub(super) fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
+pub(super) fn mtu(bytes: u32) {
+    for interface in ["veth0", "veth1"] {
+        ip(&format!("link set {interface} mtu {bytes}"));
+    }
+}
+
 /// Runs the test of this name in a network namespace of its own with two interfaces, of which the
 /// second has addresses. Skipped where the host forbids namespaces.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
@@ -164,9 +170,7 @@ fn own_addresses_beside_sockets() {
     in_namespace("own_addresses_beside_sockets", || {
         all_between(OWN, "udp:10.78.0.2", Mtu::B1024);
         all_between(OWN_V6, "udp:fd78::2", Mtu::B1024);
-        for interface in ["veth0", "veth1"] {
-            ip(&format!("link set {interface} mtu 9000"));
-        }
+        mtu(9000);
         all_between(OWN, "udp:10.78.0.2", Mtu::B4096);
         all_between(OWN_V6, "udp:fd78::2", Mtu::B4096);
     });
@@ -183,9 +187,7 @@ fn roce_v1_between_two_devices() {
         let [a, b] =
             ["raw:veth0,ip=10.79.0.1/24,vlan=100", "raw:veth1,ip=10.79.0.2/24,vlan=100"].map(with);
         all_between(&a, &b, Mtu::B1024);
-        for interface in ["veth0", "veth1"] {
-            ip(&format!("link set {interface} mtu 9000"));
-        }
+        mtu(9000);
         all_between(&with(OWN), &with("raw:veth1,ip=10.78.0.3/24"), Mtu::B4096);
         let context = open(&with(OWN));
         let types: Vec<_> = (0..4).map(|index| context.gid_type(index)).collect();

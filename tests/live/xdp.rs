@@ -16,7 +16,7 @@ use super::{
     multicast::{all_members_receive, own_group},
     own_link::exchange,
     own_test,
-    raw::{all_between, echo, in_new_namespace, ip, open},
+    raw::{all_between, echo, in_new_namespace, ip, mtu, open},
 };
 
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
@@ -49,12 +49,6 @@ fn refusal(spec: &str) -> String {
     let text = error.expect_err(spec).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
     text
-}
-
-fn mtu(bytes: u32) {
-    for interface in ["veth0", "veth1"] {
-        ip(&format!("link set {interface} mtu {bytes}"));
-    }
 }
 
 /// What `ip` says of the interface.
