@@ -382,6 +382,7 @@ impl Shard {
         self.link = instead;
         self.outgoing.abandon();
         self.frames.abandon();
+        self.gathering.leave(); // for those who look without the lock
         self.gathering = Gathering::never();
         mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
