@@ -3,7 +3,7 @@
 
 mod counters;
 
-use roce::{Device, DeviceAttr, Limits, PKey, devices};
+use roce::{Device, DeviceAttr, Limits, PKey, devices, published_counters};
 use serde_json::{Value, json};
 
 use crate::{failure::Failure, output::outln};
@@ -12,7 +12,7 @@ use crate::{failure::Failure, output::outln};
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single
 /// address can also be opened as udp:ADDRESS, and an interface as raw:INTERFACE or
-/// raw:INTERFACE,ip=ADDRESS/LENGTH, which builds its Ethernet frames itself, or xdp:INTERFACE…, which
+/// raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC), which builds its Ethernet frames itself, or xdp:INTERFACE…, which
 /// also moves them past the network stack. A GID is an address of the device: an IPv4 address appears
 /// as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
@@ -112,10 +112,20 @@ fn print(device: &Device, verbose: bool) {
         item("phys_state", &if port.active { "LINK_UP (5)" } else { "DISABLED (3)" });
         item("PKey[  0]", &format_args!("{:#06x}", PKey::DEFAULT.0));
     }
+    if device.leases_address() {
+        item("lease", &lease(device).as_deref().unwrap_or("none yet: DHCP, when it is opened"));
+    }
     for (index, gid) in (0..).zip(device.gids()) {
         item(&format!("GID[{index:3}]"), &format_args!("{gid}, {}", port.gid_type(index)));
     }
     outln!("");
+}
+
+/// The address that is leased to a device which a program of this user has open here.
+fn lease(device: &Device) -> Option<String> {
+    let published = published_counters().ok()?.into_iter();
+    let mut same = published.filter(|open| open.device == device.name() && open.shares_network());
+    same.find_map(|open| open.lease.as_ref().map(counters::lease))
 }
 
 #[derive(Clone, Copy)]
@@ -215,6 +225,7 @@ fn to_json(device: &Device) -> Value {
             "max_message": port.max_message,
             "link_layer": "Ethernet",
             "speed_mbps": port.speed,
+            "lease": device.leases_address().then(|| lease(device)),
             "gid_table_len": port.gid_table_len,
             "pkeys": [format!("{:#06x}", PKey::DEFAULT.0)],
             "gids": gids

@@ -33,14 +33,21 @@ pub fn frames(bytes: &[u8]) -> Seen {
     let setting = input.byte();
     let vlan = (setting & 1 == 1).then_some(Vlan { id: 100, priority: 3 });
     let mut now = Instant::from_nanos(1);
-    let mut station = Station::new(config(OWN, 1, vlan, setting & 2 == 0), now);
+    let leases = setting & 16 != 0;
+    let mut own = config(OWN, 1, vlan, setting & 2 == 0 || leases);
+    if leases {
+        own.dhcp = Some([setting; 32]);
+        own.addresses.remove(0);
+    }
+    let mut station = Station::new(own, now);
     // one that wants the same addresses, or others
     let last = if setting & 8 == 0 { 2 } else { 1 };
     let mut peer = Station::new(config(PEER, last, vlan, true), now);
     let mut of_peer = VecDeque::new();
+    let mut asked = None;
     let mut seen = Seen::default();
     while !input.is_empty() {
-        match input.byte() % 4 {
+        match input.byte() % if leases { 5 } else { 4 } {
             0 => {
                 let length = usize::from(input.byte()).min(LONGEST);
                 let frame = input.bytes(length).to_vec();
@@ -67,6 +74,11 @@ pub fn frames(bytes: &[u8]) -> Seen {
                 let due = station.poll_timeout();
                 assert!(due.is_none_or(|due| due > now), "what was due has been done");
             }
+            4 => {
+                if let Some(frame) = answer(asked.as_deref(), &mut input) {
+                    seen.received += u64::from(take(&mut station, now, &frame, false));
+                }
+            }
             _ => {
                 let datagram = ask(&mut station, now, input.byte());
                 datagram.iter().for_each(|frame| check_sent(frame, vlan));
@@ -77,6 +89,9 @@ pub fn frames(bytes: &[u8]) -> Seen {
             sent += 1;
             check_sent(&frame, vlan);
             peer.handle_frame(now, &frame, false);
+            if is_of_dhcp(&frame) {
+                asked = Some(frame);
+            }
         }
         assert!(sent <= 512, "{sent} frames at once");
         while station.poll_news().is_some() {}
@@ -96,6 +111,7 @@ fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationC
         gateways: vec![address(0, 7), address(1, 7)],
         answers,
         roce_v1: true,
+        dhcp: None,
         mbps: 10_000,
     }
 }
@@ -110,7 +126,8 @@ fn address(family: u8, last: u8) -> IpAddr {
 
 /// Has a host send a datagram, perhaps after a question: to the other, to nobody, beyond the gateway.
 fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
-    let own = station.config().addresses[usize::from(choice & 1)].address;
+    let mut own = station.config().addresses.iter().map(|own| own.address);
+    let own = own.find(|own| own.is_ipv6() == (choice & 1 == 1))?;
     let dst = match choice >> 1 & 3 {
         3 if own.is_ipv4() => [192, 0, 2, choice].into(),
         3 => [0x2001, 0xDB8, 0, 0, 0, 0, 0, choice.into()].into(),
@@ -141,8 +158,42 @@ fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
     None
 }
 
+fn is_of_dhcp(frame: &[u8]) -> bool {
+    matches!(Frame::parse(frame).map(|frame| frame.packet), Ok(Packet::Ip(packet))
+        if packet.protocol == 17 && packet.payload.get(2..4) == Some(&[0, 67]))
+}
+
+/// What a DHCP server answers to the last message, by the script: the kind, an address, options.
+fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
+    let mut frame = asked?.to_vec();
+    let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
+    let message = ip + 28;
+    let kind = [2, 5, 6][usize::from(input.byte() % 3)];
+    let address = address(0, input.byte());
+    frame[..6].copy_from_slice(&OWN.octets());
+    frame[6..12].copy_from_slice(&PEER.octets());
+    frame[ip + 20..ip + 24].copy_from_slice(&[0, 67, 0, 68]);
+    frame[ip + 26..ip + 28].fill(0); // no checksum
+    frame[message] = 2;
+    let IpAddr::V4(v4) = address else { return None };
+    frame[message + 16..message + 20].copy_from_slice(&v4.octets());
+    frame.truncate(message + 240);
+    frame.extend([53, 1, kind, 54, 4, 10, 0, 0, 7, 1, 4, 255, 255, 255, 0]);
+    frame.extend([51, 4, 0, 0, input.byte(), input.byte()]);
+    let length = usize::from(input.byte() % 64);
+    frame.extend(input.bytes(length));
+    frame.push(255);
+    let length = (frame.len() - ip) as u16;
+    frame[ip + 2..ip + 4].copy_from_slice(&length.to_be_bytes());
+    frame[ip + 24..ip + 26].copy_from_slice(&(length - 20).to_be_bytes());
+    seal(&mut frame);
+    Some(frame)
+}
+
 fn take(station: &mut Station, now: Instant, frame: &[u8], untagged: bool) -> bool {
-    let assigned = station.assignment() == Assignment::Assigned;
+    // who has a given address uses it while it leases another
+    let leases = station.config().dhcp.is_some();
+    let assigned = leases || station.assignment() == Assignment::Assigned;
     let Some(received) = station.handle_frame(now, frame, untagged) else { return false };
     assert!(assigned, "an address is used that is not the own one yet");
     let own = &station.config().addresses;

@@ -184,6 +184,7 @@ fn frames_replays_its_corpus() {
 fn frames_holds_for_random_scripts() {
     let (mut received, mut resolved, mut answered, mut unanswered, mut moved) = (0, 0, 0, 0, 0);
     let (mut conflicts, mut fragments, mut stacks) = (0, 0, 0);
+    let (mut leases, mut lost, mut bad) = (0, 0, 0);
     each_seed(3000, |rng| {
         let seen = frames(&frame_script(rng));
         received += seen.received;
@@ -194,22 +195,39 @@ fn frames_holds_for_random_scripts() {
         conflicts += seen.counters.conflicts;
         fragments += seen.counters.fragments;
         stacks += seen.counters.vlan_stack;
+        leases += seen.counters.dhcp_leases;
+        lost += seen.counters.dhcp_lost;
+        bad += seen.counters.dhcp_bad;
     });
     let all = [received, resolved, answered, unanswered, moved, conflicts, fragments, stacks];
-    assert!(all.iter().all(|&count| count > 0), "{all:?}");
+    assert!(
+        all.iter().chain(&[leases, lost, bad]).all(|&count| count > 0),
+        "{all:?} {leases} {lost} {bad}"
+    );
 }
 
 /// A script that lets the hosts meet: time for their addresses, then datagrams both ways, some
 /// damaged, with a frame of random bytes now and then.
 fn frame_script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = |most: u32| (rng.next_u32() % most) as u8;
-    let mut script = vec![any(16), 2, any(16)];
+    let setting = any(32);
+    let mut script = vec![setting, 2, any(16)];
+    if setting >= 16 {
+        // an offer, and mostly what it promises
+        script.extend([4, 0, 9, 0, 60, 0, 4, any(3), 9, 0, 60, any(4), 3, 4, 10, 0]);
+        script.extend([2, 10]);
+    }
     for _ in 0..any(60) {
         match any(10) {
             0..=4 => {
                 let changes = any(4) * any(2);
                 script.extend([1, if any(8) > 0 { 2 + any(2) } else { any(255) }, changes]);
                 (0..changes).for_each(|_| script.extend([12 + any(36), any(255)]));
+            }
+            5 if setting >= 16 => {
+                script.extend([4, any(3), 9, 0, any(255), any(8)]);
+                (0..any(8)).for_each(|_| script.push(any(255)));
+                script.extend([2, any(255)]);
             }
             5..=7 => script.extend([3, if any(8) > 0 { 4 + any(2) } else { any(255) }]),
             8 => {

@@ -5,6 +5,8 @@ use std::{fs, io, net::IpAddr};
 use pnet_datalink::MacAddr;
 use thiserror::Error;
 
+use crate::ethernet::LeaseTrouble;
+
 /// Reason why an address cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -74,6 +76,19 @@ pub enum BindError {
         address: IpAddr,
         /// Who has it.
         mac: MacAddr,
+    },
+    /// No server leases an address.
+    #[error(
+        "no address could be leased on {interface} within {seconds} s: {trouble}; ip=ADDRESS/LENGTH in the \
+         place of ip=dhcp does without"
+    )]
+    NoLease {
+        /// The interface.
+        interface: String,
+        /// Time for which it was tried.
+        seconds: u64,
+        /// The reason.
+        trouble: LeaseTrouble,
     },
     /// An interface cannot be used for frames.
     #[error("cannot open a packet socket on {interface}: {source}")]

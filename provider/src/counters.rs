@@ -1,8 +1,14 @@
 //! Counters of a link.
 
-use roce_transport::event::Counter;
+use std::{net::IpAddr, time::Duration};
 
-use crate::ethernet::FrameCounters;
+use roce_transport::event::Counter;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock,
+    ethernet::{FrameCounters, Lease, Prefix},
+};
 
 /// Totals of a link since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -43,6 +49,29 @@ pub struct LinkCounters {
     pub flow_unmatched: u64,
     /// Those of frames.
     pub frames: FrameCounters,
+    /// The address that a server has leased to the device.
+    pub lease: Option<LeasedAddress>,
+}
+
+/// An address that a DHCP server has leased to a device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LeasedAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its network.
+    pub length: u8,
+    /// The server.
+    pub server: IpAddr,
+    /// Time until which it may be used, unless the server grants more, since the Unix epoch.
+    pub until: Duration,
+}
+
+impl LeasedAddress {
+    pub(crate) fn of(lease: &Lease) -> Self {
+        let Prefix { address, length } = lease.address;
+        Self { address, length, server: lease.server.into(), until: clock::wall(lease.until) }
+    }
 }
 
 impl LinkCounters {

@@ -56,7 +56,7 @@ mod variables;
 mod verbs;
 
 pub use checks::{CheckForm, CheckSyntaxError, Checks};
-pub use counters::LinkCounters;
+pub use counters::{LeasedAddress, LinkCounters};
 #[doc(hidden)] // for the C interface
 pub use device::attend_rules;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};

@@ -26,7 +26,11 @@ use roce_transport::event::{Counter, Counters};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::{counters::LinkCounters, engine::CounterSink, variables};
+use crate::{
+    counters::{LeasedAddress, LinkCounters},
+    engine::CounterSink,
+    variables,
+};
 
 /// Version of a file's contents.
 const VERSION: u32 = 3;
@@ -49,6 +53,8 @@ pub struct Published {
     pub network: u64,
     /// The device's GIDs, `::` for unused entries.
     pub gids: Vec<String>,
+    /// The address that a server has leased to the device.
+    pub lease: Option<LeasedAddress>,
     /// Time of opening, since the Unix epoch.
     pub opened: Duration,
     /// Time at which the values were read, since the Unix epoch.
@@ -158,6 +164,8 @@ struct Record {
     program: String,
     network: u64,
     gids: Vec<String>,
+    #[serde(default)]
+    lease: Option<LeasedAddress>,
     /// Milliseconds since the Unix epoch.
     opened: u64,
     updated: u64,
@@ -167,17 +175,19 @@ struct Record {
 
 impl Record {
     fn of(published: &Published) -> Self {
-        let Published { device, pid, program, network, gids, opened, updated, counters } =
+        let Published { device, pid, program, network, gids, lease, opened, updated, counters } =
             published.clone();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let counters = counters.into_iter().map(|counter| (counter.name, counter.value)).collect();
         let (opened, updated) = (millis(opened), millis(updated));
-        Self { version: VERSION, device, pid, program, network, gids, opened, updated, counters }
+        let version = VERSION;
+        Self { version, device, pid, program, network, gids, lease, opened, updated, counters }
     }
 
     /// The device that the record describes, if the record is of this version.
     fn read(self) -> Option<Published> {
-        let Self { version, device, pid, program, network, gids, opened, updated, counters } = self;
+        let Self { version, device, pid, program, network, gids, lease, opened, updated, counters } =
+            self;
         let known: Vec<Counter> =
             Counters::default().iter().chain(LinkCounters::default().named()).collect();
         let counter = |(name, value): (String, u64)| {
@@ -188,7 +198,7 @@ impl Record {
         let counters = counters.into_iter().map(counter).collect();
         let (opened, updated) = (Duration::from_millis(opened), Duration::from_millis(updated));
         let published =
-            Published { device, pid, program, network, gids, opened, updated, counters };
+            Published { device, pid, program, network, gids, lease, opened, updated, counters };
         (version == VERSION).then_some(published)
     }
 }
@@ -245,6 +255,7 @@ impl Publisher {
             value,
         };
         self.published.counters = all.map(published).collect();
+        self.published.lease = link.lease.clone();
         self.published.updated = since_epoch();
         let record = serde_json::to_vec(&Record::of(&self.published))?;
         let new = self.path.with_extension(UNFINISHED);

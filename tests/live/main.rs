@@ -19,6 +19,7 @@ use roce::{
 
 mod foreign;
 mod gathering;
+mod leased;
 mod memory;
 mod misuse;
 mod multicast;

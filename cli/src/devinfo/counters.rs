@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use roce::{Published, PublishedCounter, published_counters};
+use roce::{LeasedAddress, Published, PublishedCounter, published_counters};
 use serde_json::{Map, Value, json};
 
 use crate::{failure::Failure, output::outln};
@@ -37,6 +37,9 @@ fn print(published: &Published, verbose: bool) {
     for (index, gid) in gids.iter().enumerate().filter(|(_, gid)| *gid != "::") {
         outln!("\t{:<32}{gid}", format!("GID[{index:3}]:"));
     }
+    if let Some(leased) = &published.lease {
+        outln!("\t{:<32}{}", "lease:", lease(leased));
+    }
     let shown: Vec<_> = counters.iter().filter(|counter| verbose || counter.value > 0).collect();
     for PublishedCounter { name, explanation, value, .. } in &shown {
         outln!("\t{name:<24}{value:>16}  {explanation}");
@@ -45,6 +48,13 @@ fn print(published: &Published, verbose: bool) {
         outln!("\t({} more are zero; -v shows them)", counters.len() - shown.len());
     }
     outln!("");
+}
+
+/// A leased address, from whom, and for how long.
+pub(super) fn lease(lease: &LeasedAddress) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = lease.until.saturating_sub(now).as_secs();
+    format!("{}/{} by DHCP from {}, for {seconds} s", lease.address, lease.length, lease.server)
 }
 
 fn to_json(published: &Published) -> Value {
@@ -57,6 +67,14 @@ fn to_json(published: &Published) -> Value {
         "pid": pid,
         "program": program,
         "gids": gids,
+        "lease": published.lease.as_ref().map(|lease| {
+            json!({
+                "address": lease.address,
+                "length": lease.length,
+                "server": lease.server,
+                "until_unix_ms": lease.until.as_millis() as u64,
+            })
+        }),
         "opened_unix_ms": opened.as_millis() as u64,
         "updated_unix_ms": updated.as_millis() as u64,
         "counters": counters.iter().map(counter).collect::<Map<_, _>>(),

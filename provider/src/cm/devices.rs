@@ -195,8 +195,12 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut last = None;
     for device in listed() {
         let _one_at_a_time = opening();
-        let is_lo = device.addresses().iter().all(|address| address.ip.is_loopback());
+        let leases = device.leases_address(); // which one, only who has it open knows
+        let is_lo = !leases && device.addresses().iter().all(|address| address.ip.is_loopback());
         let has = |context: &Context| {
+            if leases {
+                return context.name() == device.name();
+            }
             context.gids().into_iter().map(Gid::to_ip).any(|ip| {
                 if is_lo {
                     ip.is_loopback() && ip.is_ipv4()

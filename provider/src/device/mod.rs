@@ -154,8 +154,8 @@ impl Device {
     /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
     /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
     /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
-    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own. The latter may go on
-    /// with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the
+    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
+    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. The latter may go on with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the
     /// place of `raw:` moves RoCE packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN
     /// and CAP_BPF as well, and has `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
     ///
@@ -191,7 +191,7 @@ impl Device {
             prefixes.map(|network| Prefix { address: network.ip(), length: network.prefix() });
         let station = spec.station(mac, prefixes.collect());
         let addresses: Vec<_> = station.addresses.iter().map(|own| own.address).collect();
-        if addresses.is_empty() {
+        if addresses.is_empty() && station.dhcp.is_none() {
             return Err(no(
                 "has no address to borrow; give the device its own with ip=ADDRESS/LENGTH",
             ));
@@ -281,6 +281,13 @@ impl Device {
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.gids_as(None)
+    }
+
+    /// True if a server leases this device an address when it is opened (DHCP): until then it is not among
+    /// [`addresses`](Self::addresses).
+    #[must_use]
+    pub const fn leases_address(&self) -> bool {
+        matches!(self.kind, Kind::Raw(StationConfig { dhcp: Some(_), .. }, _))
     }
 
     /// True if this device takes an address of 127.0.0.0/24 of its own when it is opened.
@@ -383,7 +390,8 @@ impl Device {
         }
     }
 
-    /// The link of a raw device, and what watches its interface: its addresses stay.
+    /// The link of a raw device, and what watches its interface, with which its addresses have nothing to
+    /// do.
     fn open_raw(
         &self,
         station: &StationConfig,
@@ -393,7 +401,8 @@ impl Device {
         let interface = self.interface.as_deref().unwrap_or_default();
         let watch = Watch::new(self.index, Follows::State)?;
         let mbps = self.state.speed.unwrap_or(station.mbps);
-        let station = StationConfig { mbps, ..station.clone() };
+        let dhcp = station.dhcp.map(|_| options.seed.map_or_else(random_seed, Ok)).transpose()?;
+        let station = StationConfig { mbps, dhcp, ..station.clone() };
         let xdp = xdp.map(|xdp| (xdp, self.state.link_mtu));
         let link = RawLink::open(interface, self.index, station, &options.sockets(), xdp)?;
         Ok((Box::new(link), Some(watch)))

@@ -15,6 +15,8 @@ pub(super) struct RawSpec {
     pub(super) interface: String,
     /// Own addresses; without any, those of the interface are borrowed.
     addresses: Vec<Prefix>,
+    /// An IPv4 address is leased besides.
+    dhcp: bool,
     mac: Option<MacAddr>,
     vlan: Option<u16>,
     priority: Option<u8>,
@@ -28,10 +30,13 @@ pub(super) struct RawSpec {
 const QUEUE_MAX: u32 = 4_095;
 /// Speed of an interface that does not tell its own.
 pub(super) const MBPS: u32 = 10_000;
+/// What stands for chance until the device is opened.
+const SEED: [u8; 32] = [0; 32];
+const DHCP: &str = "ip=dhcp";
 
-const OPTIONS: &str = "write ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
+const OPTIONS: &str = "write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 
-const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
+const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 const XDP_KEYS: [&str; 3] = ["queue", "mode", "busy"];
 const XDP: &str = "xdp:";
 /// Words that only a device with addresses of its own has.
@@ -56,6 +61,7 @@ impl RawSpec {
         let mut spec = Self {
             interface: interface.into(),
             addresses: Vec::new(),
+            dhcp: false,
             mac: None,
             vlan: None,
             priority: None,
@@ -76,18 +82,27 @@ impl RawSpec {
             }
         }
         match other {
-            Some(word) if spec.addresses.is_empty() => {
-                let hint =
-                    "an address of the device's own is needed beside it, as in ip=10.0.0.9/24";
+            Some(word) if !spec.is_own() => {
+                let hint = "an address of the device's own is needed beside it, as in ip=10.0.0.9/24 or ip=dhcp";
                 return Err(wrong(text, word, hint));
             }
             _ => {}
+        }
+        if spec.dhcp {
+            if spec.addresses.iter().any(|own| own.address.is_ipv4()) {
+                return Err(wrong(text, DHCP, "an IPv4 address is either given or leased"));
+            }
+            if spec.addresses.is_empty() && spec.mac.is_none() {
+                let hint = "a server knows a device by its MAC address: give it one beside, as in mac=02:00:00:00:00:09";
+                return Err(wrong(text, DHCP, hint));
+            }
         }
         if spec.priority.is_some() && spec.vlan.is_none() {
             return Err(wrong(text, "prio=", "a priority needs a VLAN, as in vlan=100,prio=3"));
         }
         for &gateway in &spec.gateways {
-            if !spec.addresses.iter().any(|own| own.contains(gateway)) {
+            let is_of_lease = spec.dhcp && gateway.is_ipv4(); // whose network is not known yet
+            if !is_of_lease && !spec.addresses.iter().any(|own| own.contains(gateway)) {
                 let hint = "a gateway has an address of the same network as one of ip=";
                 return Err(wrong(text, &format!("gw={gateway}"), hint));
             }
@@ -105,8 +120,13 @@ impl RawSpec {
             return set_xdp(xdp, key, value);
         }
         match key {
+            "ip" if value == "dhcp" => {
+                if std::mem::replace(&mut self.dhcp, true) {
+                    return Err("this is given once");
+                }
+            }
             "ip" => {
-                let hint = "write an address with the length of its network, as in ip=10.0.0.9/24 or ip=fd00::9/64";
+                let hint = "write an address with the length of its network, as in ip=10.0.0.9/24 or ip=fd00::9/64, or ip=dhcp";
                 let prefix = prefix(value).ok_or(hint)?;
                 if self.addresses.iter().any(|own| own.address == prefix.address) {
                     return Err("an address is given once");
@@ -149,18 +169,24 @@ impl RawSpec {
         Ok(())
     }
 
-    /// The name of the device.
+    /// True if it has addresses of its own.
+    const fn is_own(&self) -> bool {
+        self.dhcp || !self.addresses.is_empty()
+    }
+
+    /// The name of the device: by its first address, or what it has that no other on the network has.
     pub(super) fn name(&self) -> String {
         let scheme = if self.xdp.is_some() { "xdp" } else { "raw" };
-        match self.addresses.first() {
-            Some(first) => format!("{scheme}:{}", first.address),
-            None => format!("{scheme}:{}", self.interface),
+        match (self.addresses.first(), self.mac) {
+            (Some(first), _) => format!("{scheme}:{}", first.address),
+            (None, Some(mac)) => format!("{scheme}:{mac}"),
+            (None, None) => format!("{scheme}:{}", self.interface),
         }
     }
 
     /// The station that it is on an interface with this MAC address and these addresses.
     pub(super) fn station(&self, mac: MacAddr, addresses: Vec<Prefix>) -> StationConfig {
-        if self.addresses.is_empty() {
+        if !self.is_own() {
             return StationConfig {
                 mac,
                 vlan: None,
@@ -168,6 +194,7 @@ impl RawSpec {
                 gateways: gateways(&self.interface),
                 answers: false,
                 roce_v1: self.roce_v1,
+                dhcp: None,
                 mbps: MBPS,
             };
         }
@@ -179,6 +206,7 @@ impl RawSpec {
             gateways: self.gateways.clone(),
             answers: true,
             roce_v1: self.roce_v1,
+            dhcp: self.dhcp.then_some(SEED),
             mbps: MBPS,
         }
     }
@@ -300,6 +328,7 @@ mod tests {
                 gateways: vec![[10, 0, 0, 1].into()],
                 answers: true,
                 roce_v1: true,
+                dhcp: None,
                 mbps: MBPS,
             }
         );
@@ -307,6 +336,13 @@ mod tests {
         assert_eq!(mac("v0,ip=10.0.0.9/24"), MacAddr(2, 0x52, 10, 0, 0, 9));
         assert_eq!(mac("v0,ip=fd00::1:9/64"), MacAddr(2, 0x52, 0, 1, 0, 9));
         assert_eq!(spec("v0").unwrap().name(), "raw:v0");
+        let leased = spec("v0,ip=dhcp,mac=02:00:00:00:00:09,vlan=7,gw=10.0.0.1").unwrap();
+        let config = leased.station(MacAddr::zero(), Vec::new());
+        assert_eq!(leased.name(), "raw:02:00:00:00:00:09");
+        assert!(config.answers && config.dhcp.is_some() && config.addresses.is_empty());
+        let both = spec("v0,ip=dhcp,ip=fd00::9/64").unwrap();
+        assert_eq!(both.name(), "raw:fd00::9");
+        assert_eq!(both.station(MacAddr::zero(), Vec::new()).mac, MacAddr(2, 0x52, 0, 0, 0, 9));
     }
 
     #[test]
@@ -317,7 +353,10 @@ mod tests {
                 "ip=10.0.0.9/24",
                 "\"raw:ip=10.0.0.9/24\" is wrong: the name of an interface comes first",
             ),
-            ("v0,pi=10.0.0.9/24", "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, mac=MAC"),
+            (
+                "v0,pi=10.0.0.9/24",
+                "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC",
+            ),
             ("v0,ip", "\"ip\" is wrong: write ip=ADDRESS/LENGTH"),
             ("v0,ip=10.0.0.9", "\"ip=10.0.0.9\" is wrong: write an address with the length"),
             ("v0,ip=10.0.0.9/33", "\"ip=10.0.0.9/33\" is wrong: write an address"),
@@ -340,6 +379,14 @@ mod tests {
             ("v0,roce=v2", "\"roce=v2\" is wrong: write roce=v1 for RoCE v1 beside RoCEv2"),
             ("v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
             ("v0,mac=02:00:00:00:00:01", "is wrong: an address of the device's own is needed"),
+            ("v0,ip=dhcp", "\"ip=dhcp\" is wrong: a server knows a device by its MAC address"),
+            ("v0,ip=dhcp,ip=10.0.0.9/24", "\"ip=dhcp\" is wrong: an IPv4 address is either"),
+            (
+                "v0,ip=dhcp,mac=02:00:00:00:00:01,ip=dhcp",
+                "\"ip=dhcp\" is wrong: this is given once",
+            ),
+            ("v0,ip=dhcp,mac=02:00:00:00:00:01,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway"),
+            ("v0,ip=dhcp6", "\"ip=dhcp6\" is wrong: write an address with the length"),
         ] {
             let error = spec(text).unwrap_err();
             assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");
@@ -367,7 +414,7 @@ mod tests {
             ("xdp:v0,queue=4096", "\"queue=4096\" is wrong: write the number of a queue"),
             ("xdp:v0,mode=fast", "\"mode=fast\" is wrong: write mode=zero-copy, mode=copy or"),
             ("xdp:v0,busy=0", "\"busy=0\" is wrong: write a time in µs"),
-            ("raw:v0,queue=1", "\"queue=1\" is wrong: write ip=ADDRESS/LENGTH, mac=MAC"),
+            ("raw:v0,queue=1", "\"queue=1\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC"),
             ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
         ] {
             let error = parse(text).unwrap_err();

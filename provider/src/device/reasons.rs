@@ -77,6 +77,11 @@ impl Explain for BindError {
                 "EADDRINUSE",
                 "`arping -D -I DEV ADDRESS` shows who has the address",
             ),
+            Self::NoLease { .. } => (
+                "no_lease",
+                "EADDRNOTAVAIL",
+                "`tcpdump -i DEV -e udp port 67 or udp port 68` shows what is asked, and who answers",
+            ),
             Self::Interface { .. } => {
                 ("interface", "EIO", "`ip link show DEV`; a sandbox may forbid packet sockets")
             }

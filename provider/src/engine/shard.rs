@@ -17,7 +17,7 @@ use super::{
 use crate::{
     cancel::Uncancelled,
     clock,
-    counters::LinkCounters,
+    counters::{LeasedAddress, LinkCounters},
     faults::{
         devices::{Due, Judge, Schedule},
         live,
@@ -25,7 +25,7 @@ use crate::{
     link::{
         BATCH, BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
     },
-    port::{self, GidLayout, InterfaceState, TableChange, Watch},
+    port::{self, Follows, GidLayout, InterfaceState, TableChange, Watch},
 };
 
 /// Time after which no further turn is begun before others can have the lock.
@@ -128,6 +128,7 @@ impl Shard {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.link.socket_drops();
         totals.frames = self.link.frame_counters();
+        totals.lease = self.link.lease().map(|lease| LeasedAddress::of(&lease));
         self.frames.count_into(&mut totals);
         if let Some(sharing) = self.link.sharing() {
             totals.shared_runs += sharing.shared_runs();
@@ -285,6 +286,9 @@ impl Shard {
         match result {
             Ok(received) => {
                 self.failures.note_success();
+                if self.link.poll_addresses() {
+                    self.follow_link();
+                }
                 self.counted |= received > 0;
                 self.moved |= received > 0;
                 self.ended.attend(now, &mut self.adapter, &mut *self.link);
@@ -369,6 +373,22 @@ impl Shard {
             self.adapter.set_flow_ports(address, self.link.flow_ports(address));
         }
         added
+    }
+
+    /// The link's addresses have changed by themselves.
+    fn follow_link(&mut self) {
+        let mut table = self.adapter.gids().entries().to_vec();
+        let TableChange { gone, new } = Follows::All.compare(&table, &self.link.addresses());
+        for address in gone {
+            port::remove(&mut table, address);
+        }
+        for address in new {
+            if !self.layout.insert(&mut table, address) {
+                warn!(device = self.name, %address, "no entry in the GID table");
+            }
+        }
+        self.counted = true;
+        self.adapter.set_gids(table);
     }
 
     /// Time at which the counters are to be published.

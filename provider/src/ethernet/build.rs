@@ -131,6 +131,25 @@ impl Ethernet {
         padded(frame)
     }
 
+    /// A datagram of UDP over IPv4, with its checksum.
+    pub(super) fn udp(
+        &self,
+        (src, src_port): (Ipv4Addr, u16),
+        (dst, dst_port): (Ipv4Addr, u16),
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let (src, dst) = (IpAddr::from(src), IpAddr::from(dst));
+        let ip = Ip { src, dst, traffic_class: 0, hop_limit: 64, flow_label: 0, id: 0 };
+        let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN + payload.len());
+        let mut udp = UdpPacket::new_unchecked(&mut frame[start..]);
+        udp.set_src_port(src_port);
+        udp.set_dst_port(dst_port);
+        udp.set_len((UDP_LEN + payload.len()) as u16);
+        udp.payload_mut().copy_from_slice(payload);
+        udp.fill_checksum(&src.into(), &dst.into());
+        padded(frame)
+    }
+
     /// A RoCE packet with this payload, BTH to ICRC.
     pub(super) fn roce(&self, net: &NetHeader, payload: &[u8]) -> Vec<u8> {
         let mut frame = self.roce_headers(net, payload.len());

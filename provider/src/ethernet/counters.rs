@@ -38,6 +38,12 @@ frame_counters! {
     group_queries, "group_queries", "Questions of routers and switches for multicast groups.";
     group_reports, "group_reports", "Messages about multicast groups that were sent to routers and switches.";
     conflicts, "address_conflicts", "Frames by which another host claims an address of the device.";
+    dhcp_leases, "dhcp_leases", "Times that a DHCP server has granted an address, or more time for it.";
+    dhcp_lost, "dhcp_lost", "Leased addresses that were given up: refused by the server, run out, or given back.";
+    dhcp_refused, "dhcp_refused", "Times that a DHCP server has refused an address.";
+    dhcp_declined, "dhcp_declined", "Addresses that a DHCP server has granted and another host has.";
+    dhcp_bad, "dhcp_bad", "Messages of DHCP servers that break a rule, or grant what cannot be used.";
+    dhcp_unused, "dhcp_unused", "Messages of DHCP servers that came too late, or from a second server.";
     path_mtu, "frame_path_mtu", "Routers' reports that a packet of the device was too long for the path.";
     pauses, "frame_pauses", "Pause frames, of everything or of priorities, that were obeyed.";
     paused, "frame_paused", "Datagrams that waited for the end of a pause.";

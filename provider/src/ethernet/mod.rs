@@ -2,10 +2,12 @@
 //! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and time.
 //!
 //! What to read first: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section
-//! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups), IEEE 802.1Q (VLANs, pauses by priority).
+//! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups),
+//! RFC 2131 (DHCP), IEEE 802.1Q (VLANs, pauses by priority).
 
 mod build;
 mod counters;
+mod dhcp;
 mod flow;
 mod frame;
 mod groups;
@@ -16,6 +18,7 @@ mod station;
 mod tests;
 
 pub use counters::FrameCounters;
+pub use dhcp::{Lease, LeaseTrouble, Route};
 pub(crate) use flow::{Copies, FlowId, FlowTable};
 pub use flow::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, Membership,

@@ -1,5 +1,6 @@
 //! A host of its own on an Ethernet network: one MAC address, some IP addresses.
 
+mod leasing;
 mod membership;
 mod receive;
 
@@ -20,6 +21,7 @@ use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, Raw
 use super::{
     build::Ethernet,
     counters::FrameCounters,
+    dhcp::{Client, Lease},
     frame::{Frame, Packet, Vlan},
     groups::Groups,
     neighbors::{Lookup, Neighbors, Question},
@@ -32,8 +34,8 @@ const OUTBOX: usize = 512;
 const NEWS: usize = 16;
 /// Questions whether somebody has an address, before it is used, and the time between them. RFC 5227
 /// takes seconds for that, RFC 4862 one question and a second; who opens a device waits for it.
-const PROBES: u8 = 3;
-const PROBE_INTERVAL: Duration = Duration::from_millis(300);
+pub(super) const PROBES: u8 = 3;
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 /// Least time between two announcements that answer others' claims (`DEFEND_INTERVAL`, RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
 /// Paths that routers have reported as narrow, and the time for which that counts (RFC 8201).
@@ -88,6 +90,8 @@ pub struct StationConfig {
     pub answers: bool,
     /// True if it sends and takes RoCE v1 as well.
     pub roce_v1: bool,
+    /// It leases an IPv4 address besides (DHCP), and draws its numbers from this.
+    pub dhcp: Option<[u8; 32]>,
     /// Speed of its interface in Mbit/s: pauses are counted in the time that 512 bits take.
     pub mbps: u32,
 }
@@ -95,7 +99,7 @@ pub struct StationConfig {
 /// Whether a station may use its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Assignment {
-    /// It is asking whether somebody has them.
+    /// It is asking whether somebody has them, or for one.
     Probing,
     /// They are its own.
     Assigned,
@@ -139,6 +143,18 @@ pub enum News {
         /// Greatest length of an IP packet, as the router says.
         mtu: u32,
     },
+    /// A server has leased an address to it.
+    Leased {
+        /// The address.
+        address: IpAddr,
+        /// The server.
+        server: IpAddr,
+    },
+    /// An address that was leased must not be used any more.
+    LeaseLost {
+        /// The address.
+        address: IpAddr,
+    },
 }
 
 /// A RoCE packet that has arrived.
@@ -169,16 +185,26 @@ pub struct Station {
     defended: Option<Instant>,
     /// Paths that routers have reported, with the time of the report.
     paths: BTreeMap<IpAddr, (u32, Instant)>,
+    dhcp: Option<Box<Client>>,
+    lease: Option<Lease>,
+    /// Where the last message of a DHCP server came from.
+    server_mac: MacAddr,
 }
 
 impl Station {
     /// A station, which begins to ask for its addresses.
     #[must_use]
     pub fn new(config: StationConfig, now: Instant) -> Self {
-        let assignment = if config.answers { Assignment::Probing } else { Assignment::Assigned };
+        let assignment = match config.answers && !config.addresses.is_empty() {
+            true => Assignment::Probing,
+            false => Assignment::Assigned,
+        };
         let mut station = Self {
             groups: Groups::new(config.mac, config.answers),
             pauses: Pauses::new(config.mbps),
+            dhcp: config.dhcp.map(|seed| Box::new(Client::new(config.mac, seed, now))),
+            lease: None,
+            server_mac: BROADCAST,
             config,
             assignment,
             probes: (0, now),
@@ -203,7 +229,12 @@ impl Station {
     /// Whether it may use its addresses.
     #[must_use]
     pub const fn assignment(&self) -> Assignment {
-        self.assignment
+        match self.assignment {
+            Assignment::Assigned if self.dhcp.is_some() && self.lease.is_none() => {
+                Assignment::Probing
+            }
+            other => other,
+        }
     }
 
     /// Counters so far.
@@ -344,11 +375,7 @@ impl Station {
             return Hop::Known(mac);
         }
         let near = is_link_local(to) || self.config.addresses.iter().any(|own| own.contains(to));
-        let gateway = || {
-            let of_family = |gateway: &&IpAddr| gateway.is_ipv4() == to.is_ipv4();
-            self.config.gateways.iter().find(of_family).copied()
-        };
-        let Some(hop) = (if near { Some(to) } else { gateway() }) else {
+        let Some(hop) = (if near { Some(to) } else { self.gateway(to) }) else {
             self.counters.no_route += 1;
             return Hop::None;
         };
@@ -406,7 +433,8 @@ impl Station {
         let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
         let groups = self.groups.poll_timeout();
         let pauses = self.pauses.poll_timeout();
-        Instant::earliest([probing, self.neighbors.poll_timeout(), groups, pauses])
+        let dhcp = self.dhcp.as_ref().map(|dhcp| dhcp.poll_timeout());
+        Instant::earliest([probing, self.neighbors.poll_timeout(), groups, pauses, dhcp])
     }
 
     /// Time has passed.
@@ -421,6 +449,7 @@ impl Station {
                 self.each_address(Self::announce);
             }
         }
+        self.attend_lease(now);
         self.neighbors.handle_timeout(now, &mut self.counters);
         self.ask();
         self.tell_of_groups(now);
@@ -433,7 +462,9 @@ impl Station {
         (now.since(at) < PATH_AGE).then_some(mtu)
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    /// True if it has this address.
+    #[must_use]
+    pub fn is_own(&self, address: IpAddr) -> bool {
         self.config.addresses.iter().any(|own| own.address == address)
     }
 
@@ -588,6 +619,7 @@ pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
         IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],
         IpAddr::V6(v6) => vec![ALL_NODES.into(), solicited_node(v6).into()],
     });
+    let groups = groups.chain(config.dhcp.map(|_| ALL_SYSTEMS.into()));
     [config.mac, PAUSE_GROUP].into_iter().chain(groups.filter_map(group_mac)).collect()
 }
 

@@ -18,6 +18,7 @@ use roce_transport::{
 use super::{build::Ethernet, neighbors::Neighbors, *};
 
 mod groups;
+mod leasing;
 mod pauses;
 
 const MACS: [MacAddr; 3] =
@@ -73,6 +74,7 @@ fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
         gateways: Vec::new(),
         answers: true,
         roce_v1: false,
+        dhcp: None,
         mbps: 10_000,
     }
 }
@@ -751,6 +753,7 @@ fn captured_frames_are_read_and_built_again() {
             gateways: Vec::new(),
             answers: false,
             roce_v1: false,
+            dhcp: None,
             mbps: 10_000,
         };
         let mut station = Station::new(config, Instant::ZERO);

@@ -9,7 +9,8 @@ use roce_transport::{
 };
 
 use super::{
-    AddressSetLink, Datagram, FrameCounters, FrameLink, Link, MacAddr, MulticastLink, SharingLink,
+    AddressSetLink, Datagram, FrameCounters, FrameLink, Lease, Link, MacAddr, MulticastLink,
+    SharingLink,
 };
 use crate::{
     fabric::{Delivery, Direction, FaultPlan, Network},
@@ -99,6 +100,14 @@ impl fmt::Debug for FaultyLink {
 impl Link for FaultyLink {
     fn addresses(&self) -> Vec<IpAddr> {
         self.inner.addresses()
+    }
+
+    fn poll_addresses(&mut self) -> bool {
+        self.inner.poll_addresses()
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.inner.lease()
     }
 
     fn limits(&self) -> TransmitLimits {

@@ -25,7 +25,7 @@ use roce_transport::{
 pub use crate::{
     bind::{BindError, XdpRefusal},
     clock::now,
-    ethernet::{FrameCounters, MacAddr, Membership},
+    ethernet::{FrameCounters, Lease, LeaseTrouble, MacAddr, Membership},
     fabric::Direction,
 };
 pub use capture::{Capture, Observed, Observer};
@@ -57,6 +57,18 @@ pub const BATCH: usize = 16;
 pub trait Link: Send {
     /// Addresses that it sends from and receives on: the first entries of the device's GID table.
     fn addresses(&self) -> Vec<IpAddr>;
+
+    /// True once after its addresses have changed by themselves, which happens in
+    /// [`receive`](Self::receive): the device's GID table follows. Those that come and go with the
+    /// interface are of [`address_set`](Self::address_set).
+    fn poll_addresses(&mut self) -> bool {
+        false
+    }
+
+    /// The lease of its address, if a server has leased it one.
+    fn lease(&self) -> Option<Lease> {
+        None
+    }
 
     /// Limits of the runs that [`send`](Self::send) is given.
     fn limits(&self) -> TransmitLimits;

@@ -51,6 +51,9 @@ impl Station {
         }
         let probe = sender.is_unspecified();
         let claimed = if probe { target } else { sender };
+        if self.declines(now, claimed, mac) {
+            return;
+        }
         if self.is_own(claimed.into()) && (!probe || self.assignment == Assignment::Probing) {
             self.handle_conflict(now, claimed.into(), mac);
             return;
@@ -108,6 +111,9 @@ impl Station {
         let group = packet.dst.is_ipv4() && packet.dst.is_multicast();
         if packet.protocol == IGMP && group {
             self.handle_igmp(now, &packet);
+            return None;
+        }
+        if packet.protocol == UDP && self.handle_dhcp(now, mac, &packet) {
             return None;
         }
         if !self.is_own(packet.dst) && !self.is_member(packet.dst) {

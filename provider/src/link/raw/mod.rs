@@ -12,6 +12,7 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     os::fd::BorrowedFd,
+    time::Duration,
 };
 
 use roce_transport::{
@@ -24,7 +25,7 @@ use rustix::{
     io::Errno,
 };
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     Datagram, FrameLink, Link, Membership, MulticastLink, Preparation, Prepared, SocketOptions,
@@ -33,7 +34,9 @@ use super::{
 use crate::{
     bind::BindError,
     clock,
-    ethernet::{Assignment, FrameCounters, Hop, MacAddr, News, Station, StationConfig, numbered},
+    ethernet::{
+        Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig, numbered,
+    },
 };
 use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
@@ -47,6 +50,9 @@ const MAX_RUN: usize = 65_487;
 const MESSAGES: usize = 64;
 /// Datagrams from this device to itself that wait.
 const OWN: usize = 4096;
+/// Time for which who opens a device waits for a DHCP server: until its question was asked four times,
+/// and the address that is granted was probed.
+const LEASING: Duration = Duration::from_secs(10);
 
 /// A link that builds its frames itself.
 ///
@@ -60,6 +66,8 @@ pub(crate) struct RawLink {
     station: Station,
     /// What it has sent to itself: frames for the own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
+    /// The address of the lease that the device knows of.
+    leased: Option<IpAddr>,
     /// Too much waits for the end of a pause.
     is_held_up: bool,
     /// Sockets that have the interface take the frames of groups, and hear nothing.
@@ -67,16 +75,19 @@ pub(crate) struct RawLink {
     /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
     /// nobody is there, and others from taking the port.
     _guards: Vec<Socket>,
+    /// Process that it works in: a copy in a child gives nothing back.
+    process: u32,
 }
 
 impl RawLink {
     /// A link on the interface with this name and index. With addresses of its own this waits for a
-    /// second: somebody may have them already. With `xdp`, and the MTU of the interface beside it, what
+    /// second, since somebody may have them already; and for an address that is to be leased, ten at
+    /// most. With `xdp`, and the MTU of the interface beside it, what
     /// it can goes past the network stack.
     ///
     /// # Errors
-    /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::Interface`],
-    /// [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`] when another program has
+    /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
+    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`] when another program has
     /// their port.
     pub(crate) fn open(
         interface: &str,
@@ -108,26 +119,34 @@ impl RawLink {
             socket,
             station: Station::new(config, clock::now()),
             own: VecDeque::new(),
+            leased: None,
             is_held_up: false,
             _guards: guards,
+            process: std::process::id(),
         };
         link.await_assignment().map_err(wrong)?;
-        match link.station.assignment() {
-            Assignment::Taken { address, mac } => Err(BindError::Duplicate { address, mac }),
-            Assignment::Probing | Assignment::Assigned => Ok(link),
+        link.poll_addresses(); // the device's first ones are no news
+        match (link.station.assignment(), link.station.lease_trouble()) {
+            (Assignment::Taken { address, mac }, _) => Err(BindError::Duplicate { address, mac }),
+            (Assignment::Probing, Some(trouble)) => {
+                let (interface, seconds) = (interface.into(), LEASING.as_secs());
+                Err(BindError::NoLease { interface, seconds, trouble })
+            }
+            (Assignment::Probing | Assignment::Assigned, _) => Ok(link),
         }
     }
 
-    /// Waits until it is known whether the addresses may be used.
+    /// Waits until it is known whether the addresses may be used, and until one is leased, but not long.
     fn await_assignment(&mut self) -> io::Result<()> {
+        let end = clock::now().plus(LEASING);
         loop {
             let now = clock::now();
             self.socket.wake();
             self.receive(now, &mut |_| {})?;
-            if self.station.assignment() != Assignment::Probing {
+            if self.station.assignment() != Assignment::Probing || end <= now {
                 return Ok(());
             }
-            let due = self.station.poll_timeout().map_or(now, |due| due.max(now));
+            let due = self.station.poll_timeout().map_or(end, |due| due.clamp(now, end));
             let timeout = Timespec::try_from(due.since(now)).map_err(io::Error::other)?;
             let descriptors = self.socket.descriptors().into_iter();
             let mut descriptors: Vec<_> =
@@ -212,6 +231,12 @@ impl RawLink {
                 News::PathMtu { to, mtu } => {
                     warn!(interface, %to, mtu, "packets are too long for the path; choose a smaller path MTU");
                 }
+                News::Leased { address, server } => {
+                    info!(interface, %address, %server, "a DHCP server has leased an address");
+                }
+                News::LeaseLost { address } => {
+                    warn!(interface, %address, "the lease of the device's address has ended");
+                }
             }
         }
     }
@@ -251,6 +276,15 @@ impl Link for RawLink {
         self.station.config().addresses.iter().map(|own| own.address).collect()
     }
 
+    fn poll_addresses(&mut self) -> bool {
+        let leased = self.station.lease().map(|lease| lease.address.address);
+        std::mem::replace(&mut self.leased, leased) != leased
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.station.lease().cloned()
+    }
+
     fn limits(&self) -> TransmitLimits {
         TransmitLimits { segments: self.socket.segments(), bytes: MAX_RUN }
     }
@@ -265,6 +299,10 @@ impl Link for RawLink {
         self.release(now);
         for run in runs {
             let sent = match self.station.route(now, run.dst) {
+                _ if !self.station.is_own(run.src) => Err(io::Error::new(
+                    io::ErrorKind::AddrNotAvailable,
+                    format!("the lease of {} has ended", run.src),
+                )),
                 Hop::Known(mac) if self.station.is_member(run.dst) => {
                     self.send_to_own_group(now, mac, run, bytes)
                 }
@@ -372,6 +410,15 @@ impl Link for RawLink {
 
     fn frame_address(&self) -> Option<MacAddr> {
         Some(self.station.config().mac)
+    }
+}
+
+impl Drop for RawLink {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.station.release(clock::now());
+            self.flush();
+        }
     }
 }
 

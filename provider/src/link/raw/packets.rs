@@ -20,13 +20,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{
     super::SocketOptions,
     filter,
-    socket::{bind, drops_of, set},
+    socket::{bind, complete, drops_of, set},
 };
 use crate::ethernet::{FrameCounters, MacAddr};
 
 /// `struct virtio_net_hdr`: flags, kind of a run, and where a checksum is to be completed.
 const HEADER: usize = 10;
-const NEEDS_CHECKSUM: u8 = 1;
 /// A VLAN tag, which the kernel removes; the frame is read behind room for it.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
@@ -191,55 +190,4 @@ fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
     let kind = if known { auxiliary.tp_vlan_tpid } else { TAG_8021Q };
     let ([a, b], [c, d]) = (kind.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
     Some([a, b, c, d])
-}
-
-/// Completes the checksum that a sender on this host has left to its interface.
-fn complete(header: [u8; HEADER], frame: &mut [u8]) {
-    if header[0] & NEEDS_CHECKSUM == 0 {
-        return;
-    }
-    let field = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-    let (start, at) = (field(6), field(6) + field(8));
-    let Some(covered) = frame.get(start..) else { return };
-    let sum: u64 = covered
-        .chunks(2)
-        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
-        .sum();
-    let mut sum = sum;
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    let sum = match !(sum as u16) {
-        0 => 0xFFFF, // 0 stands for none in UDP, and both are the same elsewhere
-        sum => sum,
-    };
-    if let Some(to) = frame.get_mut(at..at + 2) {
-        to.copy_from_slice(&sum.to_be_bytes());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_checksum_is_completed() {
-        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's sum
-        let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
-        let [high, low] = pseudo.to_be_bytes();
-        let mut frame = vec![0xEE; 34];
-        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 9, high, low, 0xAB]);
-        let mut header = [0; HEADER];
-        header[0] = NEEDS_CHECKSUM;
-        header[6..8].copy_from_slice(&34_u16.to_ne_bytes());
-        header[8..10].copy_from_slice(&6_u16.to_ne_bytes());
-        complete(header, &mut frame);
-        let words: u32 = [0x1234, 0x5678, 9, 0xAB00].iter().sum::<u32>() + u32::from(pseudo);
-        let expected = !((words & 0xFFFF) + (words >> 16)) as u16;
-        assert_eq!(frame[40..42], expected.to_be_bytes());
-        let before = frame.clone();
-        header[6..8].copy_from_slice(&400_u16.to_ne_bytes());
-        complete(header, &mut frame);
-        assert_eq!(frame, before, "a place outside the frame");
-    }
 }

@@ -21,6 +21,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
 };
+use smoltcp::wire::DHCP_CLIENT_PORT;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
@@ -173,9 +174,12 @@ impl FrameSocket for PacketSocket {
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((length, _)) => {
-                    let message = &self.buffer[..length];
-                    let Some((header, frame)) = message.split_first_chunk() else { break };
+                    let message = &mut self.buffer[..length];
+                    let Some((header, frame)) = message.split_first_chunk_mut() else { break };
                     let segment = GsoHeader(*header).segment();
+                    if is_for_dhcp(*header, frame) {
+                        complete(*header, frame);
+                    }
                     let untagged = !filter::is_tagged(frame);
                     return Ok(Some(Arrived { frame, segment, untagged }));
                 }
@@ -204,6 +208,37 @@ impl FrameSocket for PacketSocket {
     fn writable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
+}
+
+/// Completes the checksum that a sender on this host has left to its interface.
+pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
+    if header[0] & NEEDS_CHECKSUM == 0 {
+        return;
+    }
+    let field = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+    let (start, at) = (field(6), field(6) + field(8));
+    let Some(covered) = frame.get(start..) else { return };
+    let mut sum: u64 = covered
+        .chunks(2)
+        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
+        .sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    let sum = match !(sum as u16) {
+        0 => 0xFFFF, // 0 stands for none in UDP, and both are the same elsewhere
+        sum => sum,
+    };
+    if let Some(to) = frame.get_mut(at..at + 2) {
+        to.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// True if a checksum of a datagram to a DHCP client is to be completed. In RoCE packets nobody looks at
+/// that of UDP.
+fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
+    let udp = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+    frame.get(udp + 2..udp + 4) == Some(&DHCP_CLIENT_PORT.to_be_bytes())
 }
 
 /// Frames that found no room; `so_far` keeps what the kernel forgets when it tells.
@@ -301,4 +336,30 @@ pub(super) fn bind(socket: &Socket, interface: u32, protocol: c_int) -> io::Resu
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_completed() {
+        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's sum
+        let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
+        let [high, low] = pseudo.to_be_bytes();
+        let mut frame = vec![0xEE; 34];
+        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 9, high, low, 0xAB]);
+        let mut header = [0; GSO_HEADER];
+        header[0] = NEEDS_CHECKSUM;
+        header[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+        header[8..10].copy_from_slice(&6_u16.to_ne_bytes());
+        complete(header, &mut frame);
+        let words: u32 = [0x1234, 0x5678, 9, 0xAB00].iter().sum::<u32>() + u32::from(pseudo);
+        let expected = !((words & 0xFFFF) + (words >> 16)) as u16;
+        assert_eq!(frame[40..42], expected.to_be_bytes());
+        let before = frame.clone();
+        header[6..8].copy_from_slice(&400_u16.to_ne_bytes());
+        complete(header, &mut frame);
+        assert_eq!(frame, before, "a place outside the frame");
+    }
 }

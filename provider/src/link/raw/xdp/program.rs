@@ -182,7 +182,7 @@ pub(super) struct Frames {
 /// The program for a station, with the map of its socket.
 ///
 /// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
-/// addresses: UDP to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station has it. Everything else, ARP and what goes to groups among it, others on this
+/// addresses, or to any of IPv4 where that of the station is leased, and may be another later: UDP to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station has it. Everything else, ARP and what goes to groups among it, others on this
 /// host need as well: the kernel has it, and with the kernel the packet socket.
 pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
@@ -214,9 +214,9 @@ pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instru
     }
     program.load(LOAD_HALF, VALUE, FRAME, ip - 2);
     let kinds = [
-        (!v4.is_empty(), 0x0800_u16, To::Ipv4),
+        (!v4.is_empty() || config.dhcp.is_some(), 0x0800_u16, To::Ipv4),
         (!v6.is_empty(), 0x86DD, To::Ipv6),
-        (config.roce_v1 && !gids.is_empty(), 0x8915, To::RoceV1),
+        (config.roce_v1 && (!gids.is_empty() || config.dhcp.is_some()), 0x8915, To::RoceV1),
     ];
     let kinds = kinds.into_iter().filter(|(is_spoken, ..)| *is_spoken);
     for (_, ethertype, place) in kinds.clone() {
@@ -228,7 +228,7 @@ pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instru
         match place {
             To::Ipv4 => {
                 let addresses: Vec<_> = v4.iter().map(|own| own.octets()).collect();
-                ipv4(&mut program, ip, &addresses, frames);
+                ipv4(&mut program, ip, config.dhcp.is_none().then_some(&addresses), frames);
             }
             To::Ipv6 => {
                 program.need(ip + 48);
@@ -239,7 +239,9 @@ pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instru
             _ => {
                 program.need(ip + 40);
                 program.need_byte(ip + 6, 27);
-                program.need_address(ip + 24, &gids, 1);
+                if config.dhcp.is_none() {
+                    program.need_address(ip + 24, &gids, 1);
+                }
             }
         }
         program.jump(JUMP, RESULT, 0, To::Take);
@@ -268,18 +270,20 @@ fn begin(program: &mut Assembler, frames: Frames) {
     }
 }
 
-/// An unfragmented UDP datagram to one of these addresses and to the port, without options.
-fn ipv4(program: &mut Assembler, ip: usize, addresses: &[[u8; 4]], frames: Frames) {
+/// An unfragmented UDP datagram to one of these addresses, or to any, and to the port, without options.
+fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Frames) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
     program.compute(AND, VALUE, half([0x3F, 0xFF]));
     program.jump(JUMP_UNEQUAL, VALUE, 0, To::Pass);
-    program.load(LOAD_WORD, VALUE, FRAME, ip + 16);
-    for address in addresses {
-        program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), To::Ipv4Own);
+    if let Some(addresses) = addresses {
+        program.load(LOAD_WORD, VALUE, FRAME, ip + 16);
+        for address in addresses {
+            program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), To::Ipv4Own);
+        }
+        program.jump(JUMP, RESULT, 0, To::Pass);
+        program.place(To::Ipv4Own);
     }
-    program.jump(JUMP, RESULT, 0, To::Pass);
-    program.place(To::Ipv4Own);
     // options would need an address that is computed, which only who has CAP_PERFMON may use
     program.need_byte(ip, 0x45);
     program.need(ip + 28);

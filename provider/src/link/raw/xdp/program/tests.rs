@@ -84,6 +84,7 @@ fn config(addresses: &[&str]) -> StationConfig {
         gateways: Vec::new(),
         answers: true,
         roce_v1: false,
+        dhcp: None,
         mbps: 10_000,
     }
 }
@@ -209,6 +210,32 @@ fn what_is_for_the_device_is_taken_and_nothing_else() {
             assert_eq!(takes(&config, frames, &frame), wanted, "{what}: {frame:02x?}");
         }
     }
+}
+
+#[test]
+fn a_leased_address_may_be_any_of_its_family() {
+    let leases = StationConfig { dhcp: Some([0; 32]), roce_v1: true, ..config(&["fd00::1"]) };
+    let to = |address: [u8; 4]| ipv4(address.into(), 0, 0, 17, &udp(4791));
+    let (other_v6, v1) = ("fd00::2".parse().unwrap(), ipv6(V6, 27, &[0; 24]));
+    for (wanted, ethertype, packet) in [
+        (true, 0x0800, to([10, 0, 0, 1])),
+        (true, 0x0800, to([192, 0, 2, 1])),
+        (false, 0x0800, ipv4(V4, 0, 0, 17, &udp(68))),
+        (false, 0x0800, ipv4(V4, 0, 0x2000, 17, &udp(4791))),
+        (true, 0x86DD, ipv6(V6, 17, &udp(4791))),
+        (false, 0x86DD, ipv6(other_v6, 17, &udp(4791))),
+        (true, 0x8915, v1.clone()),
+    ] {
+        for frames in [WHOLE, IN_PARTS] {
+            let frame = frame(&[], ethertype, &packet);
+            assert_eq!(takes(&leases, frames, &frame), wanted, "{frame:02x?}");
+        }
+    }
+    let only = StationConfig { roce_v1: false, ..leases };
+    assert!(!takes(&only, WHOLE, &frame(&[], 0x8915, &v1)));
+    let only = StationConfig { addresses: Vec::new(), ..only };
+    assert!(takes(&only, WHOLE, &frame(&[], 0x0800, &to([10, 0, 0, 1]))));
+    assert!(!takes(&only, WHOLE, &frame(&[], 0x86DD, &ipv6(V6, 17, &udp(4791)))));
 }
 
 #[test]

@@ -1,0 +1,452 @@
+//! Leasing an IPv4 address (DHCP), the client's side: a function of messages, time and chance.
+//!
+//! What to read first: RFC 2131, section 4.4 with its figure of the states, whose names these are.
+//! What it tells otherwise, and why, is said here.
+
+mod message;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    fmt, mem,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use pnet_datalink::MacAddr;
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_transport::time::Instant;
+use smoltcp::wire::DhcpMessageType;
+
+pub use self::message::Route;
+use self::message::{Answer, Grant, Reply, Request};
+use super::{
+    counters::FrameCounters,
+    station::{PROBE_INTERVAL, PROBES, Prefix},
+};
+
+/// Time before a message is sent again, the first, which doubles, and the longest; a quarter of it is
+/// chance. RFC 2131 begins with 4 s, but who opens a device waits for it.
+const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
+/// Requests for an offered address; then others are asked for offers.
+const REQUESTS: u32 = 4;
+/// Least time before an address is asked for again after one that was in use (section 3.1, point 5).
+const DECLINED: Duration = Duration::from_secs(10);
+/// Least time between two requests for more time (section 4.4.5), or an eighth of a shorter lease.
+const RENEWALS: Duration = Duration::from_secs(60);
+
+/// An address that a server has leased.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// The address and the length of its network.
+    pub address: Prefix,
+    /// The server.
+    pub server: Ipv4Addr,
+    /// What the server has told of routers.
+    pub routes: Vec<Route>,
+    /// Time until which it may be used, unless the server grants more.
+    pub until: Instant,
+}
+
+impl Lease {
+    /// The route to an address, which is the one to the smallest network, and the next hop there.
+    pub(super) fn route(&self, to: IpAddr) -> Option<(Prefix, IpAddr)> {
+        let routes = self.routes.iter().filter(|route| route.to.contains(to));
+        let route = routes.max_by_key(|route| route.to.length)?;
+        Some((route.to, route.gateway.map_or(to, IpAddr::from)))
+    }
+}
+
+/// Why there is no address yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LeaseTrouble {
+    /// No server has answered.
+    #[default]
+    Unanswered,
+    /// What a server has answered cannot be used.
+    Unusable,
+    /// A server has offered an address, and not confirmed it.
+    Unconfirmed(Ipv4Addr),
+    /// A server has refused the address that it had offered.
+    Refused(Ipv4Addr),
+    /// Another host has the address that a server has granted.
+    InUse(Ipv4Addr, MacAddr),
+}
+
+impl fmt::Display for LeaseTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unanswered => f.write_str("no DHCP server has answered"),
+            Self::Unusable => f.write_str("what a DHCP server answers cannot be used"),
+            Self::Unconfirmed(address) => {
+                write!(f, "a DHCP server has offered {address} and not granted it")
+            }
+            Self::Refused(address) => {
+                write!(f, "a DHCP server has offered {address} and then refused it")
+            }
+            Self::InUse(address, mac) => write!(
+                f,
+                "a DHCP server has granted {address}, which is in use by the host with the MAC address {mac}"
+            ),
+        }
+    }
+}
+
+/// What a client wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Output {
+    /// A message is to be sent to a server from the leased address, or to all from none.
+    Send { to: Option<Ipv4Addr>, from: Ipv4Addr, bytes: Vec<u8> },
+    /// It is to be asked whether anybody has this address.
+    Probe(Ipv4Addr),
+    /// An address may be used from now on, or has to be given up.
+    Lease(Option<Lease>),
+}
+
+/// A granted address, and the times until which it is renewed with its server, with any, and used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Granted {
+    grant: Grant,
+    renew: Instant,
+    rebind: Instant,
+    until: Instant,
+}
+
+impl Granted {
+    /// Time counts from the request on, of which the server knows only when it came.
+    fn new(grant: Grant, asked: Instant) -> Self {
+        let [until, renew, rebind] =
+            grant.seconds.map(|seconds| asked.plus(Duration::from_secs(seconds.into())));
+        Self { grant, renew, rebind, until }
+    }
+
+    fn lease(&self) -> Lease {
+        let Grant { address, prefix_length, server, ref routes, .. } = self.grant;
+        let address = Prefix { address: address.into(), length: prefix_length };
+        Lease { address, server, routes: routes.clone(), until: self.until }
+    }
+
+    /// Time of the next request, half the time until the end of a state later.
+    fn again(&self, now: Instant, end: Instant) -> Instant {
+        let least = RENEWALS.min(Duration::from_secs(self.grant.seconds[0].into()) / 8);
+        now.plus((end.since(now) / 2).max(least))
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Begins at this time.
+    Init {
+        at: Instant,
+    },
+    Selecting {
+        sent: u32,
+        due: Instant,
+    },
+    Requesting {
+        offer: Grant,
+        asked: Instant,
+        sent: u32,
+        due: Instant,
+    },
+    /// It is being asked whether somebody has the address that was granted.
+    Checking {
+        granted: Granted,
+        probes: u8,
+        due: Instant,
+    },
+    Bound {
+        granted: Granted,
+    },
+    Renewing {
+        granted: Granted,
+        asked: Instant,
+        due: Instant,
+    },
+    Rebinding {
+        granted: Granted,
+        asked: Instant,
+        due: Instant,
+    },
+}
+
+/// A client, which has or wants one address.
+#[derive(Debug)]
+pub(super) struct Client {
+    mac: MacAddr,
+    chance: ChaCha12Rng,
+    xid: u32,
+    /// Beginning of the exchange.
+    begun: Instant,
+    state: State,
+    /// Attempts to get an address that have failed, since there last was one.
+    failures: u32,
+    trouble: LeaseTrouble,
+    outputs: VecDeque<Output>,
+}
+
+impl Client {
+    pub(super) fn new(mac: MacAddr, seed: [u8; 32], now: Instant) -> Self {
+        Self {
+            mac,
+            chance: ChaCha12Rng::from_seed(seed),
+            xid: 0,
+            begun: now,
+            state: State::Init { at: now },
+            failures: 0,
+            trouble: LeaseTrouble::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Why there is no address yet.
+    pub(super) const fn trouble(&self) -> LeaseTrouble {
+        self.trouble
+    }
+
+    /// The address of which it is asked whether somebody has it.
+    pub(super) const fn checking(&self) -> Option<Ipv4Addr> {
+        match &self.state {
+            State::Checking { granted, .. } => Some(granted.grant.address),
+            _ => None,
+        }
+    }
+
+    /// What is to be done, until there is nothing more, after each call.
+    pub(super) fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Instant {
+        match &self.state {
+            State::Init { at: due }
+            | State::Selecting { due, .. }
+            | State::Requesting { due, .. }
+            | State::Checking { due, .. } => *due,
+            State::Bound { granted } => granted.renew,
+            State::Renewing { granted, due, .. } => granted.rebind.min(*due),
+            State::Rebinding { granted, due, .. } => granted.until.min(*due),
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
+        // what is late may have more that is late behind it
+        while self.poll_timeout() <= now {
+            self.step(now, counters);
+        }
+    }
+
+    fn step(&mut self, now: Instant, counters: &mut FrameCounters) {
+        let state = mem::replace(&mut self.state, State::Init { at: now });
+        self.state = match state {
+            State::Init { .. } => {
+                self.begin(now);
+                self.discover(now, 0)
+            }
+            State::Selecting { sent, .. } => self.discover(now, sent),
+            State::Requesting { offer, sent: REQUESTS, .. } => {
+                self.trouble = LeaseTrouble::Unconfirmed(offer.address);
+                self.later(now, Duration::ZERO)
+            }
+            State::Requesting { offer, asked, sent, .. } => self.request(now, offer, asked, sent),
+            State::Checking { granted, probes: PROBES, .. } => self.bind(granted, counters),
+            State::Checking { granted, probes, .. } => {
+                self.outputs.push_back(Output::Probe(granted.grant.address));
+                State::Checking { granted, probes: probes + 1, due: now.plus(PROBE_INTERVAL) }
+            }
+            // a process that was stopped may find that the lease has run out meanwhile
+            State::Bound { granted }
+            | State::Renewing { granted, .. }
+            | State::Rebinding { granted, .. }
+                if granted.until <= now =>
+            {
+                self.lose(now, counters)
+            }
+            State::Rebinding { granted, asked, .. } => self.rebind(now, granted, asked),
+            State::Bound { granted } | State::Renewing { granted, .. } if granted.rebind <= now => {
+                self.begin(now);
+                self.rebind(now, granted, now)
+            }
+            State::Bound { granted } => {
+                self.begin(now);
+                self.renew(now, granted, now)
+            }
+            State::Renewing { granted, asked, .. } => self.renew(now, granted, asked),
+        };
+    }
+
+    /// Takes what has come from a server to port 68.
+    pub(super) fn handle_message(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        counters: &mut FrameCounters,
+    ) {
+        let Ok(Reply { xid, mac, answer }) = message::parse(bytes) else {
+            counters.dhcp_bad += 1;
+            return;
+        };
+        if mac != self.mac || xid != self.xid {
+            counters.not_for_us += 1; // many are sent to everybody
+            return;
+        }
+        let Ok(answer) = answer else {
+            counters.dhcp_bad += 1;
+            if matches!(self.state, State::Selecting { .. } | State::Requesting { .. }) {
+                self.trouble = LeaseTrouble::Unusable;
+            }
+            return;
+        };
+        let state = mem::replace(&mut self.state, State::Init { at: now });
+        self.state = match (state, answer) {
+            (State::Selecting { .. }, Answer::Offer(offer)) => self.request(now, offer, now, 0),
+            (State::Requesting { offer, asked, .. }, Answer::Ack(grant))
+                if grant.server == offer.server && grant.address == offer.address =>
+            {
+                let granted = Granted::new(grant, asked);
+                State::Checking { granted, probes: 0, due: now }
+            }
+            (State::Requesting { offer, .. }, Answer::Nak { server }) if server == offer.server => {
+                counters.dhcp_refused += 1;
+                self.trouble = LeaseTrouble::Refused(offer.address);
+                self.later(now, Duration::ZERO)
+            }
+            (State::Renewing { granted, asked, .. }, Answer::Ack(grant))
+                if grant.server == granted.grant.server
+                    && grant.address == granted.grant.address =>
+            {
+                self.bind(Granted::new(grant, asked), counters)
+            }
+            (State::Renewing { granted, .. }, Answer::Nak { server })
+                if server == granted.grant.server =>
+            {
+                counters.dhcp_refused += 1;
+                self.lose(now, counters)
+            }
+            (State::Rebinding { granted, asked, .. }, Answer::Ack(grant))
+                if grant.address == granted.grant.address =>
+            {
+                self.bind(Granted::new(grant, asked), counters)
+            }
+            (State::Rebinding { .. }, Answer::Nak { .. }) => {
+                counters.dhcp_refused += 1;
+                self.lose(now, counters)
+            }
+            (state, _) => {
+                counters.dhcp_unused += 1;
+                state
+            }
+        };
+        self.handle_timeout(now, counters); // the first probe is due
+    }
+
+    /// Another host has the address that is being [checked](Self::checking).
+    pub(super) fn decline(&mut self, now: Instant, by: MacAddr, counters: &mut FrameCounters) {
+        let state = mem::replace(&mut self.state, State::Init { at: now });
+        let State::Checking { granted, .. } = state else {
+            self.state = state;
+            return;
+        };
+        counters.dhcp_declined += 1;
+        let Grant { address, server, .. } = granted.grant;
+        self.trouble = LeaseTrouble::InUse(address, by);
+        self.send(now, DhcpMessageType::Decline, None, Some(address), Some(server), None);
+        self.state = self.later(now, DECLINED);
+    }
+
+    /// Gives back what it has. It begins anew if it is not dropped.
+    pub(super) fn release(&mut self, now: Instant, counters: &mut FrameCounters) {
+        let state = mem::replace(&mut self.state, State::Init { at: now });
+        if let State::Bound { granted }
+        | State::Renewing { granted, .. }
+        | State::Rebinding { granted, .. } = state
+        {
+            let Grant { address, server, .. } = granted.grant;
+            self.begin(now);
+            let to = Some(server);
+            self.send(now, DhcpMessageType::Release, Some(address), None, Some(server), to);
+            self.state = self.lose(now, counters);
+        }
+    }
+
+    /// Begins an exchange: answers to what was asked before are none any more.
+    fn begin(&mut self, now: Instant) {
+        (self.xid, self.begun) = (self.chance.next_u32(), now);
+    }
+
+    fn discover(&mut self, now: Instant, sent: u32) -> State {
+        self.send(now, DhcpMessageType::Discover, None, None, None, None);
+        State::Selecting { sent: sent + 1, due: now.plus(self.pause(sent)) }
+    }
+
+    fn request(&mut self, now: Instant, offer: Grant, asked: Instant, sent: u32) -> State {
+        let (address, server) = (Some(offer.address), Some(offer.server));
+        self.send(now, DhcpMessageType::Request, None, address, server, None);
+        State::Requesting { offer, asked, sent: sent + 1, due: now.plus(self.pause(sent)) }
+    }
+
+    fn renew(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
+        let Grant { address, server, .. } = granted.grant;
+        self.send(now, DhcpMessageType::Request, Some(address), None, None, Some(server));
+        let due = granted.again(now, granted.rebind);
+        State::Renewing { granted, asked, due }
+    }
+
+    fn rebind(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
+        let address = Some(granted.grant.address);
+        self.send(now, DhcpMessageType::Request, address, None, None, None);
+        let due = granted.again(now, granted.until);
+        State::Rebinding { granted, asked, due }
+    }
+
+    fn bind(&mut self, granted: Granted, counters: &mut FrameCounters) -> State {
+        self.failures = 0;
+        counters.dhcp_leases += 1;
+        self.outputs.push_back(Output::Lease(Some(granted.lease())));
+        State::Bound { granted }
+    }
+
+    fn lose(&mut self, now: Instant, counters: &mut FrameCounters) -> State {
+        counters.dhcp_lost += 1;
+        self.trouble = LeaseTrouble::Unanswered;
+        self.outputs.push_back(Output::Lease(None));
+        self.later(now, Duration::ZERO)
+    }
+
+    /// Begins anew, later each time, so that no server has it send without end.
+    fn later(&mut self, now: Instant, least: Duration) -> State {
+        let pause = self.pause(self.failures).max(least);
+        self.failures += 1;
+        State::Init { at: now.plus(pause) }
+    }
+
+    /// The time before something is done again that has been done so often.
+    fn pause(&mut self, count: u32) -> Duration {
+        let [first, most] = AGAIN;
+        let pause = (first * 2_u32.saturating_pow(count.min(16))).min(most);
+        // between three and five quarters
+        let milliseconds = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let chance = self.chance.next_u64() % (milliseconds / 2 + 1);
+        Duration::from_millis(milliseconds * 3 / 4 + chance)
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        kind: DhcpMessageType,
+        client: Option<Ipv4Addr>,
+        requested: Option<Ipv4Addr>,
+        server: Option<Ipv4Addr>,
+        to: Option<Ipv4Addr>,
+    ) {
+        let client = client.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let secs = u16::try_from(now.since(self.begun).as_secs()).unwrap_or(u16::MAX);
+        let (mac, xid) = (self.mac, self.xid);
+        let bytes = Request { kind, xid, secs, mac, client, requested, server }.bytes();
+        // the address that is in use is the sender's in renewing and rebinding, too
+        self.outputs.push_back(Output::Send { to, from: client, bytes });
+    }
+}
