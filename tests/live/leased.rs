@@ -17,9 +17,17 @@ use super::{
 
 const LEASED: &str = "raw:veth0,mac=02:00:00:00:00:09,ip=dhcp";
 
+/// The server, which lies where the PATH of an ordinary user may not look.
+fn dnsmasq() -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("dnsmasq");
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
 /// Runs the test of this name where there is a DHCP server, or else leaves it to CI.
 fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
-    if Command::new("dnsmasq").arg("--version").stdout(Stdio::null()).status().is_err() {
+    if dnsmasq().arg("--version").stdout(Stdio::null()).status().is_err() {
         assert!(std::env::var_os("ROCE_NAMESPACES").is_none(), "dnsmasq is not installed");
         eprintln!("dnsmasq is not installed: left to CI");
         return;
@@ -35,7 +43,7 @@ struct Server(Child);
 impl Server {
     fn start(interface: &str, first: [u8; 4]) -> Self {
         let [a, b, c, d] = first;
-        let child = Command::new("dnsmasq")
+        let child = dnsmasq()
             .args(["--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root"])
             .args(["--group=root", "--pid-file=", "--leasefile-ro", "--dhcp-authoritative"])
             .args(["--no-ping", "--bind-interfaces", &format!("--interface={interface}")])
