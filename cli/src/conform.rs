@@ -5,6 +5,7 @@ mod diff;
 mod html;
 mod junit;
 mod network;
+mod pauses;
 mod play;
 mod plot;
 mod remote;

@@ -4,7 +4,8 @@
 mod watchdog;
 
 use std::{
-    fs,
+    collections::BTreeSet,
+    env, fs,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
@@ -69,6 +70,11 @@ fn verdicts(json: &str) -> Vec<(String, String)> {
     cases.map(|case| (text(&case["name"]), text(&case["verdict"]))).collect()
 }
 
+/// Sockets have one port, and send no pause frames.
+fn takes_a_raw_device(case: &str) -> bool {
+    case.contains("source-port") || case.starts_with("pause/")
+}
+
 #[test]
 fn our_device_conforms_without_an_agent() {
     let _listener = listener("127.79.20.21");
@@ -113,10 +119,8 @@ fn our_device_conforms_over_udp() {
     ]);
     let text = String::from_utf8(output.stdout).unwrap();
     let all = verdicts(&text);
-    // sockets have one port
     let is_right = |(name, verdict): &(String, String)| {
-        let is_possible = !name.contains("source-port");
-        verdict == if is_possible { "conforms" } else { "not supported" }
+        verdict == if takes_a_raw_device(name) { "not supported" } else { "conforms" }
     };
     let wrong: Vec<_> = all.iter().filter(|&case| !is_right(case)).collect();
     assert!(wrong.is_empty() && all.len() >= 300, "{wrong:?}\n{text}");
@@ -304,7 +308,7 @@ fn the_agent_in_c_drives_a_device() {
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
     // cargo has built it for the tests
-    run.env("ROCE_LIBRARY", std::env::current_exe().unwrap().with_file_name("libroce_abi.so"));
+    run.env("ROCE_LIBRARY", env::current_exe().unwrap().with_file_name("libroce_abi.so"));
     let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -313,7 +317,7 @@ fn the_agent_in_c_drives_a_device() {
 
     let text = String::from_utf8(conform(&[address, "--json"]).stdout).unwrap();
     let mut others = verdicts(&text);
-    others.retain(|(name, verdict)| verdict != "conforms" && !name.contains("source-port"));
+    others.retain(|(name, verdict)| verdict != "conforms" && !takes_a_raw_device(name));
     let posted =
         ["flush/posted", "flush/posted-behind-write", "flush/posted-again", "flush/posted-write"];
     let posted = posted.map(|name| (name.to_owned(), "not supported".to_owned()));
@@ -331,10 +335,10 @@ fn bursts_are_noted_and_drawn() {
     let bursts = document["cases"][0]["bursts"].as_array().unwrap();
     let ends: Vec<_> = bursts.iter().map(|burst| &burst["packets"][31]).collect();
     assert_eq!(ends[0], &json!({"at_us": 0.0, "bytes": 1024}));
-    assert!(ends[1]["at_us"].as_f64().unwrap() > 3000.0, "{ends:?}");
+    assert!(ends[1..].iter().all(|end| end["at_us"].as_f64().unwrap() >= 150.0), "{ends:?}");
     let page = fs::read_to_string(html).unwrap();
     assert!(page.contains("<figcaption>Bursts, 1: at once; 2: "), "{page}");
-    assert_eq!(page.matches("<path class=\"burst\"").count(), 2);
+    assert_eq!(page.matches("<path class=\"burst\"").count(), 4);
     assert!(
         bursts.iter().all(|burst| burst["recoveries"] == json!([]) && burst["share"].is_null())
     );
@@ -367,6 +371,56 @@ fn shares_of_queue_pairs_are_noted_and_drawn() {
     let page = fs::read_to_string(html).unwrap();
     assert_eq!(page.matches("<path class=\"burst\"").count(), 4);
     assert_eq!(page.matches(&format!(" of the {of} packets until the first was done")).count(), 8);
+}
+
+/// What only a raw device sends, to a raw device at the other end of its wire.
+#[test]
+fn a_raw_device_conforms_on_the_wire() {
+    const SCRIPT: &str = "
+        ip link set lo up
+        ip link add veth0 type veth peer name veth1
+        ip address add 10.79.43.2/24 dev veth1
+        for i in veth0 veth1; do ip link set $i up; done
+        $0 conform agent raw:veth1 >&2 &
+        trap \"kill $!\" EXIT
+        conform='conform 10.79.43.2 --from raw:veth0,ip=10.79.43.1/24'
+        until $0 $conform --only wire/alive > /dev/null 2>&1; do sleep 0.1; done
+        $0 $conform --json";
+    watchdog::start(String::new);
+    let in_network = |script: &str| {
+        let roce = env!("CARGO_BIN_EXE_roce");
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--map-root-user", "--net", "sh", "-euc", script, roce]);
+        unshare.stdin(Stdio::null()).output()
+    };
+    let possible = in_network("ip link show lo");
+    if !possible.as_ref().is_ok_and(|output| output.status.success()) {
+        let wanted = env::var_os("ROCE_NAMESPACES").is_some();
+        assert!(!wanted, "no namespace can be made: {possible:?}");
+        return;
+    }
+    let wanted = ["pause/", "wire/source-port"];
+    let mut wanted: BTreeSet<_> = said(&["--list", "--only", wanted[0], "--only", wanted[1]])
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").map(str::to_owned))
+        .collect();
+    assert!(wanted.len() >= 12, "{wanted:?}");
+    // On a host that is busy with other tests neither end is always in time: the device has read a pause too late, or the
+    // instrument cannot keep it up, and says so.
+    for _ in 0..20 {
+        let only: String = wanted.iter().map(|name| format!(" --only {name}")).collect();
+        let output = in_network(&format!("{SCRIPT}{only}")).unwrap();
+        for (name, verdict) in verdicts(std::str::from_utf8(&output.stdout).unwrap()) {
+            assert_ne!(verdict, "harmful", "{name}: {output:?}");
+            if verdict == "conforms" {
+                wanted.remove(&name);
+            }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+    }
+    panic!("{wanted:?}");
 }
 
 #[test]

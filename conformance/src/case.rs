@@ -61,7 +61,7 @@ pub struct Train {
     pub lasts: Duration,
     /// Not more than this from the first to the last.
     pub within: Duration,
-    /// So many times the time that each packet of the burst before took, at least.
+    /// So many times the time that each packet of the case's first burst took, at least.
     pub slower: u32,
     /// Meanwhile the instrument sends its last packet again, each time after so long.
     pub again: Option<Duration>,
@@ -94,6 +94,16 @@ pub struct Answers {
     pub seed: u32,
     /// Not more than this from the first request to the last response.
     pub within: Duration,
+}
+
+/// Pause frames of priority flow control (IEEE 802.1Qbb) that the instrument sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PauseFrames {
+    /// The priorities that they name, a bit each.
+    pub priorities: u8,
+    /// So long the instrument sends the longest pause again and again, and then none. The time that a
+    /// pause takes depends on the link's rate. `None`: it sends one, whose end the device finds itself.
+    pub time: Option<Duration>,
 }
 
 /// A step.
@@ -149,6 +159,8 @@ pub enum Step {
         /// How long after the one before.
         every: Duration,
     },
+    /// The instrument sends pause frames while the steps behind this one are played.
+    Pause(PauseFrames),
     /// The next packet of the device is this one, and comes in this time.
     Expect {
         /// The packet.
@@ -636,6 +648,7 @@ impl Step {
             Self::Connect(_)
                 | Self::Send(_)
                 | Self::Again { .. }
+                | Self::Pause(_)
                 | Self::Expect { .. }
                 | Self::Silence { .. }
                 | Self::Supported

@@ -35,7 +35,7 @@ macro_rules! embedded {
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = embedded!(
     "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "fairness" "limits" "uc" "ud"
-    "multicast" "congestion" "cm" "connected"
+    "multicast" "congestion" "pause" "cm" "connected"
 );
 
 /// The cases that come with this crate.

@@ -14,8 +14,8 @@ use thiserror::Error;
 use crate::{
     case::{
         Answers, Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField,
-        NAK_SEQUENCE, Packet, PacketKind, Pattern, Place, Queue, Request, RequestKind, Severity,
-        Shares, Step, Train,
+        NAK_SEQUENCE, Packet, PacketKind, Pattern, PauseFrames, Place, Queue, Request, RequestKind,
+        Severity, Shares, Step, Train,
     },
     run::PATIENCE,
 };
@@ -319,6 +319,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             count: if words.0.is_empty() { 1 } else { words.number("how often")? },
             every: words.named("every")?.map_or(Ok(Duration::ZERO), duration)?,
         },
+        "pause" => Step::Pause(pause(words)?),
         "on" => {
             let number = words.number::<u32>("the number of a queue pair")?;
             let pair = number.checked_sub(1).ok_or("queue pairs are counted from 1")?;
@@ -372,11 +373,29 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         _ => {
             return Err(format!(
                 "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
-                 region, bind, invalidate, join, receive, post, on, each, send, again, expect, burst, share, answer, \
+                 region, bind, invalidate, join, receive, post, on, each, send, again, pause, expect, burst, share, answer, \
                  completes, fill, memory, header, set, word, state, wait, supported"
             ));
         }
     })
+}
+
+fn pause(words: &mut Words<'_>) -> Result<PauseFrames, String> {
+    const USAGE: &str = "write: pause PRIORITIES for TIME, or pause PRIORITIES once; priorities are all, none, \
+                         or numbers from 0 to 7 with commas";
+    let priorities = match words.next("which priorities")? {
+        "all" => u8::MAX,
+        "none" => 0,
+        named => named.split(',').try_fold(0, |all, word| match word.parse::<u8>() {
+            Ok(priority @ 0..8) => Ok(all | 1 << priority),
+            _ => Err(USAGE),
+        })?,
+    };
+    let time = words.named("for")?.map(duration).transpose()?;
+    if time.is_some() == words.eat("once") {
+        return Err(USAGE.into());
+    }
+    Ok(PauseFrames { priorities, time })
 }
 
 /// The step behind the number of a queue pair.

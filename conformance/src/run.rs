@@ -314,6 +314,7 @@ impl<S: Subject> Play<'_, S> {
                 }
                 return Ok(());
             }
+            Step::Pause(pause) => self.subject.pause(*pause)?,
             Step::Burst(train) => return self.burst(train),
             Step::Share(shares) => return self.share(shares),
             Step::Answer(answers) => return self.answer(answers),

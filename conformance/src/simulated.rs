@@ -25,7 +25,8 @@ use roce_transport::{
 
 use crate::{
     case::{
-        Bind, Connection, PEER_ADDRESS, PEER_KEY, Queue, Request, RequestKind, WRONG_KEY, pattern,
+        Bind, Connection, PEER_ADDRESS, PEER_KEY, PauseFrames, Queue, Request, RequestKind,
+        WRONG_KEY, pattern,
     },
     run::{INBOX, SOURCE, SOURCE_SEED},
     subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
@@ -37,6 +38,8 @@ const DEVICE: [u8; 4] = [10, 0, 0, 2];
 /// Bytes that the line takes at once, and how long it then takes no more.
 const AT_ONCE: usize = 1 << 16;
 const BUSY: Duration = Duration::from_micros(1);
+/// The longest pause of one frame, as at 100 Gb/s.
+const LONGEST_PAUSE: Duration = Duration::from_nanos(65_535 * 512 / 100);
 
 /// An adapter, its program, and a network without delay. Time passes only while the runner waits.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Simulated {
     transmit: TransmitBuffer,
     /// When the line is free for more.
     free: Instant,
+    /// When what it sends is paused no more.
+    paused: Instant,
     pd: PdId,
     objects: Objects,
     listener: Listener,
@@ -99,6 +104,7 @@ impl Default for Simulated {
             adapter,
             transmit: TransmitBuffer::new(AT_ONCE, TransmitLimits::SINGLE),
             free: Instant::ZERO,
+            paused: Instant::ZERO,
             pd,
             objects: Objects::default(),
             listener,
@@ -119,7 +125,7 @@ fn mistake(what: &str) -> Trouble {
 impl Simulated {
     /// What the adapter has to send now.
     fn transmit(&mut self) {
-        while self.now >= self.free {
+        while self.now >= self.free.max(self.paused) {
             self.transmit.clear();
             self.adapter.poll_transmit(self.now, &mut self.transmit);
             if self.transmit.is_empty() && !self.transmit.may_have_more() {
@@ -266,6 +272,7 @@ impl Subject for Simulated {
             self.adapter.cm_destroy(self.now, gone.conn);
             self.forget(&gone);
         }
+        self.paused = self.now;
         self.transmit();
         self.sent.clear();
         self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
@@ -291,6 +298,15 @@ impl Subject for Simulated {
         Ok(())
     }
 
+    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+        self.transmit();
+        // it sends everything without a VLAN tag, and nothing has another priority
+        if pause.priorities & 1 == 1 {
+            self.paused = self.now.plus(pause.time.unwrap_or(LONGEST_PAUSE));
+        }
+        Ok(())
+    }
+
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
         loop {
             self.serve();
@@ -299,7 +315,7 @@ impl Subject for Simulated {
             if let Some(arrival) = self.sent.pop_front() {
                 return Ok(Some(arrival));
             }
-            let line = Some(self.free).filter(|&free| free > self.now);
+            let line = Some(self.free.max(self.paused)).filter(|&free| free > self.now);
             let next = self.adapter.poll_timeout().into_iter().chain(line).min();
             match next.filter(|&next| next <= until) {
                 Some(next) => {

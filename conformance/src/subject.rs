@@ -10,7 +10,7 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use crate::case::{Bind, Connection, Queue, Request};
+use crate::case::{Bind, Connection, PauseFrames, Queue, Request};
 
 /// A device under test: the network between it and the instrument, and what its program can be told
 /// to do.
@@ -45,6 +45,12 @@ pub trait Subject {
     /// # Errors
     /// [`Trouble::Broken`]
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
+
+    /// Sends pause frames to the device, or begins to; [`clear`](Self::clear) ends that.
+    ///
+    /// # Errors
+    /// [`Trouble::Unsupported`]: the instrument sends no frames of its own making.
+    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble>;
 
     /// The next UDP payload from the device, or `None` when it is `until`.
     ///

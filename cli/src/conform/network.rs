@@ -13,14 +13,21 @@ use roce::{
     link::{self, Link, Locality, SocketOptions, UdpLink},
     transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant, wire::NetHeader},
 };
-use roce_conformance::subject::{Arrival, Listener, Program, Route, Subject, Trouble};
+use roce_conformance::{
+    case::PauseFrames,
+    subject::{Arrival, Listener, Program, Route, Subject, Trouble},
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::pauses::{self, LongPause};
 use crate::failure::Failure;
 
 /// Time that a packet, or an answer of the agent, may be late by on a host that has other things to
 /// do.
 const TOLERANCE: Duration = Duration::from_millis(200);
+
+/// Speed of an interface that does not tell its own.
+const MBPS: u32 = 10_000;
 
 /// Packets that may be sent at once after a silence.
 const TOGETHER: u32 = 64;
@@ -39,6 +46,12 @@ pub(super) struct Network {
     pause: Duration,
     /// When the next one is due, if none is to be early.
     due: Instant,
+    /// Megabits a second of its wire.
+    mbps: u32,
+    /// What the device is asked not to send.
+    held_up: Option<LongPause>,
+    /// It was not asked in time, so that what it sends says nothing.
+    has_lapsed: bool,
 }
 
 impl Network {
@@ -50,8 +63,13 @@ impl Network {
         pause: Duration,
     ) -> Result<Self, Failure> {
         let is_raw = from.is_some_and(|from| from.starts_with("raw:") || from.starts_with("xdp:"));
+        let mut mbps = None;
         let link = match from {
-            Some(raw) if is_raw => Device::named(raw)?.open_link(&OpenOptions::default())?,
+            Some(raw) if is_raw => {
+                let raw = Device::named(raw)?;
+                mbps = raw.port().speed;
+                raw.open_link(&OpenOptions::default())?
+            }
             Some(own) => {
                 let wrong = |_| {
                     format!(
@@ -66,7 +84,22 @@ impl Network {
         let own =
             own.ok_or_else(|| format!("there is no own address from which to reach {device}"))?;
         let arrivals = VecDeque::new();
-        Ok(Self { link, is_raw, own, device, listener, arrivals, pause, due: link::now() })
+        let (due, held_up) = (link::now(), None);
+        let mbps = mbps.unwrap_or(MBPS);
+        let has_lapsed = false;
+        Ok(Self {
+            link,
+            is_raw,
+            own,
+            device,
+            listener,
+            arrivals,
+            pause,
+            due,
+            mbps,
+            held_up,
+            has_lapsed,
+        })
     }
 
     /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device is
@@ -83,7 +116,8 @@ impl Network {
     /// Waits for the link, or another descriptor; true if that can be read.
     fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, Trouble> {
         let now = self.now();
-        let due = self.link.deadline().map_or(until, |due| due.min(until));
+        let frame = self.held_up.as_ref().map(LongPause::poll_timeout);
+        let due = self.link.deadline().into_iter().chain(frame).fold(until, Instant::min);
         let left = due.max(now).since(now);
         let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
         let descriptors = self.link.descriptors();
@@ -98,8 +132,37 @@ impl Network {
         Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }
 
+    /// Sends the pause frame that is due.
+    fn keep_up_pause(&mut self) -> Result<(), Trouble> {
+        let now = self.now();
+        let Some(pause) = &mut self.held_up else { return Ok(()) };
+        let priorities = pause.priorities;
+        let Ok(quanta) = pause.poll_quanta(now) else {
+            (self.held_up, self.has_lapsed) = (None, true);
+            return Ok(());
+        };
+        let Some(quanta) = quanta else { return Ok(()) };
+        if quanta == 0 {
+            self.held_up = None;
+        }
+        self.send_pause(priorities, quanta)
+    }
+
+    fn send_pause(&mut self, priorities: u8, quanta: u16) -> Result<(), Trouble> {
+        let own = self.link.frame_address();
+        let (Some(own), Some(frames)) = (own, self.link.frames()) else {
+            let text = "only a raw device sends pause frames: --from raw:INTERFACE";
+            return Err(Trouble::Unsupported(text.into()));
+        };
+        let frame = pauses::frame(own.octets(), priorities, quanta);
+        // one that finds no room is followed by the next
+        let sent = frames.send_frame(link::now(), &frame);
+        sent.map(drop).map_err(|error| Trouble::Broken(format!("cannot send: {error}")))
+    }
+
     /// Takes what the link has.
     fn read_link(&mut self) -> Result<(), Trouble> {
+        self.keep_up_pause()?;
         let at = self.now();
         let (device, arrivals) = (self.device, &mut self.arrivals);
         let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
@@ -124,6 +187,10 @@ impl Subject for Network {
     }
 
     fn clear(&mut self) -> Result<(), Trouble> {
+        self.has_lapsed = false;
+        if let Some(pause) = self.held_up.take() {
+            self.send_pause(pause.priorities, 0)?;
+        }
         self.read_link()?;
         self.arrivals.clear();
         Ok(())
@@ -167,9 +234,22 @@ impl Subject for Network {
         }
     }
 
+    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+        let PauseFrames { priorities, time } = pause;
+        let now = self.now();
+        self.send_pause(priorities, u16::MAX)?;
+        self.held_up = time.map(|time| LongPause::new(now, priorities, time, self.mbps));
+        Ok(())
+    }
+
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
         loop {
             self.read_link()?;
+            if self.has_lapsed {
+                let text =
+                    "this host is too busy to keep up a pause: repeat the case when it is not";
+                return Err(Trouble::Broken(text.into()));
+            }
             if let Some(arrival) = self.arrivals.pop_front() {
                 return Ok(Some(arrival));
             }

@@ -55,20 +55,21 @@ pub(super) fn all<S: Subject>(
     Ok(results)
 }
 
-/// Plays a case so often, or until two verdicts differ. The pauses are those of every time.
+/// Plays a case so often, or until two verdicts differ. The pauses and bursts are those of every time.
 fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Outcome {
     let mut outcome = runner.run(case);
     for _ in 1..times {
         let mut again = runner.run(case);
         let pauses = [outcome.pauses.as_slice(), again.pauses.as_slice()].concat();
+        let bursts = [outcome.bursts.as_slice(), again.bursts.as_slice()].concat();
         if again.verdict != outcome.verdict {
             let verdicts = format!("{} once, {} again", outcome.verdict, again.verdict);
             let worse = if again.verdict > outcome.verdict { again } else { outcome };
             let (line, text) = worse.finding.clone().unwrap_or_default();
             let finding = Some((line, format!("{verdicts}: {text}")));
-            return Outcome { verdict: Verdict::Inconclusive, finding, pauses, ..worse };
+            return Outcome { verdict: Verdict::Inconclusive, finding, pauses, bursts, ..worse };
         }
-        again.pauses = pauses;
+        (again.pauses, again.bursts) = (pauses, bursts);
         outcome = again;
     }
     outcome

@@ -15,7 +15,8 @@ use roce::{
 use roce_conformance::{
     INBOX, SOURCE, SOURCE_SEED,
     case::{
-        Bind, Connection, PEER_ADDRESS, PEER_KEY, Place, Queue, Request, RequestKind, WRONG_KEY,
+        Bind, Connection, PEER_ADDRESS, PEER_KEY, PauseFrames, Place, Queue, Request, RequestKind,
+        WRONG_KEY,
     },
     subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
 };
@@ -213,6 +214,10 @@ impl Subject for Remote {
 
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
         self.network.send(net, bytes)
+    }
+
+    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+        self.network.pause(pause)
     }
 
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {

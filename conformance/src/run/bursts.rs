@@ -55,7 +55,7 @@ impl Gap {
 impl<S: Subject> Play<'_, S> {
     pub(super) fn burst(&mut self, train: &Train) -> Result<(), Stop> {
         let &Train { packets, lasts, within, slower, again, loses } = train;
-        let before = self.bursts.last().map_or(Duration::ZERO, Burst::of_each);
+        let before = self.bursts.first().map_or(Duration::ZERO, Burst::of_each);
         let least = (before * slower * packets.saturating_sub(1)).max(lasts);
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let due = self.subject.now();

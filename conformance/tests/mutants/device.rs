@@ -9,7 +9,7 @@ use std::{
 
 use roce_conformance::{
     Simulated, Subject,
-    case::{Bind, Connection, Queue, Request},
+    case::{Bind, Connection, PauseFrames, Queue, Request},
     subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Trouble},
 };
 use roce_transport::{
@@ -65,6 +65,8 @@ pub(crate) enum Fault {
     Starves,
     /// What it sends besides.
     Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
+    /// What it makes of pause frames.
+    Pause(fn(&mut PauseFrames)),
     /// How it connects.
     Connect(fn(&mut Connection)),
     /// Which rights it grants.
@@ -224,6 +226,13 @@ impl Subject for Mutant<'_> {
             self.notes.next = psn(bytes).wrapping_add(1) & 0x00FF_FFFF;
         }
         self.inner.send(net, &packet)
+    }
+
+    fn pause(&mut self, mut pause: PauseFrames) -> Result<(), Trouble> {
+        if let Fault::Pause(change) = self.fault {
+            change(&mut pause);
+        }
+        self.inner.pause(pause)
     }
 
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {

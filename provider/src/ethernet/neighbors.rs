@@ -57,6 +57,9 @@ pub(super) enum Claim {
     Humble,
 }
 
+/// A frame that waits for the receiver's address, behind its priority.
+pub(super) type Waiting = (u8, Vec<u8>);
+
 #[derive(Debug)]
 struct Entry {
     state: State,
@@ -66,7 +69,7 @@ struct Entry {
 #[derive(Debug)]
 enum State {
     /// Asked for `asked` times; asked again, or given up, at `due`.
-    Unknown { asked: u8, due: Instant, waiting: VecDeque<Vec<u8>> },
+    Unknown { asked: u8, due: Instant, waiting: VecDeque<Waiting> },
     /// Answered; until then nothing needs to be asked.
     Known { mac: MacAddr, until: Instant },
     /// In use, and asked whether it is still so.
@@ -134,16 +137,21 @@ impl Neighbors {
     }
 
     /// Keeps a frame until the MAC address is known, whose place in the frame is empty.
-    pub(super) fn wait(&mut self, address: IpAddr, frame: Vec<u8>, counters: &mut FrameCounters) {
+    pub(super) fn wait(
+        &mut self,
+        address: IpAddr,
+        (priority, frame): Waiting,
+        counters: &mut FrameCounters,
+    ) {
         let entry = self.entries.get_mut(&address).map(|entry| &mut entry.state);
         let Some(State::Unknown { waiting, .. }) = entry else {
             counters.waiting_lost += 1;
             return;
         };
         self.waiting_bytes += frame.len();
-        waiting.push_back(frame);
+        waiting.push_back((priority, frame));
         while waiting.len() > WAITING || self.waiting_bytes > WAITING_BYTES {
-            let Some(oldest) = waiting.pop_front() else { break };
+            let Some((_, oldest)) = waiting.pop_front() else { break };
             self.waiting_bytes -= oldest.len();
             counters.waiting_lost += 1;
         }
@@ -157,7 +165,7 @@ impl Neighbors {
         mac: MacAddr,
         claim: Claim,
         counters: &mut FrameCounters,
-    ) -> VecDeque<Vec<u8>> {
+    ) -> VecDeque<Waiting> {
         let Some(entry) = self.entries.get_mut(&address) else { return VecDeque::new() };
         let until = now.plus(REACHABLE);
         match &mut entry.state {
@@ -168,7 +176,7 @@ impl Neighbors {
                 entry.state = State::Known { mac, until };
                 self.unknown -= 1;
                 counters.resolved += 1;
-                for frame in &mut released {
+                for (_, frame) in &mut released {
                     self.waiting_bytes -= frame.len();
                     frame[..6].copy_from_slice(&mac.octets());
                 }
@@ -220,7 +228,7 @@ impl Neighbors {
             counters.unanswered += 1;
             if let State::Unknown { waiting, .. } = &entry.state {
                 *unknown -= 1;
-                *waiting_bytes -= waiting.iter().map(Vec::len).sum::<usize>();
+                *waiting_bytes -= waiting.iter().map(|(_, frame)| frame.len()).sum::<usize>();
                 counters.waiting_lost += waiting.len() as u64;
             }
             false

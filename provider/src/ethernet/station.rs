@@ -399,7 +399,7 @@ impl Station {
         for (index, payload) in payloads.enumerate() {
             let net = run.net_header(index);
             let frame = self.of_flow(NO_MAC, &net).roce(&net, payload);
-            self.neighbors.wait(hop, frame, &mut self.counters);
+            self.neighbors.wait(hop, (self.priority(&net), frame), &mut self.counters);
         }
     }
 

@@ -389,7 +389,7 @@ fn a_flood_fills_no_table() {
     for number in 0..5000_u32 {
         let address = IpAddr::from(number.to_be_bytes());
         table.lookup(now, address, &mut counters);
-        table.wait(address, vec![0; 9000], &mut counters);
+        table.wait(address, (0, vec![0; 9000]), &mut counters);
     }
     assert_eq!((table.len(), counters.table_full), (257, 5000 - 256));
     assert_eq!(

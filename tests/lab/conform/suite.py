@@ -24,8 +24,9 @@ from lab.running import wait_until
 PORT = 4792
 # Chapters that need no agent, but a program that listens.
 WITHOUT_AGENT = ["cm", "connected"]
-# Chapters with packets that only a raw device sends, that device, and what is said without one.
-RAW_CHAPTERS = ["wire"]
+# Chapters with packets that only a raw device sends, and whether they are played by one; that device, and what is said
+# without one.
+RAW_CHAPTERS = {"wire": [False, True], "pause": [True]}
 RAW_INTERFACE = "own0"
 RAW_DEVICE = f"raw:{RAW_INTERFACE},ip=10.77.0.250/24"
 WANTS_RAW = "only a raw device"
@@ -92,7 +93,7 @@ def cases():
         for kernel in KERNELS
         for chapter in chapters
         for listener in (LISTENERS if chapter in WITHOUT_AGENT else [""])
-        for raw in ([False, True] if chapter in RAW_CHAPTERS else [False])
+        for raw in RAW_CHAPTERS.get(chapter, [False])
     ]
 
 

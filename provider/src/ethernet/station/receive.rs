@@ -95,7 +95,15 @@ impl Station {
 
     fn learn(&mut self, now: Instant, address: IpAddr, mac: MacAddr, claim: Claim) {
         let released = self.neighbors.learn(now, address, mac, claim, &mut self.counters);
-        released.into_iter().for_each(|frame| self.put(frame));
+        for (priority, frame) in released {
+            if !self.pauses.holds(now, priority) {
+                self.put(frame);
+            } else if self.pauses.hold(priority, [frame].into_iter()) {
+                self.counters.paused += 1;
+            } else {
+                self.counters.waiting_lost += 1;
+            }
+        }
     }
 
     pub(super) fn handle_ip<'a>(

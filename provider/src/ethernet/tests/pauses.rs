@@ -1,5 +1,7 @@
 //! Pauses of everything and of priorities, at 10 Gbit/s: 51.2 ns a unit.
 
+use smoltcp::wire::ArpOperation;
+
 use super::*;
 
 /// To the group that no switch passes on, from a switch.
@@ -81,6 +83,32 @@ fn what_is_held_leaves_when_the_pause_is_over() {
     assert_eq!((station.released(over), station.has_waiting()), (None, false));
     assert!(!station.holds(over, &of(3, b"x")));
     assert_eq!((station.counters().paused, station.poll_timeout()), (3, None));
+}
+
+/// What waits for the address of its next hop is no exception.
+#[test]
+fn an_answer_ends_no_pause() {
+    let (mut station, now) = station();
+    for level in [3, 4] {
+        let Hop::Asked(hop) = station.route(now, ip("10.0.0.2")) else { panic!("it is not known") };
+        station.wait(hop, &of(level, &[level; 20]), &[level; 20]);
+    }
+    station.handle_frame(now, &pause(&[0x0101, 1 << 3, 0, 0, 0, 1000, 0, 0, 0, 0]), false);
+    while station.poll_frame().is_some() {}
+    let [to, from] = [MACS[0], MACS[1]];
+    let vlan = station.config().vlan;
+    let [target, sender] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
+    let answer = Ethernet { dst: to, src: from, vlan }.arp(
+        ArpOperation::Reply,
+        (from, sender),
+        (to, target),
+    );
+    assert!(station.handle_frame(now, &answer, false).is_none());
+    let sent: Vec<_> = std::iter::from_fn(|| station.poll_frame()).map(|it| it[14] >> 5).collect();
+    assert_eq!((sent, station.released(now)), (vec![4], None));
+    let frame = station.released(now.plus(Duration::from_nanos(51_200))).unwrap();
+    assert_eq!((&frame[..6], frame[14] >> 5), (&from.octets()[..], 3));
+    assert_eq!(station.counters().paused, 1);
 }
 
 /// A run of several datagrams waits as such; more than so many do not.
