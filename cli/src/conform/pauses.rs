@@ -60,7 +60,8 @@ impl LongPause {
 
     /// What the frame that is to be sent now says; 0, which ends the pause, is the last.
     pub(super) fn poll_quanta(&mut self, now: Instant) -> Result<Option<u16>, Lapsed> {
-        if now >= self.lapses && self.lapses < self.until {
+        // a pause of nothing cannot end too early
+        if now >= self.lapses && self.lapses < self.until && self.priorities != 0 {
             return Err(Lapsed);
         }
         if now >= self.until {
@@ -112,5 +113,7 @@ mod tests {
         let mut pause = LongPause::new(start, 1, Duration::from_millis(5), 10_000);
         assert_eq!(pause.poll_quanta(after(3_356)), Err(Lapsed));
         assert_eq!(pause.poll_quanta(after(6_000)), Err(Lapsed));
+        let mut none = LongPause::new(start, 0, Duration::from_millis(5), 10_000);
+        assert_eq!(none.poll_quanta(after(3_356)), Ok(Some(0xFFFF)));
     }
 }
