@@ -25,6 +25,10 @@ use roce_transport::{
 /// EtherType of RoCE v1: a GRH and the transport's headers, without IP and UDP.
 pub(crate) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 
+/// Interfaces of a capture.
+const IP: u32 = 0;
+const ETHERNET: u32 = 1;
+
 /// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet frames.
 ///
 /// IP headers are as they were sent, or as they must have been: the identification of a received
@@ -71,11 +75,28 @@ impl<W: Write> CaptureWriter<W> {
             comment.truncate(end.unwrap_or_default());
             comment
         });
-        let (interface_id, frame) = match net.frame.version() {
-            RoceVersion::V1 => (1, v1_frame(net, bytes)),
-            RoceVersion::V2 => (0, ip_packet(net, bytes)),
-        };
-        if interface_id == 1 && !self.has_ethernet {
+        match net.frame.version() {
+            RoceVersion::V1 => self.put(at, ETHERNET, v1_frame(net, bytes).into(), comment),
+            RoceVersion::V2 => self.put(at, IP, ip_packet(net, bytes).into(), comment),
+        }
+    }
+
+    /// Adds an Ethernet frame as it is, without a frame check sequence.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_frame(&mut self, at: Duration, frame: &[u8]) -> io::Result<()> {
+        self.put(at, ETHERNET, frame.into(), None)
+    }
+
+    fn put(
+        &mut self,
+        at: Duration,
+        interface_id: u32,
+        frame: Cow<'_, [u8]>,
+        comment: Option<String>,
+    ) -> io::Result<()> {
+        if interface_id == ETHERNET && !self.has_ethernet {
             self.writer.write_pcapng_block(interface(DataLink::ETHERNET)).map_err(to_io)?;
             self.has_ethernet = true;
         }
@@ -83,7 +104,7 @@ impl<W: Write> CaptureWriter<W> {
             interface_id,
             timestamp: at,
             original_len: frame.len() as u32,
-            data: frame.into(),
+            data: frame,
             options: comment
                 .into_iter()
                 .map(|comment| EnhancedPacketOption::Comment(comment.into()))

@@ -11,6 +11,7 @@
 //! * [`explain`]: bytes as a capture file.
 //! * [`ancillary`]: bytes as the ancillary data of a received message.
 //! * [`frames`]: bytes as a script of Ethernet frames and time for a host of its own.
+//! * [`flows`]: bytes as the attributes of a flow and its specs, as a C program has them in memory.
 //! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
 //!   them.
@@ -21,6 +22,7 @@ pub mod ancillary;
 pub mod capture;
 pub mod explain;
 pub mod faults;
+pub mod flows;
 pub mod frames;
 mod input;
 pub mod mad;

@@ -15,6 +15,7 @@ use roce_fuzz::{
     capture::capture,
     explain::explain,
     faults::{Reach, faults},
+    flows::flows,
     frames::frames,
     mad::mad,
     packets::packets,
@@ -170,6 +171,54 @@ fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
         }
     }
     plan
+}
+
+#[test]
+fn flows_replays_its_corpus() {
+    replay("flows", |bytes| {
+        flows(bytes);
+    });
+}
+
+/// Random specs of known kinds, of their own sizes or others, are read now and then.
+#[test]
+fn flows_holds_for_random_bytes() {
+    let (mut read, mut possible) = (0, 0);
+    each_seed(5000, |rng| {
+        let mut any = |most: u32| rng.next_u32() % most;
+        let specs = any(5);
+        let mut attr = vec![0; 20];
+        attr[4] = if any(4) == 0 { any(5) as u8 } else { 0 };
+        (attr[12], attr[13]) = (specs as u8, u8::from(any(50) > 0));
+        attr[16] = (any(3) as u8) * 2;
+        for _ in 0..specs {
+            let kinds = [
+                (0x20, 40),
+                (0x30, 24),
+                (0x31, 88),
+                (0x32, 32),
+                (0x40, 16),
+                (0x41, 16),
+                (0x1000, 12),
+                (0x1001, 8),
+            ];
+            let (kind, size) = kinds[any(8) as usize];
+            let size = if any(20) == 0 { any(120) as u16 } else { size };
+            let start = attr.len();
+            attr.extend(u32::to_ne_bytes(kind));
+            attr.extend(size.to_ne_bytes());
+            attr.resize(start + usize::from(size).max(6), 0);
+            if kind != 0x32 {
+                attr[start + 6..].fill_with(|| any(256) as u8);
+            }
+        }
+        let length = if any(10) == 0 { any(attr.len() as u32) as usize } else { attr.len() };
+        if let Some(can_be) = flows(&attr[..length]) {
+            read += 1;
+            possible += u32::from(can_be);
+        }
+    });
+    assert!(read > 100 && possible > 10 && possible < read, "{read} {possible}");
 }
 
 #[test]

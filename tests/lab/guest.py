@@ -9,7 +9,6 @@ import subprocess
 import time
 
 from lab.host import LabError
-from lab.namespaces import MTU
 
 BOOT_SECONDS = 120
 # Time after the guest's own limit until an answer must have come.
@@ -29,6 +28,7 @@ class Guest:
         self.jobs = 0
         self.pending = b""
         self.tap = f"tap{number}"
+        self.mtu = bridge.mtu
         bridge.add_tap(self.tap)
         # Addresses (the host's, its own) of TCP connections, where the bridge has none for them.
         self.second_network = bridge.add_second_tap(f"beside{number}", number)
@@ -60,7 +60,7 @@ class Guest:
             *("-no-reboot", "-kernel", kernel, "-initrd", initramfs),
             *("-append", "console=ttyS0 quiet panic=-1 tsc=reliable"),
             *("-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no"),
-            *("-device", f"virtio-net-pci,netdev=n0,mac={mac},host_mtu={MTU},romfile="),
+            *("-device", f"virtio-net-pci,netdev=n0,mac={mac},host_mtu={self.mtu},romfile="),
             *(second if self.second_network else []),
             *("-serial", f"file:{self.console}", "-device", "virtio-serial-pci"),
             *("-chardev", "stdio,id=c0", "-device", "virtserialport,nr=1,chardev=c0"),
@@ -84,7 +84,7 @@ class Guest:
             "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_ra",
             "ip link set lo up",
             # Before rxe is added: it takes its active MTU from the network device.
-            f"ip link set eth0 mtu {MTU} up",
+            f"ip link set eth0 mtu {self.mtu} up",
             f"ip addr add {self.ipv4}/24 dev eth0",
             f"ip addr add {self.ipv6}/64 dev eth0",
             # Without a route to them, no group is found.

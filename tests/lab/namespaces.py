@@ -80,14 +80,15 @@ class Namespace:
 class Bridge(Namespace):
     """A namespace with a bridge and a tap for each guest; the host's end is the bridge itself."""
 
-    def __init__(self):
+    def __init__(self, mtu=MTU):
         super().__init__(f"{PREFIX}lab-{os.getpid()}")
+        self.mtu = mtu
 
     def set_up(self):
         super().set_up()
         # Snooping would hold back IPv6 neighbour discovery: there is no multicast querier.
         self.ip("link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
-        self.ip("link", "set", "br0", "mtu", str(MTU), "up")
+        self.ip("link", "set", "br0", "mtu", str(self.mtu), "up")
         self.add_host()
 
     def add_host(self):
@@ -109,7 +110,7 @@ class Bridge(Namespace):
 
     def set_up_port(self, name, master=None):
         to_bridge = ["master", master] if master else []
-        self.ip("link", "set", name, "mtu", str(MTU), *to_bridge, "up")
+        self.ip("link", "set", name, "mtu", str(self.mtu), *to_bridge, "up")
 
     def add_second_tap(self, name, number):
         """Adds a tap to a network beside the bridge, if it needs one; returns (host's, guest's)

@@ -159,6 +159,37 @@ fn promiscuity(interface: &str) -> u32 {
     rest.split_whitespace().next().unwrap().parse().unwrap()
 }
 
+/// What is sent, what a flow takes and what one drops is in a capture, byte for byte; the rest is not.
+#[test]
+fn a_capture_has_raw_packets() {
+    in_namespace("a_capture_has_raw_packets", || {
+        let path = std::env::temp_dir().join(format!("roce-raw-{}.pcapng", std::process::id()));
+        let options = OpenOptions { pcap: Some(path.clone()), ..OpenOptions::default() };
+        let (a, b) = (open(A), Device::named(B).unwrap().open(options).unwrap());
+        let (sender, mut receiver) = (Raw::on(&a), Raw::on(&b));
+        let of_kind = |ether_type| {
+            let mask = EthFilter { ether_type: u16::MAX, ..EthFilter::default() };
+            eth(EthFilter { ether_type, ..EthFilter::default() }, mask)
+        };
+        let _taken = receiver.flow([of_kind(0x88B5)]);
+        let _dropped = receiver.flow([of_kind(0x88B6), FlowSpec::Drop]);
+        receiver.post(1);
+        let frames = [0x88B7, 0x88B6, 0x88B5].map(|kind| frame(MAC_B, MAC_A, kind, &[7; 60]));
+        frames.iter().for_each(|frame| assert!(sender.send(frame).result.is_ok()));
+        assert_eq!(receiver.receive(), frames[2]);
+        let answer = frame(MAC_A, MAC_B, 0x88B5, &[9; 60]);
+        assert!(receiver.send(&answer).result.is_ok());
+        drop((receiver, _taken, _dropped, b));
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let places: Vec<_> = [&frames[1], &frames[2], &answer]
+            .map(|frame| bytes.windows(frame.len()).position(|window| window == frame))
+            .into();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+        assert!(!bytes.windows(74).any(|window| window == frames[0]));
+    });
+}
+
 #[test]
 fn other_devices_have_none() {
     let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();

@@ -13,10 +13,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
     PATIENCE, Side, assert_nothing_dropped, connect,
-    multicast::{all_members_receive, own_group},
     own_link::exchange,
     own_test,
-    raw::{all_between, echo, in_new_namespace, ip, mtu, open},
+    raw::{all_between, echo, in_new_namespace, ip, members, mtu, open},
 };
 
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
@@ -292,15 +291,9 @@ fn the_port_follows_its_interface() {
 #[test]
 fn members_of_a_group_receive_what_is_sent_to_it() {
     in_namespace("members_of_a_group_receive_what_is_sent_to_it", || {
-        let lists: [&[&str]; 3] = [
-            &[OWN, "udp:10.78.0.2", "raw:veth1,ip=10.78.0.3/24"],
-            &[OWN_V6, "xdp:veth1,ip=fd78::3/64"],
-            &[OWN, "xdp:veth1"],
-        ];
-        for list in lists {
-            let contexts: Vec<_> = list.iter().map(|spec| open(spec)).collect();
-            all_members_receive(&contexts, own_group(list[0] == OWN_V6));
-        }
+        members(&[OWN, "udp:10.78.0.2", "raw:veth1,ip=10.78.0.3/24"]);
+        members(&[OWN_V6, "xdp:veth1,ip=fd78::3/64"]);
+        members(&[OWN, "xdp:veth1"]);
     });
 }
 

@@ -15,7 +15,7 @@ use crate::{
     object::{Identity, Object, User},
     qp::Qp,
     rule::Rule,
-    translate::flow::{self, ATTR, HEAD, LONGEST},
+    translate::flow,
 };
 
 /// `struct ibv_flow`.
@@ -60,31 +60,14 @@ impl From<FlowError> for Errno {
     }
 }
 
-/// Copies bytes that the program has.
-unsafe fn copy<const N: usize>(from: *const u8) -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    copy_from_program(from, bytes.as_mut_ptr(), N)?;
-    Ok(bytes)
-}
-
 unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
     let object = Qp::get(qp)?;
     if given.is_null() {
         return Err(Errno::of(Rule::NullArgument));
     }
-    let (mut attr, specs) = flow::attr(&copy::<ATTR>(given)?)?;
-    let mut at = given.wrapping_add(ATTR);
-    for _ in 0..specs {
-        let size = flow::size(&copy::<HEAD>(at)?);
-        if size < HEAD {
-            return Err(Errno::of(Rule::Flow));
-        }
-        let mut bytes = [0; LONGEST];
-        let read = size.min(LONGEST);
-        copy_from_program(at, bytes.as_mut_ptr(), read)?;
-        attr.specs.push(flow::spec(&bytes[..read])?);
-        at = at.wrapping_add(size);
-    }
+    let attr = flow::whole(|at, to| {
+        Ok(copy_from_program(given.wrapping_add(at), to.as_mut_ptr(), to.len())?)
+    })?;
     let flow = object.qp.create_flow(&attr)?;
     let context = (*qp).context;
     let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle: object.ctx.new_handle() });

@@ -74,3 +74,18 @@ mod text;
 mod translate;
 mod wait;
 mod xrc;
+
+/// Reads `struct ibv_flow_attr` and the specs behind it, as a program has them in memory; else the number
+/// of the error, `EFAULT` where they end too early.
+///
+/// # Errors
+/// That of `ibv_create_flow`.
+#[doc(hidden)] // for the fuzz targets
+pub fn read_flow(bytes: &[u8]) -> Result<roce_provider::FlowAttr, std::ffi::c_int> {
+    let copy = |at: usize, to: &mut [u8]| {
+        let from = bytes.get(at..at + to.len()).ok_or(errno::Errno::told(libc::EFAULT))?;
+        to.copy_from_slice(from);
+        Ok(())
+    };
+    translate::flow::whole(copy).map_err(|error| error.number())
+}

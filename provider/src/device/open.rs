@@ -3,6 +3,7 @@
 use std::{
     io,
     sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
 
 use roce_transport::{
@@ -16,7 +17,7 @@ use super::{OpenError, OpenOptions, about_peer, contexts, failure_events::Failur
 use crate::{
     diagnosis::{self, Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
-    fabric::FaultPlan,
+    fabric::{Direction, FaultPlan},
     faults::live,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
     port::{GidLayout, PortAttr, Watch},
@@ -193,6 +194,13 @@ impl Observer for Both {
         self.capture.observe(observed);
         if let Some(other) = &mut self.other {
             other.observe(observed);
+        }
+    }
+
+    fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
+        self.capture.observe_frame(at, direction, frame);
+        if let Some(other) = &mut self.other {
+            other.observe_frame(at, direction, frame);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 const PORTION: usize = 32;
 
 /// Flows, and the frame that the link has not taken yet.
-pub(super) struct Frames {
+pub(super) struct SteeredFrames {
     pub(super) flows: FlowTable,
     copies: Copies,
     frame: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Sent {
     pub(super) error: Option<io::Error>,
 }
 
-impl Frames {
+impl SteeredFrames {
     pub(super) fn new(own: Option<MacAddr>, sockets: Arc<OwnedFd>) -> Self {
         Self {
             flows: FlowTable::new(own.unwrap_or_default()),
@@ -78,6 +78,7 @@ impl Frames {
         adapter: &mut Adapter,
         link: &mut dyn Link,
         is_cut: bool,
+        observe: &mut dyn FnMut(&[u8]),
     ) -> Sent {
         let mut sent = Sent::default();
         if !self.waits && !adapter.has_frames() {
@@ -91,6 +92,7 @@ impl Frames {
                 let Some(from) = adapter.poll_frame(now, &mut self.frame) else { continue };
                 self.waits = true;
                 sent.counted = true;
+                observe(&self.frame);
                 self.hand_to_others(now, adapter, from);
             }
             let Some(link) = link.frames().filter(|_| !is_cut) else {
@@ -132,6 +134,7 @@ impl Frames {
         adapter: &mut Adapter,
         link: &mut dyn Link,
         is_cut: bool,
+        observe: &mut dyn FnMut(&[u8]),
     ) -> io::Result<usize> {
         if self.flows.is_empty() {
             return Ok(0);
@@ -145,6 +148,9 @@ impl Frames {
             flows.steer(frame, is_taken, None, copies);
             *dropped += u64::from(copies.dropped);
             *unmatched += u64::from(copies.to.is_empty() && !copies.dropped && !is_taken);
+            if copies.dropped || !copies.to.is_empty() {
+                observe(frame);
+            }
             for &(qpn, tag) in &copies.to {
                 let _ = adapter.handle_frame(now, qpn, frame, tag); // which counts
             }

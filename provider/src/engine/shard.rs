@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 use super::{
     ended::EndedProcesses,
     failures::Failures,
-    frames::Frames,
+    frames::SteeredFrames,
     gathering::{Gathering, Load},
     log::CounterLog,
     outgoing::{Offer, Outgoing},
@@ -47,7 +47,7 @@ pub(crate) struct Shard {
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     outgoing: Outgoing,
-    frames: Frames,
+    frames: SteeredFrames,
     pub(super) gathering: Gathering,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
@@ -73,7 +73,7 @@ impl Shard {
         sinks: Sinks,
         sockets: Arc<OwnedFd>,
     ) -> Self {
-        let frames = Frames::new(link.frame_address(), sockets.clone());
+        let frames = SteeredFrames::new(link.frame_address(), sockets.clone());
         let outgoing = Outgoing::new(&*link, sockets);
         let link_counters = LinkCounters::default();
         Self {
@@ -104,7 +104,7 @@ impl Shard {
     }
 
     /// The flows, and the link that frames come by, if it carries any.
-    pub(super) fn frames_and_link(&mut self) -> (&mut Frames, Option<&mut dyn FrameLink>) {
+    pub(super) fn frames_and_link(&mut self) -> (&mut SteeredFrames, Option<&mut dyn FrameLink>) {
         (&mut self.frames, self.link.frames())
     }
 
@@ -462,8 +462,12 @@ impl Shard {
         if self.is_lost() {
             return 0;
         }
-        let Self { frames, adapter, link, is_cut, .. } = self;
-        match frames.receive(now, adapter, &mut **link, *is_cut) {
+        let Self { frames, adapter, link, observer, is_cut, .. } = self;
+        let received = {
+            let observe = &mut frame_observer(observer, now, Direction::Received);
+            frames.receive(now, adapter, &mut **link, *is_cut, observe)
+        };
+        match received {
             Ok(received) => {
                 self.counted |= received > 0;
                 self.moved |= received > 0;
@@ -480,8 +484,11 @@ impl Shard {
 
     /// Sends frames of queue pairs of raw packets.
     fn send_frames(&mut self, now: Instant) {
-        let Self { frames, adapter, link, is_cut, .. } = self;
-        let sent = frames.send(now, adapter, &mut **link, *is_cut);
+        let Self { frames, adapter, link, observer, is_cut, .. } = self;
+        let sent = {
+            let observe = &mut frame_observer(observer, now, Direction::Sent);
+            frames.send(now, adapter, &mut **link, *is_cut, observe)
+        };
         self.counted |= sent.counted;
         self.moved |= sent.counted;
         self.link_counters.full += u64::from(sent.full);
@@ -550,5 +557,19 @@ impl Shard {
         debug!(device = self.name, %error, "something could not be sent");
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());
+    }
+}
+
+/// Shows frames to an observer, if there is one.
+fn frame_observer(
+    observer: &mut Option<Box<dyn Observer>>,
+    now: Instant,
+    direction: Direction,
+) -> impl FnMut(&[u8]) {
+    move |frame| {
+        if let Some(observer) = observer {
+            let _uncancelled = Uncancelled::begin(); // it writes files
+            observer.observe_frame(clock::wall(now), direction, frame);
+        }
     }
 }

@@ -46,7 +46,7 @@ frame_counters! {
     dhcp_unused, "dhcp_unused", "Messages of DHCP servers that came too late, or from a second server.";
     path_mtu, "frame_path_mtu", "Routers' reports that a packet of the device was too long for the path.";
     pauses, "frame_pauses", "Pause frames, of everything or of priorities, that were obeyed.";
-    paused, "frame_paused", "Datagrams that waited for the end of a pause.";
+    paused, "frame_paused", "Datagrams and raw packets that waited for the end of a pause.";
     unread, "frame_unread", "Runs of datagrams that the kernel could not hand over.";
     xdp_no_chunk, "xdp_no_chunk", "Frames that an AF_XDP socket had no memory for, or that were too long for it.";
     xdp_ring_full, "xdp_ring_full", "Frames that the ring of an AF_XDP socket had no room for.";

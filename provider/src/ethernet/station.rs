@@ -354,6 +354,18 @@ impl Station {
         held
     }
 
+    /// Keeps a frame of a program's if it has to wait, as datagrams of its priority do; `None`: it need
+    /// not. `Some(false)`: too many do.
+    pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
+        let priority = frame_priority(frame);
+        if !self.pauses.holds(now, priority) {
+            return None;
+        }
+        let held = self.pauses.hold(priority, [frame.to_vec()].into_iter());
+        self.counters.paused += u64::from(held);
+        Some(held)
+    }
+
     /// The next datagram, as a frame, that need not wait any more. It is
     /// [taken](Self::pop_released) when it has been sent.
     #[must_use]
@@ -581,6 +593,16 @@ impl Station {
         });
         let mac = to.or_else(|| group_mac(dst.into())).unwrap_or(BROADCAST);
         self.to(mac).icmpv6(own, dst, 255, &repr)
+    }
+}
+
+/// The priority of a frame: that in its tag, or without one the class of an IP packet's DSCP.
+const fn frame_priority(frame: &[u8]) -> u8 {
+    match frame {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0, tag, ..] => *tag >> 5,
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0, _, tos, ..] => *tos >> 5,
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x86, 0xDD, class, ..] => (*class & 0x0F) >> 1,
+        _ => 0,
     }
 }
 

@@ -30,11 +30,17 @@ pub struct Observed<'a> {
     pub disposition: Option<Disposition>,
 }
 
-/// Sees every datagram of a device. Called under the device's lock: it must be quick and must not
+/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under the device's lock: it must be quick and must not
 /// use the device.
 pub trait Observer: Send {
     /// A datagram passed.
     fn observe(&mut self, observed: &Observed<'_>);
+
+    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue pair of raw
+    /// packets, or a flow takes or drops it.
+    fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
+        let _ = (at, direction, frame);
+    }
 }
 
 impl fmt::Debug for dyn Observer {
@@ -91,6 +97,10 @@ impl Observer for Capture {
         let comment = observed.disposition.map(|disposition| disposition.to_string());
         // A full disk must not stop the adapter; the file ends where it was full.
         let _ = self.write(observed.at, observed.net, observed.bytes, comment);
+    }
+
+    fn observe_frame(&mut self, at: Duration, _: Direction, frame: &[u8]) {
+        let _ = self.writer.write_frame(at, frame);
     }
 }
 

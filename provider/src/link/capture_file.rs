@@ -7,6 +7,7 @@ use std::{
     io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::{
@@ -18,7 +19,7 @@ use super::{
     Capture, Observed, Observer,
     capture::{is_the_systems, link_refused, open_file},
 };
-use crate::sync::Mutex;
+use crate::{fabric::Direction, sync::Mutex};
 
 /// A capture that becomes a file with its first packet, so that a device that is not used leaves
 /// none behind.
@@ -75,6 +76,17 @@ impl CaptureFile {
         Ok(Self { path, state })
     }
 
+    /// The capture, if its file can be made.
+    fn capture(&mut self) -> Option<&mut Capture> {
+        if matches!(self.state, State::Waiting) {
+            self.open();
+        }
+        match &mut self.state {
+            State::Open(capture) => Some(capture),
+            _ => None,
+        }
+    }
+
     fn open(&mut self) {
         let mut used = USED.lock();
         for number in 1..=MOST {
@@ -99,11 +111,14 @@ impl CaptureFile {
 
 impl Observer for CaptureFile {
     fn observe(&mut self, observed: &Observed<'_>) {
-        if matches!(self.state, State::Waiting) {
-            self.open();
-        }
-        if let State::Open(capture) = &mut self.state {
+        if let Some(capture) = self.capture() {
             capture.observe(observed);
+        }
+    }
+
+    fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
+        if let Some(capture) = self.capture() {
+            capture.observe_frame(at, direction, frame);
         }
     }
 }

@@ -1,10 +1,12 @@
 """Links that our side may use, each with the host's end of the network that it needs."""
 
 import itertools
+import subprocess
+import sys
 
-from lab import proc_net
-from lab.host import ROCE_PORT
-from lab.namespaces import HOST_IPV4, HOST_IPV6, Bridge
+from lab import proc_net, tagging
+from lab.host import ROCE_PORT, LabError
+from lab.namespaces import HOST_IPV4, HOST_IPV6, MTU, Bridge
 
 
 class UdpNetwork(Bridge):
@@ -12,9 +14,12 @@ class UdpNetwork(Bridge):
 
     # Time that a device takes to open.
     open_seconds = 0
+    # True if our devices can be on a VLAN.
+    tags = False
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, mtu=MTU, vlan=None):
+        super().__init__(mtu)
+        self.vlan = vlan
         self.numbers = itertools.count(101)
 
     def device(self, address):
@@ -85,14 +90,41 @@ class OwnNetwork(RawNetwork):
     INTERFACE = "own0"
     # A device asks whether somebody has its address.
     open_seconds = 1
+    tags = True
 
     def add_host(self):
         super().add_host()
-        self.add_veth(self.INTERFACE, "br0")
+        self.add_wire(self.INTERFACE)
+
+    def add_wire(self, name):
+        """Adds an interface whose other end is a port of the bridge; on a VLAN, behind a wire that
+        takes the tags away.
+        """
+        if self.vlan is None:
+            self.add_veth(name, "br0")
+            return
+        self.add_veth(name)
+        self.add_veth(f"{name}-br", "br0")
+        ends = f"{name}-end", f"{name}-br"
+        wire = self.start(
+            [sys.executable, tagging.__file__, self.vlan, *ends], stdout=subprocess.PIPE
+        )
+        if wire.stdout.readline() != b"ready\n":
+            raise LabError("the wire with tags does not start")
+
+    def command(self, argv):
+        # A packet socket gets runs in one piece, as no wire carries them.
+        single = [] if self.vlan is None else ["env", "ROCE_SEGMENTS=1"]
+        return super().command([*single, *argv])
 
     def device(self, address):
+        return f"raw:{self.INTERFACE},{self.own(address)}"
+
+    def own(self, address):
+        """Words of a device with this address of its own."""
         length = 64 if ":" in address else 24
-        return f"raw:{self.INTERFACE},ip={address}/{length}"
+        tag = "" if self.vlan is None else f",vlan={self.vlan},prio=3"
+        return f"ip={address}/{length}{tag}"
 
     def is_open(self, guest, address):
         return guest.run(f"ping -c 1 -W 1 {address}")[0] == 0
@@ -122,12 +154,11 @@ class XdpNetwork(OwnNetwork):
 
     def add_interface(self, address):
         name = f"own{len(self.interfaces)}"
-        self.add_veth(name, "br0")
+        self.add_wire(name)
         self.interfaces[address] = name
 
     def device(self, address):
-        length = 64 if ":" in address else 24
-        return f"xdp:{self.interfaces[address]},ip={address}/{length}"
+        return f"xdp:{self.interfaces[address]},{self.own(address)}"
 
     def add_address(self):
         address = super().add_address()

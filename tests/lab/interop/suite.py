@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from lab import binaries
@@ -16,9 +17,15 @@ from lab.interop.pingpong.runner import PingpongRunner
 from lab.interop.rows.compliance import compliance_problems
 from lab.interop.rows.error_table import print_table
 from lab.interop.rows.runner import RowCase, RowRunner, row_cases
+from lab.namespaces import MTU
 from lab.report import CaseTable, say
 from lab.requirements import KERNELS, Kernel, Packages
 
+# Every link that builds frames, on every network.
+ALL = "all"
+MTUS = [1500, MTU, 9000]
+# What rxe wants of a network beside the path MTU.
+HEADERS = 96
 # Kernel of the pingpongs.
 PINGPONG_KERNEL = "6.1"
 
@@ -30,10 +37,17 @@ def cases():
 def add_arguments(parser):
     parser.add_argument(
         "--link",
-        choices=NETWORKS,
+        choices=[*NETWORKS, ALL],
         default="udp",
-        help="link of our side: sockets, or packet sockets with the addresses of an interface or "
-        "with addresses of its own; by default %(default)s",
+        help="link of our side: sockets, packet sockets or AF_XDP with the addresses of an "
+        "interface, or these with addresses of its own; by default %(default)s. "
+        f"{ALL}: all that build frames, with MTU 1500 and 9000 and with tags, one after the other",
+    )
+    parser.add_argument(
+        "--mtu", choices=MTUS, type=int, default=MTU, help="of the network; by default %(default)s"
+    )
+    parser.add_argument(
+        "--vlan", metavar="ID", type=int, help="tag of our devices, with addresses of their own"
     )
     parser.add_argument(
         "--keep", action="store_true", help="afterwards, leave the lab up and read commands for it"
@@ -46,18 +60,61 @@ def requirements(chosen):
 
 def refusal(options, chosen):
     """Reason why nothing can be run, if there is one."""
+    if options.vlan is not None and not (options.link in NETWORKS and NETWORKS[options.link].tags):
+        return "only devices with addresses of their own have a tag: --link raw-own, xdp-own"
+    if options.vlan is not None and not 1 <= options.vlan <= 4094:
+        return "a VLAN has a number from 1 to 4094"
     return "\n".join(compliance_problems())
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What a run has between our devices and the guest."""
+
+    link: str
+    mtu: int
+    vlan: int | None = None
+
+    def __str__(self):
+        tags = "" if self.vlan is None else f", VLAN {self.vlan}"
+        return f"{self.link}, MTU {self.mtu}{tags}"
+
+
+def wires(options):
+    if options.link != ALL:
+        return [Wire(options.link, options.mtu, options.vlan)]
+    return [
+        Wire(link, mtu, vlan)
+        for link, network in NETWORKS.items()
+        if link != "udp"
+        for mtu in (1500, 9000)
+        for vlan in ((None, 100) if network.tags else (None,))
+    ]
 
 
 def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
-    if options.link != "udp":
+    failed = {}
+    for wire in wires(options):
+        if options.link == ALL:
+            say(f"over {wire}:")
+        failed[wire] = run_over(wire, options.keep, chosen, logs)
+    if options.link == ALL:
+        for wire, count in failed.items():
+            say(f"{wire}: {count} failed")
+    return sum(failed.values())
+
+
+def run_over(wire, keep, chosen, logs):
+    if wire.link != "udp":
         chosen = [case for case in chosen if not getattr(case, "host_devices", False)]
+    # The path MTU is the greatest that the network carries, with headers.
+    chosen = [case for case in chosen if getattr(case, "mtu", 0) + HEADERS <= wire.mtu]
     lab = Lab(chosen, logs)
     prepared = {kernel: prepare(kernel) for kernel in kernels(chosen)}
     started = time.monotonic()
     # The first guest works while the second one still boots.
-    with NETWORKS[options.link]() as bridge, ThreadPoolExecutor() as pool:
+    with NETWORKS[wire.link](wire.mtu, wire.vlan) as bridge, ThreadPoolExecutor() as pool:
         guests = {
             kernel: pool.submit(lab.boot, bridge, kernel, prepared[kernel], number)
             for number, kernel in enumerate(prepared, 2)
@@ -69,7 +126,7 @@ def run(options, chosen, logs):
                 running.run_all(lab.table)
             say(f"{len(chosen)} cases in {time.monotonic() - started:.0f} s")
             lab.table.print_summary()
-            if options.keep:
+            if keep:
                 take_commands(bridge, running.guest)
             return lab.table.failed
         finally:

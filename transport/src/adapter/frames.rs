@@ -4,13 +4,13 @@ use alloc::collections::VecDeque;
 
 /// Queue pairs that have frames to send, in the order of their turns; a turn is one frame.
 #[derive(Default, Debug)]
-pub(super) struct Frames {
+pub(super) struct FrameSenders {
     /// MTU of the interface; `None`: the link carries no frames.
     pub(super) mtu: Option<u32>,
     pub(super) line: VecDeque<usize>,
 }
 
-impl Frames {
+impl FrameSenders {
     pub(super) fn add(&mut self, index: usize) {
         // there are few such queue pairs
         if !self.line.contains(&index) {

@@ -82,7 +82,7 @@ use crate::{
 };
 use budget::{Budget, Share};
 use destinations::Destinations;
-use frames::Frames;
+use frames::FrameSenders;
 use groups::Groups;
 use lateness::Lateness;
 use recorder::Recorder;
@@ -113,7 +113,7 @@ pub struct Adapter {
     reads: (Budget, Vec<Share>),
     destinations: Destinations,
     turns: Turns,
-    frames: Frames,
+    frames: FrameSenders,
     /// By queue pair.
     places: Vec<Place>,
     cm: Cm,
@@ -171,7 +171,7 @@ impl Adapter {
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
             turns: Turns::default(),
-            frames: Frames::default(),
+            frames: FrameSenders::default(),
             places: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),

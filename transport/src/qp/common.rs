@@ -13,7 +13,7 @@ use super::{
 use crate::{
     addr::{AddressVector, Mtu, PKey, QKey},
     congestion::CongestionConfig,
-    event::{Counters, Event},
+    event::{Counters, DropReason, Event},
     gids::{GidTable, Path},
     ids::{CqId, PdId, Qpn, SrqId, XrcdId},
     mem::{Access, AccessError, Region, RegionTable, User},
@@ -51,6 +51,14 @@ pub(crate) struct Env<'a> {
     pub(crate) not_ready: bool,
     /// True if the packet has met a receive buffer that fills.
     pub(crate) congested: bool,
+}
+
+/// Reason why what comes without a connection, a datagram or a frame, is not received.
+#[derive(Clone, Copy)]
+pub(super) enum Refused {
+    Dropped(DropReason),
+    /// The receive request itself was bad, or too short for a frame, and has completed in error.
+    Failed,
 }
 
 /// Completion queues that something has become of during a call.

@@ -39,6 +39,7 @@ pub use attr::{
     Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
     ResponderAttr, Rtr, Rts,
 };
+use common::Refused;
 pub(crate) use common::{AffectedCqs, Common, Env};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
@@ -231,12 +232,25 @@ impl Qp {
         length: usize,
         env: &mut Env<'_>,
     ) -> Disposition {
-        match ud::receive(&self.common, &mut self.responder, net, packet, length, env) {
+        let received = ud::receive(&self.common, &mut self.responder, net, packet, length, env);
+        match self.end_receive(received, env) {
             Ok(()) => Disposition::Executed,
-            Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
-            Err(ud::Refused::Failed) => {
+            Err(reason) => Disposition::Dropped(reason),
+        }
+    }
+
+    /// A receive request that has failed ends the queue pair.
+    fn end_receive(
+        &mut self,
+        received: Result<(), Refused>,
+        env: &mut Env<'_>,
+    ) -> Result<(), DropReason> {
+        match received {
+            Ok(()) => Ok(()),
+            Err(Refused::Dropped(reason)) => Err(reason),
+            Err(Refused::Failed) => {
                 self.enter_error(Failure::Receive, env);
-                Disposition::Executed
+                Ok(())
             }
         }
     }
@@ -399,14 +413,8 @@ impl Qp {
         flow_tag: u32,
         env: &mut Env<'_>,
     ) -> Result<(), DropReason> {
-        match raw::receive(&self.common, &mut self.responder, bytes, flow_tag, env) {
-            Ok(()) => Ok(()),
-            Err(raw::Refused::Dropped(reason)) => Err(reason),
-            Err(raw::Refused::Failed) => {
-                self.enter_error(Failure::Receive, env);
-                Ok(())
-            }
-        }
+        let received = raw::receive(&self.common, &mut self.responder, bytes, flow_tag, env);
+        self.end_receive(received, env)
     }
 
     /// True if the next answer is the last packet of a long READ and may wait for one transmit buffer:

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    common::{Common, Env},
+    common::{Common, Env, Refused},
     requester::Requester,
     responder::Responder,
     state::State,
@@ -20,13 +20,6 @@ use crate::{
 const HEADER: u32 = 14;
 const TAG: u32 = 4;
 const TAG_8021Q: [u8; 2] = [0x81, 0];
-
-/// Reason why a frame is not received.
-pub(super) enum Refused {
-    Dropped(DropReason),
-    /// The receive request itself was bad, or too short, and has completed in error.
-    Failed,
-}
 
 /// Writes the next frame to `frame` and completes its request. A request that cannot be sent is marked
 /// as failed.

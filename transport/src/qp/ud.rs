@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::{
-    common::{Common, Env},
+    common::{Common, Env, Refused},
     note::{Note, Reason},
     packet::{Built, OutgoingPacket},
     requester::Requester,
@@ -16,13 +16,6 @@ use crate::{
     wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
-
-/// Reason why a datagram is not received.
-pub(super) enum Refused {
-    Dropped(DropReason),
-    /// The receive request itself was bad and has completed in error.
-    Failed,
-}
 
 /// Writes the next datagram to `slot` and completes its request. A request that cannot be sent is
 /// marked as failed.

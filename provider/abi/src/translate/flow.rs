@@ -11,13 +11,13 @@ use crate::{
 };
 
 /// Bytes of `struct ibv_flow_attr`, behind which the specs lie.
-pub(crate) const ATTR: usize = 20;
+const ATTR: usize = 20;
 /// Kind and size of a spec.
-pub(crate) const HEAD: usize = 6;
+const HEAD: usize = 6;
 /// The most specs, as in the kernel.
-pub(crate) const SPECS: usize = 10;
+const SPECS: usize = 10;
 /// The longest spec: IPv6.
-pub(crate) const LONGEST: usize = 88;
+const LONGEST: usize = 88;
 
 const DONT_TRAP: u32 = 1 << 1;
 const EGRESS: u32 = 1 << 2;
@@ -35,8 +35,30 @@ const ACTION_DROP: u32 = 0x1001;
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
+/// Reads a flow and its specs; `copy` fills a buffer with the bytes from this one on, if they are there.
+pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
+    let mut bytes = [0; ATTR];
+    copy(0, &mut bytes)?;
+    let (mut attr, specs) = attr(&bytes)?;
+    let mut at = ATTR;
+    for _ in 0..specs {
+        let mut head = [0; HEAD];
+        copy(at, &mut head)?;
+        let size = size(&head);
+        if size < HEAD {
+            return Err(Errno::of(Rule::Flow));
+        }
+        let mut bytes = [0; LONGEST];
+        let bytes = &mut bytes[..size.min(LONGEST)];
+        copy(at, bytes)?;
+        attr.specs.push(spec(bytes)?);
+        at += size;
+    }
+    Ok(attr)
+}
+
 /// The attributes, and the number of specs behind them.
-pub(crate) fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
+fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     let [comp_mask, kind, _, _, flags] = words(bytes);
     let [priority_low, priority_high, specs, port] = [bytes[10], bytes[11], bytes[12], bytes[13]];
     if comp_mask != 0 {
@@ -64,12 +86,12 @@ pub(crate) fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
 }
 
 /// Size of the spec that begins so, as the program says.
-pub(crate) const fn size(head: &[u8; HEAD]) -> usize {
+const fn size(head: &[u8; HEAD]) -> usize {
     u16::from_ne_bytes([head[4], head[5]]) as usize
 }
 
 /// Reads a spec, of which `bytes` has as many as it says, but no more than the longest has.
-pub(crate) fn spec(bytes: &[u8]) -> Result<FlowSpec> {
+fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     let wrong = Errno::of(Rule::Flow);
     let Some(kind) = bytes.first_chunk::<4>() else { return Err(wrong) };
     let read = match u32::from_ne_bytes(*kind) {

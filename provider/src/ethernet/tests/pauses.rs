@@ -157,3 +157,32 @@ fn what_is_no_pause_changes_nothing() {
     station.handle_frame(now, &whole, true);
     assert_eq!((station.counters().pauses, held(&station, now).len()), (1, 8));
 }
+
+/// Frames of a program's have the priority of their tag, or of their DSCP.
+#[test]
+fn raw_packets_wait_like_datagrams() {
+    let (mut station, now) = station();
+    station.handle_frame(now, &pause(&[0x0101, 1 << 3, 0, 0, 0, 1000, 0, 0, 0, 0]), false);
+    let frame = |behind: &[u8]| [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], behind].concat();
+    let tagged = frame(&[0x81, 0, 3 << 5, 7, 8, 0, 0x45, 0]);
+    for held in [&tagged, &frame(&[8, 0, 0x45, 26 << 2]), &frame(&[0x86, 0xDD, 0x66, 0x80])] {
+        assert_eq!(station.hold_frame(now, held), Some(true), "{held:02x?}");
+    }
+    for free in [
+        frame(&[0x81, 0, 4 << 5, 7, 8, 0, 0x45, 26 << 2]),
+        frame(&[8, 0, 0x45, 0]),
+        frame(&[0x86, 0xDD, 0x68, 0]),
+        frame(&[0x12, 0x34, 0xFF, 0xFF]),
+        frame(&[]),
+        Vec::new(),
+    ] {
+        assert_eq!(station.hold_frame(now, &free), None, "{free:02x?}");
+    }
+    // behind them what the transport sends waits, too
+    assert!(station.hold(MACS[1], &of(3, b"x"), b"x"));
+    let over = now.plus(Duration::from_nanos(51_200));
+    assert_eq!(station.released(over), Some(&tagged[..]));
+    assert_eq!(station.counters().paused, 4);
+    let taken = (0..2000).filter(|_| station.hold_frame(now, &tagged) == Some(true)).count();
+    assert_eq!((taken, station.hold_frame(now, &tagged)), (1020, Some(false)));
+}

@@ -70,6 +70,8 @@ pub(crate) struct RawLink {
     leased: Option<IpAddr>,
     /// Too much waits for the end of a pause.
     is_held_up: bool,
+    /// The same of raw packets.
+    are_packets_held_up: bool,
     /// Sockets that have the interface take the frames of groups, and hear nothing.
     groups: BTreeMap<IpAddr, Socket>,
     /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
@@ -121,6 +123,7 @@ impl RawLink {
             own: VecDeque::new(),
             leased: None,
             is_held_up: false,
+            are_packets_held_up: false,
             _guards: guards,
             process: std::process::id(),
         };
@@ -427,12 +430,14 @@ impl FrameLink for RawLink {
         self.packets.mtu()
     }
 
-    fn send_frame(&mut self, _: Instant, frame: &[u8]) -> io::Result<bool> {
-        self.packets.send(frame)
+    fn send_frame(&mut self, now: Instant, frame: &[u8]) -> io::Result<bool> {
+        let held = self.station.hold_frame(now, frame);
+        self.are_packets_held_up = held == Some(false);
+        held.map_or_else(|| self.packets.send(frame), Ok)
     }
 
     fn frame_room(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.packets.descriptor())
+        (!self.are_packets_held_up).then(|| self.packets.descriptor())
     }
 
     fn listen(&mut self, on: bool) -> io::Result<()> {

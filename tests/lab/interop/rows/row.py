@@ -133,6 +133,15 @@ class Row:
     kernels: tuple = ("6.1", "6.12")
     script: object = None  # function of an `Exchange`, instead of posting once; returns problems
 
+    @property
+    def mtu(self):
+        """The path MTU that it needs. A datagram is one packet, or one that is too long for any."""
+        longest = 0
+        if self.service == "ud":
+            longest = max((sum(place.length for place in wr.near) for wr in self.sends), default=0)
+        least = min(longest, 4096)
+        return max(self.a.path_mtu, self.b.path_mtu, least)
+
     def expected(self, direction, kernel):
         layers = {
             "to-rxe": ["to-rxe"],

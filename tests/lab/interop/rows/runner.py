@@ -25,6 +25,11 @@ class RowCase:
     def name(self):
         return f"{self.group}/{self.kernel}/{self.row.name}/{self.direction}"
 
+    @property
+    def mtu(self):
+        """The path MTU that it needs."""
+        return self.row.mtu
+
 
 def row_cases():
     for kernel in ["6.1", "6.12"]:

@@ -24,7 +24,8 @@ use tracing::{info, warn};
 use super::{
     super::{super::SocketOptions, socket},
     Consumer, Memory, PacketSocket, Producer, XdpSocket, bpf,
-    program::{self, Frames},
+    program::{self, Handover},
+    ring::Ring,
 };
 use crate::{bind::XdpRefusal, ethernet::StationConfig};
 
@@ -93,7 +94,7 @@ impl XdpSocket {
         let longest = mtu as usize + ETHERNET;
         // a driver cuts runs apart, but for that of a tap, which gets them from a virtual machine
         let in_runs = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
-        let frames = Frames { longest, in_parts: longest > ONE_PAGE, in_runs };
+        let frames = Handover { longest, in_parts: longest > ONE_PAGE, in_runs };
         let chunk = if longest + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
         let socket = new_socket()?;
         if let Some(time) = xdp.busy {
@@ -221,14 +222,14 @@ fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
     let offsets = sockopt::xdp_mmap_offsets(socket)?;
     let socket = socket.as_fd();
     Ok((
-        Producer::new(socket, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, arriving)?,
-        Consumer::new(socket, XDP_PGOFF_RX_RING, offsets.rx, arriving)?,
-        Producer::new(socket, XDP_PGOFF_TX_RING, offsets.tx, sending)?,
-        Consumer::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sending)?,
+        Producer(Ring::new(socket, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, arriving)?),
+        Consumer(Ring::new(socket, XDP_PGOFF_RX_RING, offsets.rx, arriving)?),
+        Producer(Ring::new(socket, XDP_PGOFF_TX_RING, offsets.tx, sending)?),
+        Consumer(Ring::new(socket, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sending)?),
     ))
 }
 
-fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Frames) -> Result<()> {
+fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) -> Result<()> {
     let mut flags = match xdp.mode {
         XdpMode::Fastest => Flags::empty(), // the kernel tries without copies first
         XdpMode::ZeroCopy => Flags::XDP_ZEROCOPY,
@@ -262,7 +263,7 @@ fn put_program(
     interface: u32,
     config: &StationConfig,
     xdp: XdpOptions,
-    frames: Frames,
+    frames: Handover,
 ) -> Result<(OwnedFd, bool)> {
     let denied = |what, source: io::Error| match source.raw_os_error() {
         Some(libc::EPERM) => missing_right(),
@@ -274,7 +275,7 @@ fn put_program(
         .map_err(|source| denied("a BPF map", source))?;
     let attach = |in_driver: bool| {
         // in front of the stack runs arrive as they were sent
-        let frames = Frames { in_runs: frames.in_runs || !in_driver, ..frames };
+        let frames = Handover { in_runs: frames.in_runs || !in_driver, ..frames };
         let instructions = program::of(config, frames, map.as_raw_fd());
         let program = bpf::load(&instructions, frames.in_parts).map_err(|source| {
             match source.raw_os_error() {

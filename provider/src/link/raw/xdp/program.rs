@@ -169,7 +169,7 @@ fn half(bytes: [u8; 2]) -> i32 {
 
 /// How frames are handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Frames {
+pub(super) struct Handover {
     /// The longest one; what is longer is a run that the kernel has merged, or has not cut apart.
     pub(super) longest: usize,
     /// A frame may lie in several parts.
@@ -184,7 +184,7 @@ pub(super) struct Frames {
 /// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
 /// addresses, or to any of IPv4 where that of the station is leased, and may be another later: UDP to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station has it. Everything else, ARP and what goes to groups among it, others on this
 /// host need as well: the kernel has it, and with the kernel the packet socket.
-pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instruction> {
+pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
         match own.address {
@@ -251,7 +251,7 @@ pub(super) fn of(config: &StationConfig, frames: Frames, map: i32) -> Vec<Instru
 }
 
 /// Loads where the frame is, and passes on one that is too long.
-fn begin(program: &mut Assembler, frames: Frames) {
+fn begin(program: &mut Assembler, frames: Handover) {
     program.put(LOAD_WORD, KEPT_QUEUE, CONTEXT, QUEUE, 0);
     if frames.in_parts {
         program.combine(COPY, KEPT_CONTEXT, CONTEXT);
@@ -271,7 +271,7 @@ fn begin(program: &mut Assembler, frames: Frames) {
 }
 
 /// An unfragmented UDP datagram to one of these addresses, or to any, and to the port, without options.
-fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Frames) {
+fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Handover) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
     program.compute(AND, VALUE, half([0x3F, 0xFF]));
@@ -291,7 +291,7 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
 }
 
 /// A datagram to the port, and no run of them.
-fn udp(program: &mut Assembler, udp: usize, frames: Frames) {
+fn udp(program: &mut Assembler, udp: usize, frames: Handover) {
     program.need_half(udp + 2, ROCE_UDP_PORT.to_be_bytes());
     if frames.in_runs {
         program.need_half(udp + 6, [0, 0]);

@@ -21,7 +21,7 @@ impl Entry for u64 {}
 impl Entry for XdpDesc {}
 
 /// A ring of entries, of which this process is the producer, or the consumer.
-struct Ring<T> {
+pub(super) struct Ring<T> {
     memory: MmapRaw,
     offsets: XdpRingOffset,
     size: u32,
@@ -33,7 +33,7 @@ struct Ring<T> {
 
 impl<T: Entry> Ring<T> {
     /// The ring of a socket that is at this place of its file.
-    fn new(
+    pub(super) fn new(
         socket: BorrowedFd<'_>,
         place: u64,
         offsets: XdpRingOffset,
@@ -79,18 +79,9 @@ impl<T: Entry> Ring<T> {
 }
 
 /// A ring that this process fills.
-pub(super) struct Producer<T>(Ring<T>);
+pub(super) struct Producer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Producer<T> {
-    pub(super) fn new(
-        socket: BorrowedFd<'_>,
-        place: u64,
-        offsets: XdpRingOffset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ring::new(socket, place, offsets, size).map(Self)
-    }
-
     /// Number of entries that there is room for, looked up only if `wanted` are not known to be.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let ring = &mut self.0;
@@ -131,18 +122,9 @@ impl<T: Entry> Producer<T> {
 }
 
 /// A ring that the kernel fills.
-pub(super) struct Consumer<T>(Ring<T>);
+pub(super) struct Consumer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Consumer<T> {
-    pub(super) fn new(
-        socket: BorrowedFd<'_>,
-        place: u64,
-        offsets: XdpRingOffset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ring::new(socket, place, offsets, size).map(Self)
-    }
-
     /// Takes the next entry.
     pub(super) fn pop(&mut self) -> Option<T> {
         let ring = &mut self.0;

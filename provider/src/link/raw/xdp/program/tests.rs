@@ -17,8 +17,8 @@ const QUEUE_OF_FRAME: u64 = 3;
 const MAP: i32 = 77;
 /// `XDP_REDIRECT`.
 const TAKEN: u64 = 4;
-const WHOLE: Frames = Frames { longest: 1518, in_parts: false, in_runs: false };
-const IN_PARTS: Frames = Frames { longest: 9018, in_parts: true, in_runs: false };
+const WHOLE: Handover = Handover { longest: 1518, in_parts: false, in_runs: false };
+const IN_PARTS: Handover = Handover { longest: 9018, in_parts: true, in_runs: false };
 
 thread_local! {
     /// Length of the frame that the program is given.
@@ -58,7 +58,7 @@ fn bytes(program: &[Instruction]) -> Vec<u8> {
 }
 
 /// True if the program takes the frame. The interpreter ends with an error when it reads outside.
-fn takes(config: &StationConfig, frames: Frames, frame: &[u8]) -> bool {
+fn takes(config: &StationConfig, frames: Handover, frame: &[u8]) -> bool {
     let program = bytes(&of(config, frames, MAP));
     let mut machine = EbpfVmMbuff::new(Some(&program)).unwrap();
     machine.register_helper(REDIRECT as u32, redirect).unwrap();
@@ -287,7 +287,7 @@ fn where_runs_may_come_what_has_a_checksum_is_left_to_the_kernel() {
         (frame(&[], 0x0800, &ipv4(V4, 0, 0, 17, &udp(4791))), 14 + 20),
         (frame(&[], 0x86DD, &ipv6(V6, 17, &udp(4791))), 14 + 40),
     ] {
-        let in_runs = Frames { in_runs: true, ..WHOLE };
+        let in_runs = Handover { in_runs: true, ..WHOLE };
         assert!(takes(&config, WHOLE, &frame) && takes(&config, in_runs, &frame));
         for at in 6..8 {
             frame[udp + at] = 1;
@@ -337,7 +337,7 @@ fn captured_frames_are_taken_by_whom_they_are_for() {
             addresses: vec![Prefix { address, length: 24 }],
             ..config(&[])
         };
-        let longest = Frames { longest: 4200, ..WHOLE };
+        let longest = Handover { longest: 4200, ..WHOLE };
         let wanted = is_roce && !is_group;
         let own = if is_group { MAC } else { frame.dst };
         assert_eq!(takes(&addressed(own, packet.dst), longest, &bytes), wanted, "{path:?}");
