@@ -438,6 +438,14 @@ fn cases_are_listed_and_explained() {
     );
     let dry = said(&["--dry-run", "--only", "order/gap-of-2"]);
     assert!(dry.contains("RDMA WRITE Only psn 514 16 B") && !dry.contains("NAK"), "{dry}");
+    let dry = said(&["--dry-run", "--only", "pause/other-priorities", "--only", "pause/runs-out"]);
+    for frames in [
+        "pause of priority 0 for 150ms",
+        "pause of priorities 1, 2, 3, 4, 5, 6, 7 for 400ms",
+        "pause of all priorities, once",
+    ] {
+        assert!(dry.contains(frames), "{frames}: {dry}");
+    }
 }
 
 #[test]

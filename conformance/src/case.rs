@@ -106,6 +106,25 @@ pub struct PauseFrames {
     pub time: Option<Duration>,
 }
 
+impl fmt::Display for PauseFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named: Vec<_> = (0..8).filter(|at| self.priorities >> at & 1 == 1).collect();
+        match &named[..] {
+            [] => f.write_str("pause of no priority")?,
+            [one] => write!(f, "pause of priority {one}")?,
+            all if all.len() == 8 => f.write_str("pause of all priorities")?,
+            some => {
+                let some: Vec<_> = some.iter().map(ToString::to_string).collect();
+                write!(f, "pause of priorities {}", some.join(", "))?;
+            }
+        }
+        match self.time {
+            Some(time) => write!(f, " for {time:?}"),
+            None => f.write_str(", once"),
+        }
+    }
+}
+
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {

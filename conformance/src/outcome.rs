@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use roce_transport::wire::NetHeader;
 
+use crate::case::PauseFrames;
+
 /// What a case says of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
@@ -128,15 +130,27 @@ impl Burst {
     }
 }
 
-/// A packet that passed between instrument and device.
+/// A packet that passed between instrument and device, or pause frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// When, from the start of the case.
     pub at: Duration,
     /// True if it is from the device.
     pub from_device: bool,
-    /// Its network headers.
-    pub net: NetHeader,
-    /// UDP payload.
-    pub bytes: Vec<u8>,
+    /// What it is.
+    pub what: What,
+}
+
+/// What passed between instrument and device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// A packet.
+    Packet {
+        /// Its network headers.
+        net: NetHeader,
+        /// UDP payload.
+        bytes: Vec<u8>,
+    },
+    /// Pause frames, the first of which was sent at that time.
+    Pause(PauseFrames),
 }

@@ -26,7 +26,7 @@ use crate::{
         Place, Queue, Severity, Step, group,
     },
     dialog::{self, Dialog, NUMBERS},
-    outcome::{Burst, Outcome, Pause, Seen, Verdict},
+    outcome::{Burst, Outcome, Pause, Seen, Verdict, What},
     packet::{Scene, describe, destination, is_cnp, is_foreign, management, request},
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
@@ -314,7 +314,12 @@ impl<S: Subject> Play<'_, S> {
                 }
                 return Ok(());
             }
-            Step::Pause(pause) => self.subject.pause(*pause)?,
+            Step::Pause(pause) => {
+                self.pump(Duration::ZERO)?;
+                let at = self.subject.now().since(self.start);
+                self.subject.pause(*pause)?;
+                self.packets.push(Seen { at, from_device: false, what: What::Pause(*pause) });
+            }
             Step::Burst(train) => return self.burst(train),
             Step::Share(shares) => return self.share(shares),
             Step::Answer(answers) => return self.answer(answers),
@@ -549,7 +554,8 @@ impl<S: Subject> Play<'_, S> {
         (self.mark, self.mark_is_late) = (self.subject.now(), false);
         self.subject.send(&net, &bytes)?;
         let at = self.mark.since(self.start);
-        self.packets.push(Seen { at, from_device: false, net, bytes: bytes.clone() });
+        let what = What::Packet { net, bytes: bytes.clone() };
+        self.packets.push(Seen { at, from_device: false, what });
         self.last = Some((net, bytes));
         Ok(())
     }
@@ -565,7 +571,8 @@ impl<S: Subject> Play<'_, S> {
                 dialog.hear(payload);
             }
             let at = at.since(self.start);
-            self.packets.push(Seen { at, from_device: true, net, bytes: bytes.clone() });
+            let what = What::Packet { net, bytes: bytes.clone() };
+            self.packets.push(Seen { at, from_device: true, what });
             self.arrivals.push_back(arrival);
         }
         Ok(true)

@@ -6,7 +6,7 @@ use roce::{
     Qpn,
     transport::{cm::CmMad, wire::Packet},
 };
-use roce_conformance::{Case, Outcome, Seen, Verdict, chapters, known};
+use roce_conformance::{Case, Outcome, Seen, Verdict, What, chapters, known};
 use roce_world::packet_text;
 use serde_json::{Value, json};
 
@@ -134,15 +134,19 @@ fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     std::iter::once(("roce", Verdict::Conforms)).chain(known).collect()
 }
 
-/// A packet in a few words.
+/// A packet, or pause frames, in a few words.
 fn text(seen: &Seen) -> String {
-    match Packet::parse(&seen.bytes) {
+    let bytes = match &seen.what {
+        What::Packet { bytes, .. } => bytes,
+        What::Pause(pause) => return pause.to_string(),
+    };
+    match Packet::parse(bytes) {
         Ok(packet) => {
             let is_management = packet.headers.bth().dest_qp == Qpn::GSI;
             let mad = is_management.then(|| CmMad::parse(packet.payload).ok()).flatten();
             packet_text::packet(&packet.headers, packet.payload.len(), mad.as_ref())
         }
-        Err(error) => format!("{} bytes: {error}", seen.bytes.len()),
+        Err(error) => format!("{} bytes: {error}", bytes.len()),
     }
 }
 
