@@ -23,8 +23,8 @@ use smoltcp::wire::DhcpMessageType;
 pub use self::message::Route;
 use self::message::{Answer, Grant, Reply, Request};
 use super::{
+    address::{PROBE_INTERVAL, PROBES, Prefix},
     counters::FrameCounters,
-    station::{PROBE_INTERVAL, PROBES, Prefix},
 };
 
 /// Time before a message is sent again, the first, which doubles, and the longest; a quarter of it is

@@ -5,6 +5,7 @@
 //! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups),
 //! RFC 2131 (DHCP), IEEE 802.1Q (VLANs, pauses by priority).
 
+mod address;
 mod build;
 mod counters;
 mod dhcp;
@@ -17,6 +18,7 @@ mod station;
 #[cfg(test)]
 mod tests;
 
+pub use address::Prefix;
 pub use counters::FrameCounters;
 pub use dhcp::{Lease, LeaseTrouble, Route};
 pub(crate) use flow::{Copies, FlowId, FlowTable};
@@ -26,7 +28,7 @@ pub use flow::{
 };
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
-pub use station::{Assignment, Hop, News, Prefix, Received, Station, StationConfig};
+pub use station::{Assignment, Hop, News, Received, Station, StationConfig};
 pub(crate) use station::{group_mac, memberships, numbered};
 #[cfg(test)]
 pub(crate) use tests::captured;

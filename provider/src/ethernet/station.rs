@@ -19,6 +19,7 @@ use roce_transport::{
 use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress};
 
 use super::{
+    address::{PROBE_INTERVAL, PROBES, Prefix},
     build::Ethernet,
     counters::FrameCounters,
     dhcp::{Client, Lease},
@@ -32,10 +33,6 @@ use super::{
 const OUTBOX: usize = 512;
 /// News that wait to be told.
 const NEWS: usize = 16;
-/// Questions whether somebody has an address, before it is used, and the time between them. RFC 5227
-/// takes seconds for that, RFC 4862 one question and a second; who opens a device waits for it.
-pub(super) const PROBES: u8 = 3;
-pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 /// Least time between two announcements that answer others' claims (`DEFEND_INTERVAL`, RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
 /// Paths that routers have reported as narrow, and the time for which that counts (RFC 8201).
@@ -50,29 +47,6 @@ const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
 const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
-
-/// An address, and the network that it is of.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Prefix {
-    /// The address.
-    pub address: IpAddr,
-    /// Number of its first bits that all addresses of the network have.
-    pub length: u8,
-}
-
-impl Prefix {
-    /// True if an address is of this network.
-    #[must_use]
-    pub fn contains(&self, other: IpAddr) -> bool {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
-            IpAddr::V6(v6) => v6.to_bits(),
-        };
-        let differ = bits(self.address) ^ bits(other);
-        self.address.is_ipv4() == other.is_ipv4()
-            && differ.leading_zeros() >= u32::from(self.length)
-    }
-}
 
 /// Configuration of a [`Station`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

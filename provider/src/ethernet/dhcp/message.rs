@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use pnet_datalink::MacAddr;
 use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr, Error as Malformed, EthernetAddress};
 
-use super::super::station::Prefix;
+use super::super::address::Prefix;
 
 // options, RFC 2132 and RFC 3442
 const MASK: u8 = 1;
