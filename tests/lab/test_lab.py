@@ -50,6 +50,8 @@ class KnownTest(unittest.TestCase):
         ):
             known.write("6.1", "6.1.0-1", results)
             recorded = known.read("6.1")
+            known.write("6.1", "6.1.0-1", {**results, "read/d": ("conforms", "")})
+            self.assertEqual(known.read("6.1"), recorded, "one run does not settle it")
         self.assertEqual(
             recorded,
             {
@@ -59,7 +61,12 @@ class KnownTest(unittest.TestCase):
             },
         )
         self.assertEqual(known.differences(recorded, results), [])
-        now = {**results, "order/a": ("harmful", "line 1"), "read/c": ("conforms", "")}
+        now = {
+            **results,
+            "order/a": ("harmful", "line 1"),
+            "read/c": ("conforms", ""),
+            "read/d": ("harmful", "line 2"),
+        }
         self.assertEqual(
             [line.split(",")[0] for line in known.differences(recorded, now)],
             ["order/a: harmful", "read/c: conforms"],
