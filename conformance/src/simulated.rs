@@ -47,10 +47,8 @@ pub struct Simulated {
     now: Instant,
     adapter: Adapter,
     transmit: TransmitBuffer,
-    /// When the line is free for more.
+    /// When the line is free for more: it is busy, or paused.
     free: Instant,
-    /// When what it sends is paused no more.
-    paused: Instant,
     pd: PdId,
     objects: Objects,
     listener: Listener,
@@ -104,7 +102,6 @@ impl Default for Simulated {
             adapter,
             transmit: TransmitBuffer::new(AT_ONCE, TransmitLimits::SINGLE),
             free: Instant::ZERO,
-            paused: Instant::ZERO,
             pd,
             objects: Objects::default(),
             listener,
@@ -125,7 +122,7 @@ fn mistake(what: &str) -> Trouble {
 impl Simulated {
     /// What the adapter has to send now.
     fn transmit(&mut self) {
-        while self.now >= self.free.max(self.paused) {
+        while self.now >= self.free {
             self.transmit.clear();
             self.adapter.poll_transmit(self.now, &mut self.transmit);
             if self.transmit.is_empty() && !self.transmit.may_have_more() {
@@ -272,7 +269,7 @@ impl Subject for Simulated {
             self.adapter.cm_destroy(self.now, gone.conn);
             self.forget(&gone);
         }
-        self.paused = self.now;
+        self.free = self.now;
         self.transmit();
         self.sent.clear();
         self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
@@ -302,7 +299,7 @@ impl Subject for Simulated {
         self.transmit();
         // it sends everything without a VLAN tag, and nothing has another priority
         if pause.priorities & 1 == 1 {
-            self.paused = self.now.plus(pause.time.unwrap_or(LONGEST_PAUSE));
+            self.free = self.now.plus(pause.time.unwrap_or(LONGEST_PAUSE));
         }
         Ok(())
     }
@@ -315,7 +312,7 @@ impl Subject for Simulated {
             if let Some(arrival) = self.sent.pop_front() {
                 return Ok(Some(arrival));
             }
-            let line = Some(self.free.max(self.paused)).filter(|&free| free > self.now);
+            let line = Some(self.free).filter(|&free| free > self.now);
             let next = self.adapter.poll_timeout().into_iter().chain(line).min();
             match next.filter(|&next| next <= until) {
                 Some(next) => {

@@ -353,7 +353,9 @@ impl Client {
         counters.dhcp_declined += 1;
         let Grant { address, server, .. } = granted.grant;
         self.trouble = LeaseTrouble::InUse(address, by);
-        self.send(now, DhcpMessageType::Decline, None, Some(address), Some(server), None);
+        let (requested, server) = (Some(address), Some(server));
+        let decline = self.message(now, DhcpMessageType::Decline);
+        self.send(Request { requested, server, ..decline }, None);
         self.state = self.later(now, DECLINED);
     }
 
@@ -366,8 +368,9 @@ impl Client {
         {
             let Grant { address, server, .. } = granted.grant;
             self.begin(now);
-            let to = Some(server);
-            self.send(now, DhcpMessageType::Release, Some(address), None, Some(server), to);
+            let release = self.message(now, DhcpMessageType::Release);
+            let release = Request { client: address, server: Some(server), ..release };
+            self.send(release, Some(server));
             self.state = self.lose(now, counters);
         }
     }
@@ -378,26 +381,28 @@ impl Client {
     }
 
     fn discover(&mut self, now: Instant, sent: u32) -> State {
-        self.send(now, DhcpMessageType::Discover, None, None, None, None);
+        self.send(self.message(now, DhcpMessageType::Discover), None);
         State::Selecting { sent: sent + 1, due: now.plus(self.pause(sent)) }
     }
 
     fn request(&mut self, now: Instant, offer: Grant, asked: Instant, sent: u32) -> State {
-        let (address, server) = (Some(offer.address), Some(offer.server));
-        self.send(now, DhcpMessageType::Request, None, address, server, None);
+        let (requested, server) = (Some(offer.address), Some(offer.server));
+        let request = self.message(now, DhcpMessageType::Request);
+        self.send(Request { requested, server, ..request }, None);
         State::Requesting { offer, asked, sent: sent + 1, due: now.plus(self.pause(sent)) }
     }
 
     fn renew(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
         let Grant { address, server, .. } = granted.grant;
-        self.send(now, DhcpMessageType::Request, Some(address), None, None, Some(server));
+        let request = self.message(now, DhcpMessageType::Request);
+        self.send(Request { client: address, ..request }, Some(server));
         let due = granted.again(now, granted.rebind);
         State::Renewing { granted, asked, due }
     }
 
     fn rebind(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
-        let address = Some(granted.grant.address);
-        self.send(now, DhcpMessageType::Request, address, None, None, None);
+        let request = self.message(now, DhcpMessageType::Request);
+        self.send(Request { client: granted.grant.address, ..request }, None);
         let due = granted.again(now, granted.until);
         State::Rebinding { granted, asked, due }
     }
@@ -433,20 +438,15 @@ impl Client {
         Duration::from_millis(milliseconds * 3 / 4 + chance)
     }
 
-    fn send(
-        &mut self,
-        now: Instant,
-        kind: DhcpMessageType,
-        client: Option<Ipv4Addr>,
-        requested: Option<Ipv4Addr>,
-        server: Option<Ipv4Addr>,
-        to: Option<Ipv4Addr>,
-    ) {
-        let client = client.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    /// A message that says nothing of addresses yet.
+    fn message(&self, now: Instant, kind: DhcpMessageType) -> Request {
         let secs = u16::try_from(now.since(self.begun).as_secs()).unwrap_or(u16::MAX);
-        let (mac, xid) = (self.mac, self.xid);
-        let bytes = Request { kind, xid, secs, mac, client, requested, server }.bytes();
-        // the address that is in use is the sender's in renewing and rebinding, too
-        self.outputs.push_back(Output::Send { to, from: client, bytes });
+        let client = Ipv4Addr::UNSPECIFIED;
+        Request { kind, xid: self.xid, secs, mac: self.mac, client, requested: None, server: None }
+    }
+
+    /// Sends to a server, or to all; from the address that is in use, in renewing and rebinding, too.
+    fn send(&mut self, request: Request, to: Option<Ipv4Addr>) {
+        self.outputs.push_back(Output::Send { to, from: request.client, bytes: request.bytes() });
     }
 }

@@ -313,7 +313,6 @@ impl Station {
     pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
         let priority = self.priority(&run.net_header(0));
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        let count = payloads.len();
         let frames: Vec<_> = payloads
             .enumerate()
             .map(|(index, payload)| {
@@ -321,10 +320,14 @@ impl Station {
                 self.of_flow(mac, &net).roce(&net, payload)
             })
             .collect();
+        self.keep(priority, frames)
+    }
+
+    /// Keeps frames of a priority that have to wait, and counts them; `false`: too many do.
+    fn keep(&mut self, priority: u8, frames: Vec<Vec<u8>>) -> bool {
+        let count = frames.len() as u64;
         let held = self.pauses.hold(priority, frames.into_iter());
-        if held {
-            self.counters.paused += count as u64;
-        }
+        self.counters.paused += if held { count } else { 0 };
         held
     }
 
@@ -332,12 +335,8 @@ impl Station {
     /// not. `Some(false)`: too many do.
     pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
         let priority = frame_priority(frame);
-        if !self.pauses.holds(now, priority) {
-            return None;
-        }
-        let held = self.pauses.hold(priority, [frame.to_vec()].into_iter());
-        self.counters.paused += u64::from(held);
-        Some(held)
+        let waits = self.pauses.holds(now, priority);
+        waits.then(|| self.keep(priority, vec![frame.to_vec()]))
     }
 
     /// The next datagram, as a frame, that need not wait any more. It is

@@ -98,9 +98,7 @@ impl Station {
         for (priority, frame) in released {
             if !self.pauses.holds(now, priority) {
                 self.put(frame);
-            } else if self.pauses.hold(priority, [frame].into_iter()) {
-                self.counters.paused += 1;
-            } else {
+            } else if !self.keep(priority, vec![frame]) {
                 self.counters.waiting_lost += 1;
             }
         }
