@@ -2,8 +2,9 @@
 
 use std::{
     io::Read,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, UdpSocket},
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -230,9 +231,24 @@ fn borrowed_addresses() {
         let taken = Device::named("udp:10.78.0.2").unwrap().open(OpenOptions::default());
         assert!(matches!(taken, Err(OpenError::Bind(BindError::Taken(_)))), "{taken:?}");
         drop(context);
-        let _udp = open("udp:10.78.0.2");
+        let udp = open("udp:10.78.0.2");
         let taken = Device::named("raw:veth1").unwrap().open(OpenOptions::default());
         assert!(matches!(taken, Err(OpenError::Bind(BindError::Taken(_)))), "{taken:?}");
+        drop(udp);
+    });
+}
+
+/// As that of a process that was killed, of which its successor cannot know when it is gone.
+#[test]
+fn a_borrowed_address_that_is_given_up_is_waited_for() {
+    in_namespace("a_borrowed_address_that_is_given_up_is_waited_for", || {
+        let other = UdpSocket::bind("10.78.0.2:4791").unwrap();
+        let going = thread::spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            drop(other);
+        });
+        drop(open("raw:veth1"));
+        going.join().unwrap();
     });
 }
 
@@ -265,7 +281,7 @@ fn the_port_follows_its_interface() {
             while start.elapsed() < PATIENCE {
                 match contexts[0].poll_async_event() {
                     Some(event) if event == wanted => return,
-                    _ => std::thread::sleep(Duration::from_millis(1)),
+                    _ => thread::sleep(Duration::from_millis(1)),
                 }
             }
             panic!("no {wanted:?}");
@@ -335,7 +351,7 @@ fn a_switch_is_told_of_members() {
                     return;
                 }
                 assert!(start.elapsed() < PATIENCE, "{wanted}: not {told} in\n{list}");
-                std::thread::sleep(Duration::from_millis(20));
+                thread::sleep(Duration::from_millis(20));
             }
         };
         for (member, sender) in [
@@ -386,7 +402,7 @@ fn a_pause_is_obeyed() {
             wire.send_to(&pause, None).unwrap().unwrap();
             while frames().pauses < count {
                 assert!(begun.elapsed() < PATIENCE, "{:?}", frames());
-                std::thread::yield_now();
+                thread::yield_now();
             }
             exchange(&sides[0], &sides[1]);
             if frames().paused > 0 {
@@ -414,7 +430,7 @@ fn a_neighbour_that_is_not_there() {
             let frames = || side.context.link_counters().frames;
             while frames().unanswered == 0 {
                 assert!(start.elapsed() < PATIENCE, "{:?}", frames());
-                std::thread::sleep(Duration::from_millis(20));
+                thread::sleep(Duration::from_millis(20));
             }
             let taken = start.elapsed();
             assert!(taken >= Duration::from_secs(3), "{taken:?}");

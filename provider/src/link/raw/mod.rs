@@ -12,6 +12,7 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     os::fd::BorrowedFd,
+    thread,
     time::Duration,
 };
 
@@ -53,6 +54,9 @@ const OWN: usize = 4096;
 /// Time for which who opens a device waits for a DHCP server: until its question was asked four times,
 /// and the address that is granted was probed.
 const LEASING: Duration = Duration::from_secs(10);
+/// Time for which who opens a device waits for a port: a process that was killed gives up its packet
+/// socket first, which the kernel does not hurry about, and its guards behind it.
+const GUARDING: Duration = Duration::from_secs(1);
 
 /// A link that builds its frames itself.
 ///
@@ -84,13 +88,13 @@ pub(crate) struct RawLink {
 impl RawLink {
     /// A link on the interface with this name and index. With addresses of its own this waits for a
     /// second, since somebody may have them already; and for an address that is to be leased, ten at
-    /// most. With `xdp`, and the MTU of the interface beside it, what
-    /// it can goes past the network stack.
+    /// most. For the port of a borrowed address that is taken it waits for a second. With `xdp`, and
+    /// the MTU of the interface beside it, what it can goes past the network stack.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
-    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`] when another program has
-    /// their port.
+    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`]
+    /// when another program has their port.
     pub(crate) fn open(
         interface: &str,
         index: u32,
@@ -249,8 +253,17 @@ impl RawLink {
 /// interface does not have (any more, or not yet, while duplicate address detection runs) is left out.
 fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
     let (mut guards, mut missing) = (Vec::new(), None);
+    let end = clock::now().plus(GUARDING);
     for own in std::mem::take(&mut config.addresses) {
-        match UdpLink::guard(own.address, interface) {
+        let guard = loop {
+            match UdpLink::guard(own.address, interface) {
+                Err(BindError::Taken(_)) if clock::now() < end => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                outcome => break outcome,
+            }
+        };
+        match guard {
             Ok(guard) => {
                 guards.push(guard);
                 config.addresses.push(own);
