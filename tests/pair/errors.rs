@@ -369,6 +369,29 @@ fn a_receive_buffer_that_cannot_be_written() {
     }
 }
 
+/// As with the kernel's rxe: libfabric posts receive requests without a key for such messages.
+#[test]
+fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
+    for connect in [Pair::connect, Pair::connect_unreliably] {
+        let mut pair = Pair::new();
+        let (a, b) = connect(&mut pair, Options::default());
+        let near = pair.a.buffer(8);
+        let bad = Sge { lkey: LKey(0), address: 0, length: 64 };
+        for id in [5, 6] {
+            pair.post_recv(&b, &RecvWr::new(id, [bad]));
+        }
+        pair.post_send(&a, &SendWr::send(1, near.sge(0, 0)));
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Ok(0))]);
+        assert_eq!(b.recv_outcomes(), [(5, Ok(0))]);
+        assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Rts));
+        pair.allow(DropReason::RequestRefused);
+        pair.post_send(&a, &SendWr::send(2, near.all()));
+        pair.run();
+        assert_eq!(b.recv_outcomes(), [(6, Err(WcStatus::LocProtErr))]);
+    }
+}
+
 /// A bad local buffer fails its request when the requests before it are done, and not before.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
