@@ -39,6 +39,8 @@ def main():
     if problem:
         say(problem)
         return 2
+    if suite is programs:
+        chosen = programs.of_size(options, chosen)  # what else needs is not installed
     # As with Ctrl-C, so that everything is taken down.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))

@@ -105,8 +105,11 @@ class PyverbsTests:
             download("rdma-core", scratch).rename(self.unpacked)
 
 
-class PypiPackage:
-    """A package of PyPI, of which pip knows the file by its digest."""
+class PinnedSource:
+    """What is not a package of this Debian, in one version, in a directory of the cache."""
+
+    origin = ""
+    packages = ()  # of Debian, which it takes to get it
 
     def __init__(self, name, version, sha256):
         self.name, self.version, self.sha256 = name, version, sha256
@@ -121,7 +124,14 @@ class PypiPackage:
         return cache_dir() / f"{self.name}-{self.version}"
 
     def missing(self):
-        return [] if self.directory.exists() else [f"{self.name}=={self.version} of PyPI"]
+        return [] if self.directory.exists() else [f"{self.name}=={self.version} of {self.origin}"]
+
+
+class PypiPackage(PinnedSource):
+    """A package of PyPI, of which pip knows the file by its digest."""
+
+    origin = "PyPI"
+    packages = ("python3-pip", "python3-numpy")
 
     def install(self):
         with scratch_dir() as scratch:
@@ -153,6 +163,39 @@ class Wheel(PypiPackage):
         settings = "home = /usr/bin\ninclude-system-site-packages = true\n"
         (environment / "pyvenv.cfg").write_text(settings)
         return environment
+
+
+class DebianSource(PinnedSource):
+    """The original sources of a package of a newer Debian, built. `build(tree, target)` is called
+    in their directory, and fills another one, which is kept.
+    """
+
+    origin = "Debian's sources"
+
+    def __init__(self, name, version, sha256, packages, build):
+        super().__init__(name, version, sha256)
+        self.packages, self.build = packages, build
+
+    def install(self):
+        with scratch_dir() as scratch:
+            archive, tree, built = (scratch / name for name in ["archive", "tree", "built"])
+            name = f"{self.name}_{self.version}.orig.tar.xz"
+            # Those of libraries are by four letters: there are so many.
+            letters = self.name[:4] if self.name.startswith("lib") else self.name[0]
+            address = f"{repository()}pool/main/{letters}/{self.name}/{name}"
+            helper = "/usr/lib/apt/apt-helper"
+            output_of([helper, "download-file", address, archive, f"SHA256:{self.sha256}"])
+            for directory in [tree, built]:
+                directory.mkdir()
+            output_of(["tar", "-xf", archive, "-C", tree, "--strip-components=1"])
+            self.build(tree, built)
+            built.rename(self.directory)
+
+
+def repository():
+    """Where this system has its packages from, with a slash at the end."""
+    filters = ["Identifier: Packages", "Component: main", "Origin: Debian"]
+    return output_of(["apt-get", "indextargets", "--format", "$(REPO_URI)", *filters]).split()[0]
 
 
 def pip(python, command, *options):

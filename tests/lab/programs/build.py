@@ -9,6 +9,10 @@ from lab.host import output_of
 
 SOURCES = Path(__file__).resolve().parent
 MEBIBYTE = 1 << 20
+SCRIPTS = [
+    *("migrate.py", "iscsi_target.py", "mooncake_agent.py", "nixl_agent.py", "fabtests_agent.py"),
+    *("peer.py", "transfer.py"),
+]
 # What `mpirun` starts in the place of ssh: HOST COMMAND.
 REMOTE_SHELL = """#!/bin/sh
 host=$1
@@ -25,13 +29,7 @@ def build(directory, sources):
     for name in ["openmpi", "mpich"]:
         compiler = [f"mpicc.{name}", "-Wall", "-Werror", "-O1"]
         output_of([*compiler, "-o", directory / f"mpi_{name}", SOURCES / "mpi_check.c"])
-    for name in [
-        "migrate.py",
-        "iscsi_target.py",
-        "mooncake_agent.py",
-        "nixl_agent.py",
-        "transfer.py",
-    ]:
+    for name in SCRIPTS:
         shutil.copy(SOURCES / name, directory)
     (directory / "remote_shell").write_text(REMOTE_SHELL)
     (directory / "memory").write_bytes(random.randbytes(96 * MEBIBYTE))
@@ -47,6 +45,7 @@ def build(directory, sources):
         "target": directory / "iscsi_target.py",
         "mooncake_agent": directory / "mooncake_agent.py",
         "nixl_agent": directory / "nixl_agent.py",
+        "fabtests_agent": directory / "fabtests_agent.py",
         "remote_shell": directory / "remote_shell",
         "memory": directory / "memory",
     }

@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 from mooncake.engine import TransferEngine
-from transfer import SIZE, Peer, arguments, serve, transfer
+from peer import Peer
+from transfer import SIZE, arguments, serve, transfer
 
 
 def main(protocol, own, device, target=None):

@@ -6,7 +6,8 @@ nixl_agent.py [VARIABLE=VALUE …] [TARGET]
 import sys
 
 import numpy as np
-from transfer import SIZE, Peer, arguments, serve, transfer
+from peer import Peer
+from transfer import SIZE, arguments, serve, transfer
 
 
 def main(target=None):

@@ -5,6 +5,7 @@ from functools import partial
 
 from lab.dropin.hosts import HostPair
 from lab.programs import record
+from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
 from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
@@ -13,6 +14,7 @@ from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
 from lab.programs.runner import TrialRunner
 from lab.programs.trial import sources_of
+from lab.programs.valkey import valkey_trials
 from lab.programs.wheels import wheel_trials
 from lab.report import CaseTable, say
 from lab.requirements import Packages
@@ -30,6 +32,8 @@ def cases():
         *qperf_trials(),
         *middleware_trials(),
         *mpi4py_trials(),
+        *fabtests_trials(),
+        *valkey_trials(),
         *wheel_trials(),
         *qemu_trials(),
         *iscsi_trials(),
@@ -45,9 +49,9 @@ def add_arguments(parser):
 
 def requirements(chosen):
     sources = sources_of(chosen)
-    pip = ["python3-pip", "python3-numpy"] if sources else []
     packages = {trial.package for trial in chosen} - {source.name for source in sources}
-    return [Packages([*PACKAGES, *pip, *packages]), *sources]
+    building = [package for source in sources for package in source.packages]
+    return [Packages([*PACKAGES, *building, *packages]), *sources]
 
 
 def refusal(options, chosen):
@@ -64,7 +68,6 @@ def of_size(options, chosen):
 
 def run(options, chosen, logs):
     """Runs the trials, one at a time because they measure; returns the number of failed ones."""
-    chosen = of_size(options, chosen)
     runner = TrialRunner(chosen, logs, options.pin)
     started = time.monotonic()
     table = CaseTable(chosen)

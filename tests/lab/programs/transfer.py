@@ -1,18 +1,13 @@
 """What both sides of a transfer between two agents do, whatever moves the memory."""
 
 import os
-import pickle
-import socket
 import sys
 import time
 
 import numpy as np
 
-PORT = 4445
 SIZE = 16 << 20
 TIMES = 8
-# Connections to other agents, which stay until the process has ended.
-OPEN = []
 
 
 def arguments():
@@ -22,25 +17,6 @@ def arguments():
         name, value = words.pop(0).split("=", 1)
         os.environ[name] = value
     return words
-
-
-class Peer:
-    """The other agent, by TCP: what either has to tell the other, in order."""
-
-    def __init__(self, target):
-        if target:
-            self.socket = socket.create_connection((target, PORT))
-        else:
-            self.socket = socket.create_server(("", PORT)).accept()[0]
-        self.file = self.socket.makefile("rwb")
-        OPEN.append(self)
-
-    def tell(self, what):
-        pickle.dump(what, self.file)
-        self.file.flush()
-
-    def hear(self):
-        return pickle.load(self.file)
 
 
 def wanted():

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from lab.dropin.case import SOCKETS, Case
-from lab.requirements import PypiPackage
+from lab.requirements import PinnedSource
 
 # Factors to bytes per second, and seconds, by the words of the programs.
 UNITS = {
@@ -53,7 +53,7 @@ class Trial:
     figure: Figure | None = None
     tcp: Case | None = None
     large: bool = False  # runs with --all only
-    source: PypiPackage | None = None  # which has what runs; {word} is where it is
+    source: PinnedSource | None = None  # which has what runs; {word} is where it is
 
     in_guest = False
 
