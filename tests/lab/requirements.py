@@ -194,6 +194,8 @@ class DebianSource(PinnedSource):
 
 def repository():
     """Where this system has its packages from, with a slash at the end."""
+    # Without lists of packages nothing is known of it.
+    output_of(["apt-get", "update"])
     filters = ["Identifier: Packages", "Component: main", "Origin: Debian"]
     return output_of(["apt-get", "indextargets", "--format", "$(REPO_URI)", *filters]).split()[0]
 
