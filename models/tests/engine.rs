@@ -6,7 +6,8 @@ use roce_models::engine::{
         a_thread_that_waits_on_the_sockets_is_woken, a_thread_with_an_event_loop_is_woken,
         a_timer_fires, counters_are_published, requests_are_served_after_a_thread_that_waited,
         requests_are_served_beside_a_program_that_sleeps, the_background_thread_ends,
-        two_threads_that_wait_on_the_sockets_are_woken, what_is_gathered_leaves,
+        two_threads_that_wait_on_the_sockets_are_woken, what_acknowledges_leaves,
+        what_is_gathered_leaves,
     },
     without,
 };
@@ -79,6 +80,11 @@ fn an_event_loop_needs_a_ring_that_wakes() {
 #[test]
 fn what_waits_for_more_leaves() {
     what_is_gathered_leaves();
+}
+
+#[test]
+fn what_waits_for_an_answer_leaves() {
+    what_acknowledges_leaves();
 }
 
 #[test]

@@ -5,6 +5,8 @@ use super::*;
 const COUNT: usize = 32;
 const BYTES: usize = 64;
 const ROUNDS: usize = 1000;
+/// Of what is received.
+const RECEIVED: u64 = u64::MAX;
 
 fn pair() -> (Side, Side) {
     let side = || {
@@ -80,6 +82,47 @@ fn requests_leave_without_a_poll() {
         }
     }
     panic!("nothing was gathered in {ROUNDS} rounds");
+}
+
+/// Sends a message, and takes it at the other side.
+fn send(from: &Side, to: &Side, id: u64) {
+    to.qp.post_recv(&[RecvWr::new(RECEIVED, [to.memory.sge(0..BYTES)])]).unwrap();
+    from.qp.post_send(&[SendWr::send(id, from.memory.sge(0..BYTES))]).unwrap();
+    while to.next().wr_id != RECEIVED {} // what it has sent itself has completed, too
+}
+
+#[test]
+fn acknowledgements_leave_with_answers() {
+    const MESSAGES: u64 = 20;
+    let (a, b) = pair();
+    let runs = || [&a, &b].map(|side| side.context.link_counters().sent_runs).iter().sum::<u64>();
+    for _ in 0..ROUNDS {
+        let before = runs();
+        for _ in 0..MESSAGES {
+            send(&a, &b, 1);
+            send(&b, &a, 1);
+        }
+        let runs = runs() - before;
+        assert!(runs >= 2 * MESSAGES);
+        if runs < 2 * MESSAGES + MESSAGES / 2 {
+            return; // where both wait for the other it is up to the machine how often one is late
+        }
+    }
+    panic!("in {ROUNDS} rounds each acknowledgement left by itself");
+}
+
+/// The program answers often, and then not, and calls no more: the timer sends what waits.
+#[test]
+fn an_acknowledgement_leaves_without_an_answer() {
+    let (a, b) = pair();
+    for id in 0..ROUNDS as u64 / 10 {
+        for _ in 0..20 {
+            send(&a, &b, id);
+            send(&b, &a, id);
+        }
+        send(&a, &b, ROUNDS as u64 + id);
+        while a.next().wr_id != ROUNDS as u64 + id {}
+    }
 }
 
 /// What was posted before the queue pair goes has left, as on hardware, where nothing waits.

@@ -91,6 +91,49 @@ fn a_responder_answers_only_who_asks() {
     half.expect_nothing();
 }
 
+/// It is shorter than any other packet, and so ends a run of datagrams.
+#[test]
+fn an_acknowledgement_leaves_behind_the_only_packet_of_a_request() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(600).fill(1);
+    let mut psn = 0x100;
+    for (turn, length) in [8, 256, 0, 300].into_iter().enumerate() {
+        half.post_recv(&RecvWr::new(1, []));
+        half.send(&pkt(Op::SendOnly, 0x200 + turn as u32).ask());
+        half.post_send(&SendWr::send(2, from.sge(0, length)));
+        let ack = ack(0x200 + turn as u32, turn as u32 + 1);
+        let only = pkt(Op::SendOnly, psn).payload(&from.part(0, length.min(256))).ask();
+        if length <= 256 {
+            half.expect(&[only, ack]);
+            psn += 1;
+        } else {
+            let first = pkt(Op::SendFirst, psn).payload(&from.part(0, 256));
+            let last = pkt(Op::SendLast, psn + 1).payload(&from.part(256, length - 256)).ask();
+            half.expect(&[ack, first, last]);
+        }
+    }
+}
+
+#[test]
+fn an_adapter_tells_when_acknowledgements_are_all_that_it_sends() {
+    let mut half = Half::new(Options::default());
+    let buffer = half.buffer(64);
+    assert!(!half.node.adapter.only_acknowledges(), "nothing");
+    half.post_recv(&RecvWr::new(1, []));
+    half.send(&pkt(Op::SendOnly, 0x200).ask());
+    assert!(half.node.adapter.only_acknowledges());
+    half.post_send(&SendWr::send(2, buffer.all()));
+    assert!(!half.node.adapter.only_acknowledges(), "a request");
+    assert_eq!(half.take().len(), 2);
+    assert!(!half.node.adapter.only_acknowledges());
+    half.send(&pkt(Op::SendOnly, 0x201).ask());
+    assert!(!half.node.adapter.only_acknowledges(), "a NAK: no receive was posted");
+    assert_eq!(half.take().len(), 1);
+    half.send(&pkt(Op::ReadRequest, 0x201).reth(buffer.remote(0), 64).ask());
+    assert!(!half.node.adapter.only_acknowledges(), "an answer with data");
+    assert_eq!(half.take().len(), 1);
+}
+
 #[test]
 fn acknowledgements_of_one_batch_become_one() {
     let mut half = Half::new(Options::default());

@@ -24,6 +24,7 @@
 //! | a thread that drives does not park, or does not heed that something is there already | `a_waiting_thread_is_woken` |
 //! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
+//! | no timer is set for acknowledgements that wait | `what_waits_for_an_answer_leaves` |
 //! | every look finds that the program still polls | `a_request_is_not_slept_through` |
 //!
 //! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more often

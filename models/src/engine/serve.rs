@@ -62,12 +62,14 @@ impl Engine {
     /// Loom's mutexes are fair enough.
     pub(super) fn let_others_in(&self) {}
 
-    pub(super) fn serve(&self, shard: &mut Shard) -> usize {
+    pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         if shard.gathers() {
             shard.transmit(clock::now());
         }
         let received = shard.receive();
-        shard.serve_timers(clock::now());
+        if !(polls && received > 0 && shard.gathering.find(clock::now())) {
+            shard.serve_timers(clock::now());
+        }
         received
     }
 

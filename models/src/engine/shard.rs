@@ -22,6 +22,8 @@ pub(super) struct Shard {
     pub(super) gathering: Gathering,
     /// What has been posted, and the thread of the program that waits for it to leave.
     pub(super) posted: Option<usize>,
+    /// The thread of the program that waits for an acknowledgement of what arrives first to leave.
+    pub(super) acknowledged: Option<usize>,
     system: System,
 }
 
@@ -32,8 +34,8 @@ impl Shard {
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut gathering = Gathering::new(limits);
         gathering.note_sent(true);
-        let (told, posted) = (false, None);
-        Self { link, awaited, rare, timer, counted, told, gathering, posted, system }
+        let (told, posted, acknowledged) = (false, None, None);
+        Self { link, awaited, rare, timer, counted, told, gathering, posted, acknowledged, system }
     }
 
     pub(super) fn receive(&mut self) -> usize {
@@ -41,6 +43,9 @@ impl Shard {
         let before = self.link.received();
         self.link.receive(true);
         let received = before..self.link.received();
+        if !received.is_empty() {
+            self.posted = self.posted.or(self.acknowledged.take());
+        }
         for &(_, thread) in self.awaited.iter().filter(|(run, _)| received.contains(run)) {
             self.system.give(thread);
         }
@@ -59,6 +64,10 @@ impl Shard {
         if let Some(thread) = self.posted.take() {
             self.system.give(thread);
         }
+    }
+
+    pub(super) fn note_poll(&mut self) {
+        self.gathering.note_poll();
     }
 
     pub(super) fn gathers(&self) -> bool {

@@ -22,6 +22,7 @@ fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
         let awaited: Vec<_> = (0..sent).rev().zip((0..2).rev()).collect();
         let mut shard = Shard::new(link, awaited, system.clone());
         shard.rare = late.then(|| clock::now().plus(LATE));
+        shard.acknowledged = (sent == 1).then_some(0); // for which no run is
         let engine = Arc::new(Engine::new(shard, system.clone()));
         let background = {
             let engine = engine.clone();
@@ -129,6 +130,21 @@ pub fn what_is_gathered_leaves() {
             engine.gather(&mut shard, now, load);
             shard.gathering.note_end(now);
         }
+        engine.system.wait_for(0);
+    });
+}
+
+/// A program that answers what it finds has found a message, and sleeps until its acknowledgement has
+/// left.
+pub fn what_acknowledges_leaves() {
+    run(2, 1, false, |engine| {
+        {
+            let mut shard = engine.lock();
+            let now = clock::now();
+            shard.gathering.find(now);
+            shard.gathering.post(now, Load::default(), 0); // it has answered before
+        }
+        engine.progress();
         engine.system.wait_for(0);
     });
 }

@@ -177,7 +177,7 @@ impl Engine {
         self.sleep_beside_timer(ABSENT);
         self.attend_timer();
         let received = match self.try_lock() {
-            Some(mut shard) if calls() == before => self.serve(&mut shard),
+            Some(mut shard) if calls() == before => self.serve(&mut shard, false),
             _ => return Some(false),
         };
         self.explain();
@@ -240,7 +240,7 @@ impl Engine {
             let now = clock::now();
             let (received, is_due) = {
                 let mut shard = self.lock();
-                (self.serve(&mut shard), shard.is_due())
+                (self.serve(&mut shard, false), shard.is_due())
             };
             self.explain();
             if now.since(start) > LINGER_MOST {

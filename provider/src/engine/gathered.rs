@@ -7,11 +7,7 @@ use std::sync::atomic::Ordering;
 
 use roce_transport::time::Instant;
 
-use super::{
-    gathering::{Load, TIMER},
-    serve::Engine,
-    shard::Shard,
-};
+use super::{gathering::Load, serve::Engine, shard::Shard};
 use crate::clock;
 
 impl Engine {
@@ -22,8 +18,25 @@ impl Engine {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
-            self.set_timer(TIMER);
+            self.wake_later(shard, now);
         }
+    }
+
+    fn wake_later(&self, shard: &mut Shard, now: Instant) {
+        if let Some(after) = shard.gathering.set_timer(now) {
+            self.set_timer(after);
+        }
+    }
+
+    /// Serves for a program that polls. What acknowledges the messages that it finds may wait for its
+    /// answer.
+    pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
+        shard.note_poll();
+        let received = self.serve(shard, true);
+        if shard.gathers() {
+            self.wake_later(shard, clock::now());
+        }
+        received
     }
 
     /// Sends what has waited long enough. For a program that polls and finds something, which does not

@@ -9,6 +9,10 @@
 //!   there is none, a timer of the system wakes the background thread after [`TIMER`]. A program with which
 //!   that happens is left alone for a while.
 //!
+//! Where messages go back and forth, the acknowledgement of the one waits in the same way, and leaves
+//! with the answer: if the program has answered the message before within [`CLOSELY`] of finding it, by a
+//! post with nothing in between but receives. The answer itself never waits.
+//!
 //! Only what goes through sockets is gathered, of programs that poll.
 
 use std::{
@@ -27,7 +31,11 @@ use super::spell::Spell;
 const TIME: Duration = Duration::from_micros(20);
 
 /// Time after which it leaves without: long enough that a program that goes on posting is there before.
-pub(super) const TIMER: Duration = Duration::from_micros(60);
+const TIMER: Duration = Duration::from_micros(60);
+
+/// Time after which acknowledgements leave without. To set a timer costs a virtual machine some
+/// microseconds, and while messages go back and forth it is set again that long before it wakes anybody.
+const SELDOM: Duration = Duration::from_micros(500);
 
 /// Time from the end of a post to the next one up to which that follows closely: a few times what a call
 /// that sends takes.
@@ -81,11 +89,19 @@ pub(super) struct Gathering {
     /// What waits.
     requests: usize,
     bytes: usize,
+    acknowledgements: bool,
     /// Until when, in nanoseconds of the clock; 0: nothing waits. Changed under the engine's lock, read
     /// without.
     until: Arc<AtomicU64>,
+    /// Time for which the timer was set last.
+    timer_at: Instant,
     /// End of the last post.
     posted_at: Instant,
+    /// Time at which the program found messages that are only to be acknowledged, if it has not called
+    /// since.
+    found_at: Option<Instant>,
+    /// It answered the last ones.
+    answers: bool,
     /// Number of the program's calls that served the adapter, and when another one was seen.
     activity: u64,
     polled_at: Instant,
@@ -107,8 +123,12 @@ impl Gathering {
             run: None,
             requests: 0,
             bytes: 0,
+            acknowledgements: false,
             until: Arc::default(),
+            timer_at: Instant::ZERO,
             posted_at: Instant::ZERO,
+            found_at: None,
+            answers: false,
             activity: 0,
             polled_at: Instant::ZERO,
             by_call: false,
@@ -128,13 +148,62 @@ impl Gathering {
 
     /// True if something waits.
     pub(super) const fn is_waiting(&self) -> bool {
-        self.requests > 0
+        self.requests > 0 || self.acknowledgements
+    }
+
+    /// The program polls, and has not posted since it found something: it does not answer that.
+    pub(super) fn note_poll(&mut self) {
+        if self.found_at.take().is_some() {
+            self.answers = false;
+        }
+    }
+
+    /// The program finds messages that are only to be acknowledged. Returns true if the
+    /// acknowledgements wait.
+    pub(super) fn find(&mut self, now: Instant) -> bool {
+        self.found_at = self.run.map(|_| now);
+        self.acknowledgements =
+            self.run.is_some() && self.by_call && self.answers && !self.alone.lasts(now);
+        if self.acknowledgements {
+            self.wait(now);
+        }
+        self.acknowledgements
+    }
+
+    /// What the program found was told so late.
+    pub(super) fn note_found(&mut self, now: Instant) {
+        if let Some(at) = &mut self.found_at {
+            *at = now;
+        }
+    }
+
+    /// Something waits from now on. Returns after what time the timer is to wake the background thread,
+    /// unless it is set already.
+    pub(super) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
+        let after = if self.acknowledgements { SELDOM } else { TIMER };
+        if self.acknowledgements && self.timer_at >= now.plus(TIMER) {
+            return None;
+        }
+        self.timer_at = now.plus(after);
+        Some(after)
+    }
+
+    /// Something waits from now on.
+    fn wait(&self, now: Instant) {
+        // it is never 0, which says that nothing waits
+        self.until.store(now.plus(TIME).as_nanos(), Ordering::SeqCst);
     }
 
     /// A program, which has served the adapter so often until now, has posted something. Returns true if
     /// that waits; else everything is to leave.
     pub(super) fn post(&mut self, now: Instant, load: Load, activity: u64) -> bool {
         let Some(run) = self.run else { return false };
+        if let Some(found_at) = self.found_at.take() {
+            self.answers = now.since(found_at) <= CLOSELY;
+        }
+        if self.acknowledgements {
+            return false; // which leave with it
+        }
         let follows = now.since(self.posted_at) <= CLOSELY;
         if activity != self.activity {
             (self.activity, self.polled_at) = (activity, now);
@@ -148,8 +217,7 @@ impl Gathering {
             return false;
         }
         if !self.is_waiting() {
-            // it is never 0, which says that nothing waits
-            self.until.store(now.plus(TIME).as_nanos(), Ordering::SeqCst);
+            self.wait(now);
         }
         (self.requests, self.bytes) = (requests, bytes);
         true
@@ -171,6 +239,7 @@ impl Gathering {
         let is_late = self.is_waiting() && now >= due;
         if is_late {
             self.alone.renew(ALONE, now);
+            self.answers = false;
         }
         is_late
     }
@@ -178,7 +247,7 @@ impl Gathering {
     /// What waits is being sent.
     pub(super) fn leave(&mut self) {
         if self.is_waiting() {
-            (self.requests, self.bytes) = (0, 0);
+            (self.requests, self.bytes, self.acknowledgements) = (0, 0, false);
             self.until.store(0, Ordering::SeqCst);
             self.alone.miss(THERE);
         }
@@ -258,6 +327,92 @@ mod tests {
             program.poll();
             assert!(!program.post(64, CLOSELY + AT_ONCE));
         }
+    }
+
+    /// A program that finds a message with each poll, and answers it so long after.
+    impl Program {
+        /// True if the acknowledgement waits.
+        fn find(&mut self) -> bool {
+            self.activity += 1;
+            self.gathering.leave();
+            self.gathering.note_poll();
+            self.gathering.find(self.now)
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_waits_for_the_answer_of_a_program_that_has_answered() {
+        let mut program = Program::new();
+        assert!(!program.find(), "nobody knows yet whether it answers");
+        assert!(!program.post(64, AT_ONCE));
+        for _ in 0..100 {
+            assert!(program.find());
+            assert!(program.gathering.is_waiting());
+            assert!(!program.post(64, AT_ONCE), "an answer leaves at once, and takes it along");
+            assert!(!program.gathering.is_waiting());
+        }
+        // further requests wait as others do
+        assert!(program.post(64, AT_ONCE));
+        assert!(program.find());
+        assert!(program.gathering.is_over(program.now.plus(TIME)));
+
+        // it polls once more instead of answering
+        assert!(!program.find());
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.find(), "it answered late");
+        program.post(64, CLOSELY);
+        assert!(program.find());
+
+        program.gathering.note_sent(false);
+        program.post(64, AT_ONCE);
+        assert!(!program.find(), "what goes through memory");
+        let mut program = Program { gathering: Gathering::new(TransmitLimits::SINGLE), ..program };
+        program.gathering.note_sent(true);
+        for _ in 0..3 {
+            assert!(!program.find());
+            program.post(64, AT_ONCE);
+        }
+    }
+
+    #[test]
+    fn who_lets_an_acknowledgement_wait_for_the_timer_is_left_alone() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+        program.now = program.now.plus(TIMER);
+        assert!(program.gathering.is_late(program.now));
+        program.gathering.leave();
+        program.post(64, AT_ONCE);
+        assert!(!program.find());
+        program.post(64, AT_ONCE);
+        assert!(!program.find());
+        program.post(64, ALONE[0]);
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+    }
+
+    #[test]
+    fn the_timer_is_seldom_set_for_acknowledgements() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        let mut set = Vec::new();
+        for _ in 0..1000 {
+            assert!(program.find());
+            if let Some(after) = program.gathering.set_timer(program.now) {
+                set.push((program.now, after));
+            }
+            let end = set.last().map(|&(at, after)| at.plus(after)).unwrap();
+            assert!(end >= program.now.plus(TIMER), "it is there for each");
+            program.post(64, AT_ONCE); // and takes `CALL`
+        }
+        let most = (CALL + AT_ONCE) * 1000 / (SELDOM - TIMER).as_micros() as u32;
+        assert!(set.len() <= most.as_micros() as usize + 1, "{}", set.len());
+
+        assert!(program.post(64, AT_ONCE), "a request");
+        assert_eq!(program.gathering.set_timer(program.now), Some(TIMER));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Engine {
         grow(&self.activity);
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return };
-        let received = self.serve(&mut shard);
+        let received = self.serve_polling(&mut shard);
         self.after_service(&mut shard);
         drop(shard);
         self.explain();

@@ -210,15 +210,17 @@ impl Engine {
         }
     }
 
-    /// Serves the adapter. Returns how many messages of the link were received.
-    pub(super) fn serve(&self, shard: &mut Shard) -> usize {
+    /// Serves the adapter. Returns how many messages of the link were received. `polls`: for a program
+    /// that polls, whose answer acknowledgements may wait for.
+    pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
         if shard.gathers() {
             shard.transmit(start); // a peer can answer while this looks for others
         }
-        let received = shard.serve(start, || self.is_wanted());
+        let received = shard.serve(start, polls, || self.is_wanted());
         if shard.has_moved() {
-            shard.note_hold(start);
+            let end = shard.note_hold(start);
+            shard.gathering.note_found(end);
         }
         received
     }

@@ -146,14 +146,20 @@ impl Shard {
 
     /// Serves in turns, each of which receives a batch, handles, sends one buffer and tells, until
     /// there is nothing more, the time is used up, or other threads wait for the lock. Returns how
-    /// many messages of the link were received.
-    pub(super) fn serve(&mut self, start: Instant, is_wanted: impl Fn() -> bool) -> usize {
+    /// many messages of the link were received. With `polls`, for a program that polls,
+    /// acknowledgements may be left to wait for its answer.
+    pub(super) fn serve(
+        &mut self,
+        start: Instant,
+        polls: bool,
+        is_wanted: impl Fn() -> bool,
+    ) -> usize {
         let (mut now, mut received) = (start, 0);
         loop {
             let batch = self.receive(now) + self.receive_frames(now);
             received += batch;
-            self.serve_timers(now);
-            if batch < BATCH && !self.is_due() || is_wanted() {
+            let keeps = self.take_turn(now, polls && (1..BATCH).contains(&batch));
+            if keeps || batch < BATCH && !self.is_due() || is_wanted() {
                 break;
             }
             now = clock::now();
@@ -216,10 +222,33 @@ impl Shard {
 
     /// Does what is due without looking at the link.
     pub(super) fn serve_timers(&mut self, now: Instant) {
+        self.take_turn(now, false);
+    }
+
+    /// Returns true if acknowledgements wait, as they may with `found`: a program that polls finds
+    /// something.
+    fn take_turn(&mut self, now: Instant, found: bool) -> bool {
         self.attend_rules(now);
         self.adapter.handle_timeout(now);
-        self.transmit(now);
+        let keeps = found && self.find(now);
+        if keeps {
+            self.tell();
+        } else {
+            self.transmit(now);
+        }
         self.log.update(&self.name, self.adapter.counters());
+        keeps
+    }
+
+    /// A program that polls finds something. Returns true if acknowledgements are all that is to be
+    /// sent, and wait.
+    fn find(&mut self, now: Instant) -> bool {
+        !self.outgoing.is_due() && self.adapter.only_acknowledges() && self.gathering.find(now)
+    }
+
+    /// A program polls, which may not have answered what it found.
+    pub(super) fn note_poll(&mut self) {
+        self.gathering.note_poll();
     }
 
     /// Does what rules have happen now.

@@ -147,7 +147,7 @@ impl Engine {
         loop {
             let (is_due, waits) = {
                 let mut shard = self.lock();
-                self.serve(&mut shard);
+                self.serve(&mut shard, false);
                 (shard.is_due(), shard.is_blocked() || shard.is_waiting())
             };
             let left = end.since(clock::now());

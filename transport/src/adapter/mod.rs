@@ -532,6 +532,15 @@ impl Adapter {
         }
     }
 
+    /// True if acknowledgements, of few queue pairs, are all that [`poll_transmit`](Self::poll_transmit)
+    /// would send. They can wait for a moment, to leave with what the program posts next.
+    pub fn only_acknowledges(&self) -> bool {
+        let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
+        !self.cm.has_transmit()
+            && !self.turns.is_empty()
+            && self.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
+    }
+
     // Inside.
 
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
@@ -622,6 +631,9 @@ impl fmt::Debug for Adapter {
             .finish_non_exhaustive()
     }
 }
+
+/// Number of queue pairs whose acknowledgements may wait, at most.
+const FEW: usize = 8;
 
 /// Number of queue pairs that are looked at for one transmit buffer, at most.
 const VISITS: usize = 128;

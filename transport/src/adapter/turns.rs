@@ -45,6 +45,13 @@ impl Turns {
         self.fresh.is_empty() && self.others.is_empty() && self.unfinished.is_none()
     }
 
+    /// Those that wait, if they are few, and none has had a turn in this round.
+    pub(super) fn few_fresh(&self, most: usize) -> Option<impl Iterator<Item = usize>> {
+        let are_few = self.fresh.len() <= most;
+        let only = are_few && self.others.is_empty() && self.unfinished.is_none();
+        only.then(|| self.fresh.iter().copied())
+    }
+
     /// Gives a queue pair a turn, unless it has one already.
     pub(super) fn add(&mut self, index: usize, place: &mut Place) {
         if !place.is_in_round {

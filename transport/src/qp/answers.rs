@@ -168,6 +168,13 @@ impl Answers {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
+    /// True if an acknowledgement, not a NAK, is all that waits.
+    pub(super) fn is_acknowledgement(&self) -> bool {
+        self.replies.len() == 1
+            && matches!(self.replies.front(), Some(Reply::Acknowledge { aeth, .. })
+                if matches!(aeth.syndrome, Syndrome::Ack { .. }))
+    }
+
     /// True if the next answer is the last packet of a READ longer than a run, nothing waits behind
     /// it, and it has not waited.
     pub(super) fn hold_back(&mut self) -> bool {

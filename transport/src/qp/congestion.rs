@@ -78,6 +78,11 @@ impl Congestion {
         }
     }
 
+    /// True if a notification is due.
+    pub(super) const fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// Writes the notification that is due, if any, to the start of `slot`.
     pub(super) fn build(&mut self, common: &Common, path: &Path, slot: &mut [u8]) -> Option<Built> {
         if !core::mem::take(&mut self.due) {

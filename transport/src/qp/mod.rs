@@ -373,7 +373,12 @@ impl Qp {
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
-        let kinds = match self.turn.requests_first {
+        // behind the only packet of a request an acknowledgement, which is shorter, ends its run
+        let passes = || {
+            self.responder.answers.is_acknowledgement()
+                && self.requester.has_one_packet(self.common.mtu.bytes())
+        };
+        let kinds = match self.turn.requests_first || passes() {
             true => [Kind::Request, Kind::Answer],
             false => [Kind::Answer, Kind::Request],
         };
@@ -387,6 +392,14 @@ impl Qp {
             }
         }
         None
+    }
+
+    /// True if an acknowledgement is all that it has to send.
+    pub(crate) fn only_acknowledges(&self) -> bool {
+        self.responder.answers.is_acknowledgement()
+            && self.requester.has_sent_all()
+            && !self.congestion.is_due()
+            && !self.is_flushing()
     }
 
     /// Writes the next frame of a queue pair of raw packets to `frame`. `mtu` is that of the interface.

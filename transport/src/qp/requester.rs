@@ -216,6 +216,18 @@ impl Requester {
         self.queue.pop()
     }
 
+    /// True if no request waits to be sent, for the first time or again.
+    pub(super) fn has_sent_all(&self) -> bool {
+        self.queue.get(self.cursor.number).is_none()
+    }
+
+    /// True if one packet is all that waits to be sent.
+    pub(super) fn has_one_packet(&self, mtu: u32) -> bool {
+        let Cursor { number, packet } = self.cursor;
+        let is_short = |wqe: &SendWqe| packet == 0 && wqe.length <= mtu;
+        self.queue.get(number).is_some_and(is_short) && self.queue.get(number + 1).is_none()
+    }
+
     fn outstanding(&self) -> u32 {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
