@@ -91,7 +91,7 @@ fn a_responder_answers_only_who_asks() {
     half.expect_nothing();
 }
 
-/// It is shorter than any other packet, and so ends a run of datagrams.
+/// It is shorter than a packet with four bytes or more, and so ends its run of datagrams.
 #[test]
 fn an_acknowledgement_leaves_behind_the_only_packet_of_a_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

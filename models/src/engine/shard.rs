@@ -66,10 +66,6 @@ impl Shard {
         }
     }
 
-    pub(super) fn note_poll(&mut self) {
-        self.gathering.note_poll();
-    }
-
     pub(super) fn gathers(&self) -> bool {
         self.gathering.is_waiting()
     }

@@ -31,7 +31,7 @@ impl Engine {
     /// Serves for a program that polls. What acknowledges the messages that it finds may wait for its
     /// answer.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
-        shard.note_poll();
+        shard.gathering.note_poll();
         let received = self.serve(shard, true);
         if shard.gathers() {
             self.wake_later(shard, clock::now());

@@ -161,29 +161,32 @@ impl Gathering {
     /// The program finds messages that are only to be acknowledged. Returns true if the
     /// acknowledgements wait.
     pub(super) fn find(&mut self, now: Instant) -> bool {
-        self.found_at = self.run.map(|_| now);
-        self.acknowledgements =
-            self.run.is_some() && self.by_call && self.answers && !self.alone.lasts(now);
+        if !self.is_possible() {
+            return false;
+        }
+        self.found_at = Some(now);
+        self.acknowledgements = self.by_call && self.answers && !self.alone.lasts(now);
         if self.acknowledgements {
             self.wait(now);
         }
         self.acknowledgements
     }
 
-    /// What the program found was told so late.
+    /// The program hears now of what it found.
     pub(super) fn note_found(&mut self, now: Instant) {
         if let Some(at) = &mut self.found_at {
             *at = now;
         }
     }
 
-    /// Something waits from now on. Returns after what time the timer is to wake the background thread,
-    /// unless it is set already.
+    /// Time after which the timer is to wake the background thread for what begins to wait; `None`: it
+    /// is set already.
     pub(super) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
-        let after = if self.acknowledgements { SELDOM } else { TIMER };
-        if self.acknowledgements && self.timer_at >= now.plus(TIMER) {
-            return None;
-        }
+        let after = match self.acknowledgements {
+            true if self.timer_at >= now.plus(TIMER) => return None,
+            true => SELDOM,
+            false => TIMER,
+        };
         self.timer_at = now.plus(after);
         Some(after)
     }

@@ -246,11 +246,6 @@ impl Shard {
         !self.outgoing.is_due() && self.adapter.only_acknowledges() && self.gathering.find(now)
     }
 
-    /// A program polls, which may not have answered what it found.
-    pub(super) fn note_poll(&mut self) {
-        self.gathering.note_poll();
-    }
-
     /// Does what rules have happen now.
     pub(crate) fn attend_rules(&mut self, now: Instant) {
         while let Some(due) = self.rules.as_mut().and_then(|rules| rules.poll(now)) {

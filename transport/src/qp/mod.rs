@@ -373,7 +373,8 @@ impl Qp {
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
-        // behind the only packet of a request an acknowledgement, which is shorter, ends its run
+        // behind the only packet of a request an acknowledgement, which is shorter but for messages of
+        // hardly a byte, ends the run of datagrams
         let passes = || {
             self.responder.answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
