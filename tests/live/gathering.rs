@@ -1,5 +1,7 @@
 //! Small requests that follow one another closely: they leave together, and none is forgotten.
 
+use std::iter;
+
 use super::*;
 
 const COUNT: usize = 32;
@@ -19,20 +21,23 @@ fn pair() -> (Side, Side) {
 }
 
 /// Posts WRITEs, each with a call of its own, of the one kind or the other, and returns how many of them
-/// waited for more.
-fn post(a: &Side, b: &Side, round: usize) -> u64 {
-    let before = a.context.link_counters().gathered;
+/// waited for more, and whether the last one did.
+fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
+    let gathered = || a.context.link_counters().gathered;
+    let before = gathered();
+    let mut last = before;
     a.memory.write_at(0, &noise(COUNT * BYTES, round as u32)).unwrap();
     assert!(a.cq.poll_one().is_none()); // a program that polls
     for at in 0..COUNT {
         let place = at * BYTES..(at + 1) * BYTES;
         let write = SendWr::write(at as u64, b.memory.remote(place.start), a.memory.sge(place));
+        last = gathered();
         match round % 2 {
             0 => a.qp.post_send(&[write]).unwrap(),
             _ => a.qp.post_send_all(&[write]).unwrap(),
         }
     }
-    a.context.link_counters().gathered - before
+    (gathered() - before, gathered() > last)
 }
 
 fn has_arrived(b: &Side, round: usize) -> bool {
@@ -46,7 +51,7 @@ fn requests_leave_together() {
     let mut together = [false; 2];
     for round in 0..ROUNDS {
         let before = a.context.link_counters().sent_runs;
-        let gathered = post(&a, &b, round);
+        let (gathered, _) = post(&a, &b, round);
         for at in 0..COUNT {
             assert_eq!(a.next().wr_id, at as u64);
         }
@@ -68,7 +73,7 @@ fn requests_leave_together() {
 fn requests_leave_without_a_poll() {
     let (a, b) = pair();
     for round in 0..ROUNDS {
-        let gathered = post(&a, &b, round);
+        let (gathered, _) = post(&a, &b, round);
         let start = Instant::now();
         while !has_arrived(&b, round) {
             assert!(start.elapsed() < PATIENCE, "{:?}", a.context.link_counters());
@@ -135,16 +140,33 @@ fn requests_leave_before_their_queue_pair_goes() {
         for at in 0..COUNT {
             assert_eq!(a.next().wr_id, at as u64);
         }
-        let gathered = post(&a, &b, 2 * round + 1);
+        let (_, waits) = post(&a, &b, 2 * round + 1);
         drop(a.qp);
         let start = Instant::now();
         while !has_arrived(&b, 2 * round + 1) {
             assert!(start.elapsed() < PATIENCE, "{:?}", a.context.link_counters());
             let _ = b.cq.poll_one();
         }
-        if gathered > 0 {
+        if waits {
             return;
         }
     }
-    panic!("nothing was gathered in {ROUNDS} rounds");
+    panic!("nothing waited in {ROUNDS} rounds");
+}
+
+/// A queue pair goes as soon as its last message is there: the acknowledgement that waited for an answer
+/// leaves before.
+#[test]
+fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
+    for _ in 0..ROUNDS / 10 {
+        let (a, b) = pair();
+        for id in 0..20 {
+            send(&a, &b, id);
+            send(&b, &a, id);
+        }
+        send(&a, &b, 20);
+        drop(b.qp);
+        let last = iter::repeat_with(|| a.next()).find(|wc| wc.wr_id == 20);
+        assert!(last.unwrap().result.is_ok());
+    }
 }

@@ -116,7 +116,7 @@ fn pair() -> (Side, Side) {
 }
 
 fn noise(length: usize, seed: u32) -> Vec<u8> {
-    let mut state = seed | 1;
+    let mut state = 2 * seed + 1;
     (0..length)
         .map(|_| {
             state ^= state << 13;

@@ -107,12 +107,11 @@ impl Drop for QpInner {
                 Ok::<_, Infallible>(left)
             });
         }
-        let requests = {
-            let mut shard = engine.lock();
-            let requests = shard.adapter().abandon_requests(self.qpn);
-            let _ = shard.adapter().destroy_qp(self.qpn);
+        let requests = engine.alter(|adapter| {
+            let requests = adapter.abandon_requests(self.qpn);
+            let _ = adapter.destroy_qp(self.qpn);
             requests
-        };
+        });
         drop(requests); // without the lock: there may be thousands
     }
 }
