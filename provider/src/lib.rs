@@ -67,9 +67,7 @@ pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;
 #[doc(hidden)] // for the C interface
-pub use engine::publish_counters;
-#[doc(hidden)] // for the C interface
-pub use engine::survive_forks;
+pub use engine::{any_devices, end_devices, survive_forks};
 pub use environment::EnvironmentError;
 pub use ethernet::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,

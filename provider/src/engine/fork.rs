@@ -102,13 +102,16 @@ pub(super) fn engines() -> Vec<Arc<Engine>> {
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
-/// Has every device of this process send what waits for more, and publish its counters as they are now,
-/// if it publishes any: the process is about to end.
-pub fn publish_counters() {
-    for engine in engines() {
-        engine.send_gathered();
-        engine.publish();
-    }
+/// Ends every device that the program has not closed, as far as others see it: the process is about to
+/// end. Their addresses are left to other processes, and their counters are published as they are now, if
+/// they are published.
+pub fn end_devices() {
+    engines().iter().for_each(|engine| engine.leave());
+}
+
+/// True if there may be a device.
+pub fn any_devices() -> bool {
+    ENGINES.try_lock().is_none_or(|engines| engines.iter().any(|engine| engine.strong_count() > 0))
 }
 
 fn hold() -> AllHeld {

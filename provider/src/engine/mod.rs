@@ -33,7 +33,7 @@ pub use describe::describe_engines;
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
 pub(crate) use flows::FlowRefused;
-pub use fork::{publish_counters, survive_forks};
+pub use fork::{any_devices, end_devices, survive_forks};
 pub(crate) use posting::Posted;
 pub(crate) use serve::Engine;
 pub use serve::Progress;

@@ -420,14 +420,19 @@ impl Shard {
         self.publication.filter(|_| self.counted)
     }
 
-    /// Replaces the link, and forgets its observer without dropping it.
-    pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
+    /// Replaces the link.
+    pub(super) fn replace_link(&mut self, instead: Box<dyn Link>) {
         self.link_counters = self.link_counters();
         self.link = instead;
         self.outgoing.abandon();
         self.frames.abandon();
         self.gathering.leave(); // for those who look without the lock
         self.gathering = Gathering::never();
+    }
+
+    /// Replaces the link, and forgets its observer without dropping it.
+    pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
+        self.replace_link(instead);
         mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
     }

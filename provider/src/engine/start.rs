@@ -26,7 +26,7 @@ use super::{
 use crate::{
     clock,
     diagnosis::Diagnosis,
-    link::{Link, Observer},
+    link::{Link, NullLink, Observer},
     port::{GidLayout, Watch},
     readiness::wait,
     signals,
@@ -159,6 +159,14 @@ impl Engine {
             }
         }
     }
+
+    /// The process is about to end: what is left is sent, and nothing is taken any more that is for
+    /// another process at one of the addresses.
+    pub(super) fn leave(&self) {
+        self.send_rest();
+        self.lock().replace_link(Box::new(NullLink));
+        self.publish();
+    }
 }
 
 #[cfg(test)]
@@ -210,24 +218,40 @@ mod tests {
         }
     }
 
+    fn learning(looks: &Arc<AtomicU32>, needed: u32) -> EngineParts {
+        EngineParts {
+            name: "test".into(),
+            adapter: Adapter::new(AdapterConfig::new([0; 32])),
+            layout: GidLayout::default(),
+            link: Box::new(Learning { looks: looks.clone(), needed }),
+            observer: None,
+            sinks: Sinks::default(),
+            watch: None,
+            publishers: Vec::new(),
+            diagnosis: None,
+        }
+    }
+
     #[test]
     fn what_waits_leaves_before_the_end_unless_it_takes_too_long() {
-        for (needed, most) in [(1, 1), (5, 5), (u32::MAX, 110)] {
+        let ends: [fn(&Engine); 2] = [Engine::stop, Engine::leave];
+        let cases = [(1, 1), (5, 5), (u32::MAX, 110)];
+        for (end, (needed, most)) in ends.iter().flat_map(|end| cases.map(|case| (end, case))) {
             let looks = Arc::new(AtomicU32::new(0));
-            let parts = EngineParts {
-                name: "test".into(),
-                adapter: Adapter::new(AdapterConfig::new([0; 32])),
-                layout: GidLayout::default(),
-                link: Box::new(Learning { looks: looks.clone(), needed }),
-                observer: None,
-                sinks: Sinks::default(),
-                watch: None,
-                publishers: Vec::new(),
-                diagnosis: None,
-            };
-            Engine::start(parts, Progress::Manual).unwrap().stop();
+            end(&Engine::start(learning(&looks, needed), Progress::Manual).unwrap());
             let looks = looks.load(Ordering::Relaxed);
             assert!(looks >= needed.min(5) && looks <= most, "{looks} looks");
         }
+    }
+
+    /// What arrives then is for the process that has the address next.
+    #[test]
+    fn nothing_is_received_after_the_end_of_the_process() {
+        let looks = Arc::new(AtomicU32::new(0));
+        let engine = Engine::start(learning(&looks, 0), Progress::Manual).unwrap();
+        engine.leave();
+        let before = looks.load(Ordering::Relaxed);
+        engine.progress();
+        assert_eq!(looks.load(Ordering::Relaxed), before);
     }
 }

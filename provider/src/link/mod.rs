@@ -101,8 +101,8 @@ pub trait Link: Send {
         None
     }
 
-    /// True if it keeps datagrams that it has taken, and does not know yet where to send them. A device
-    /// that is closed waits for that, but not long.
+    /// True if it keeps datagrams that it has taken, or that are for another process, and does not know
+    /// yet where to send them. A device that is closed waits for that, but not long.
     fn has_waiting(&self) -> bool {
         false
     }

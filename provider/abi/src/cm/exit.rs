@@ -3,26 +3,19 @@
 use std::time::Duration;
 
 use super::{id::Id, registry};
-use crate::{at_end, object::Object};
+use crate::object::Object;
 
-/// Longest time that the process waits at its end. Ending takes no time, unless a thread holds a lock.
-const LIMIT: Duration = Duration::from_millis(200);
+/// Longest time that the process waits. Ending takes no time, unless a thread holds a lock.
+pub(crate) const LIMIT: Duration = Duration::from_millis(200);
 
-/// Runs after the handlers and destructors of the program, and of the libraries that use this one.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
-
-/// Ends all connections, and rejects requests that wait for an answer.
-extern "C" fn at_exit() {
-    if registry::any_ids() {
-        at_end::do_within(LIMIT, end_all);
-    }
+/// True if there are any ids.
+pub(crate) fn any() -> bool {
+    registry::any_ids()
 }
 
-/// Ends all ids, of which programs still hold the pointers. Peers get
-/// nothing from a forked child's copies of its parent's ids.
-fn end_all() {
+/// Ends all connections, and rejects requests that wait for an answer: ends all ids, of which programs
+/// still hold the pointers. Peers get nothing from a forked child's copies of its parent's ids.
+pub(crate) fn end_all() {
     for id in registry::pointers() {
         // SAFETY: It was there, and a program that destroys ids in its last moments, in other
         // threads, is at fault.

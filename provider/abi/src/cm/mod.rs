@@ -12,7 +12,7 @@ mod connect;
 mod device_addr;
 mod endpoint;
 mod event;
-mod exit;
+pub(crate) mod exit;
 mod get_event;
 mod id;
 mod lifecycle;

@@ -5,25 +5,18 @@ use std::{thread, time::Duration};
 use roce_provider::rsocket::Deadline;
 
 use super::table;
-use crate::at_end;
 
-/// Longest time that the process waits at its end. A kernel would go on by itself.
-const LIMIT: Duration = Duration::from_secs(1);
+/// Longest time that the process waits. A kernel would go on by itself.
+pub(crate) const LIMIT: Duration = Duration::from_secs(1);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Runs after the handlers and destructors of the program, and of the libraries that use this one.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end_rsockets;
-
-extern "C" fn end_rsockets() {
-    if !table::is_empty() {
-        at_end::do_within(LIMIT, end_all);
-    }
+/// True if there are any sockets.
+pub(crate) fn any() -> bool {
+    !table::is_empty()
 }
 
-fn end_all() {
+pub(crate) fn end_all() {
     let all: Vec<_> =
         table::all().into_iter().filter(|entry| entry.socket.is_of_this_process()).collect();
     for entry in &all {

@@ -5,7 +5,7 @@
 mod connect;
 mod datagram;
 mod descriptor;
-mod exit;
+pub(crate) mod exit;
 mod instance;
 mod iomap;
 mod iovec;

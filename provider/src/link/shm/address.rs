@@ -436,6 +436,11 @@ impl SharedAddresses {
         true
     }
 
+    /// True if datagrams wait for peers that have not announced themselves yet.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.back().is_some_and(|(until, ..)| self.now < *until)
+    }
+
     /// Wakes peers, see [`Peers::flush`].
     pub(super) fn flush(&mut self) -> bool {
         self.peers.flush()

@@ -201,6 +201,12 @@ impl ShmLink {
         self.addresses.is_peer(address)
     }
 
+    /// True if it has read what is for a process that has not come to it yet: when this one ends,
+    /// nobody else has that.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.addresses.has_waiting()
+    }
+
     /// Forwards a datagram to the process that it is for. Returns false if that is this one.
     pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
         self.addresses.forward(datagram)

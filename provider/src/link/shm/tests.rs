@@ -482,6 +482,32 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     assert!(!c.is_peer(address));
 }
 
+/// What the owner has read for a process that has not come to it yet is what it waits for before it ends.
+#[test]
+fn a_datagram_waits_for_the_process_that_it_is_for() {
+    let [address, _] = addresses();
+    let mut a = owner(address);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let bytes = packet(c.partition().unwrap());
+    b.park();
+    c.park();
+    drop(a);
+    b.attend(at(10));
+    assert!(!b.is_peer(address) && !b.has_waiting());
+    assert!(b.forward(&Datagram::new(&net(address), &bytes)) && b.has_waiting());
+    for now in [20, 30, 40] {
+        c.attend(at(now));
+        b.attend(at(now));
+    }
+    assert!(!b.has_waiting());
+    b.flush(at(50));
+    assert_eq!(take(&mut c).len(), 1);
+    // nobody waits for one that has ended
+    drop(c);
+    b.attend(at(60));
+    assert!(!b.forward(&Datagram::new(&net(address), &bytes)) && !b.has_waiting());
+}
+
 #[test]
 fn as_many_share_an_address_as_there_are_partitions() {
     let [address, _] = addresses();

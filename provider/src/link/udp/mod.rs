@@ -334,6 +334,10 @@ impl Link for UdpLink {
         Ok(taken)
     }
 
+    fn has_waiting(&self) -> bool {
+        self.shm.as_ref().is_some_and(ShmLink::has_waiting)
+    }
+
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         let (address, source_port) = self.blocked?;
         let port = self.ports.iter().find(|port| port.address == address)?;
