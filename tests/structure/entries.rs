@@ -24,7 +24,7 @@ const DATA: &str = "
 /// Functions that compute, or touch nothing but what they are given. `rdma_getaddrinfo` is not
 /// cancelled, but a fork does not wait for it: the server of a name may never answer.
 const OTHERS: &str = "
-    at_exit at_load end_rsockets publish_rest tell_all
+    at_exit at_load tell_all
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
     ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
     ibv_copy_qp_attr_from_kern

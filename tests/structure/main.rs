@@ -105,6 +105,7 @@ const ABI: Crate = Crate {
         &["table"],
         &["import", "cm"],
         &["rsocket"],
+        &["exit"],
     ],
 };
 
