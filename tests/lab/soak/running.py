@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from lab.dropin.runner import missing, refused
-from lab.running import EXIT_SECONDS
+from lab.running import EXIT_SECONDS, has_raced
 
 # Time that an undisturbed exchange has: far more than it needs on a busy machine.
 SECONDS = 120
@@ -203,21 +203,6 @@ class Running:
             return "whole"
         return "waited" if self.waited else "ended"
 
-
-def has_raced(program):
-    """True if the stock rping has only stumbled at its end: it destroys its event channel while a
-    thread of its own waits there, and that thread may still see it.
-    """
-    lines = {line.strip() for line in program.lines()} - {""}
-    return program.status == RACED_STATUS and RACED in lines and lines <= RACED_BESIDES | {RACED}
-
-
-RACED, RACED_STATUS = "rdma_get_cm_event: Bad file descriptor", 255
-RACED_BESIDES = {
-    "client DISCONNECT EVENT...",
-    "server DISCONNECT EVENT...",
-    "wait for RDMA_READ_ADV state 10",
-}
 
 # What a request says that nobody answers any more.
 LEFT = "retry counter exceeded"
