@@ -134,6 +134,33 @@ fn an_adapter_tells_when_acknowledgements_are_all_that_it_sends() {
     assert_eq!(half.take().len(), 1);
 }
 
+/// Who polls looks for that first: nothing of it may be missed, and it is rare that there is any.
+#[test]
+fn an_adapter_tells_whether_it_has_anything_to_do() {
+    let mut half = Half::new(Options::default());
+    let buffer = half.buffer(64);
+    let is_due = |half: &mut Half| half.node.adapter.is_due(half.now);
+    assert_eq!(half.take().len(), 0); // its queue pair has just been made
+    assert!(!is_due(&mut half));
+    half.post_recv(&RecvWr::new(1, []));
+    assert!(!is_due(&mut half));
+    half.post_send(&SendWr::send(2, buffer.all()));
+    assert!(is_due(&mut half), "a request");
+    assert_eq!(half.take().len(), 1);
+    assert!(!is_due(&mut half), "it waits for its acknowledgement");
+    half.send(&ack(0x100, 1));
+    assert!(!is_due(&mut half), "there is nothing more to send");
+    half.send(&pkt(Op::SendOnly, 0x200).ask());
+    assert!(is_due(&mut half), "an acknowledgement");
+    assert_eq!(half.take().len(), 1);
+    assert!(!is_due(&mut half));
+    half.post_send(&SendWr::send(3, buffer.all()));
+    assert_eq!(half.take().len(), 1);
+    let due = half.node.adapter.poll_timeout().unwrap();
+    assert!(!is_due(&mut half));
+    assert!(half.node.adapter.is_due(due), "a probe");
+}
+
 #[test]
 fn acknowledgements_of_one_batch_become_one() {
     let mut half = Half::new(Options::default());

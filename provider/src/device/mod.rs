@@ -152,12 +152,13 @@ impl Device {
     }
 
     /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
-    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
-    /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
-    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
-    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. The latter may go on with more of `ip=`, with `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the
-    /// place of `raw:` moves RoCE packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN
-    /// and CAP_BPF as well, and has `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
+    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet frames
+    /// itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's addresses,
+    /// or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
+    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. The latter may go on with more of `ip=`, with
+    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the place of `raw:` moves RoCE
+    /// packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN and CAP_BPF as well, and has
+    /// `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
@@ -283,8 +284,8 @@ impl Device {
         self.gids_as(None)
     }
 
-    /// True if a server leases this device an address when it is opened (DHCP): until then it is not among
-    /// [`addresses`](Self::addresses).
+    /// True if a server leases this device an address when it is opened (DHCP): until then it is not
+    /// among [`addresses`](Self::addresses).
     #[must_use]
     pub const fn leases_address(&self) -> bool {
         matches!(self.kind, Kind::Raw(StationConfig { dhcp: Some(_), .. }, _))
@@ -390,8 +391,8 @@ impl Device {
         }
     }
 
-    /// The link of a raw device, and what watches its interface, with which its addresses have nothing to
-    /// do.
+    /// The link of a raw device, and what watches its interface, with which its addresses have nothing
+    /// to do.
     fn open_raw(
         &self,
         station: &StationConfig,

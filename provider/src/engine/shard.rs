@@ -158,6 +158,9 @@ impl Shard {
         loop {
             let batch = self.receive(now) + self.receive_frames(now);
             received += batch;
+            if batch == 0 && !self.has_work(now) {
+                break; // a program that polls finds that again and again
+            }
             let keeps = self.take_turn(now, polls && (1..BATCH).contains(&batch));
             if keeps || batch < BATCH && !self.is_due() || is_wanted() {
                 break;
@@ -168,6 +171,15 @@ impl Shard {
             }
         }
         received
+    }
+
+    /// True if a turn may do anything at this time although nothing has arrived.
+    fn has_work(&mut self, now: Instant) -> bool {
+        self.rules.is_some()
+            || self.is_due()
+            || self.is_blocked()
+            || self.adapter.is_due(now)
+            || self.frames.deadline(&self.adapter).is_some_and(|due| due <= now)
     }
 
     /// True if there is something to send at once.

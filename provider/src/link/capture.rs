@@ -30,14 +30,14 @@ pub struct Observed<'a> {
     pub disposition: Option<Disposition>,
 }
 
-/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under the device's lock: it must be quick and must not
-/// use the device.
+/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under the
+/// device's lock: it must be quick and must not use the device.
 pub trait Observer: Send {
     /// A datagram passed.
     fn observe(&mut self, observed: &Observed<'_>);
 
-    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue pair of raw
-    /// packets, or a flow takes or drops it.
+    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue pair
+    /// of raw packets, or a flow takes or drops it.
     fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
         let _ = (at, direction, frame);
     }

@@ -26,6 +26,12 @@ impl Share {
     pub(super) const fn taken(&self) -> u64 {
         self.taken
     }
+
+    /// True if a queue pair waits for nothing, did not before, and has as much as is noted.
+    pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
+        let noted = shares.get(index).copied().unwrap_or_default();
+        !waits && !noted.waits && noted.taken == taken
+    }
 }
 
 #[derive(Debug)]
@@ -94,6 +100,12 @@ impl Budget {
             shares.resize(index + 1, Share::default());
         }
         let share = &mut shares[index];
+        if !waits && self.granted.is_none() && self.waiting.is_empty() {
+            // nobody waits, which is what is nearly always so
+            self.taken = self.taken - share.taken + taken;
+            (share.taken, share.waits) = (taken, false);
+            return None;
+        }
         if let Some(turn) = self.granted.filter(|turn| turn.index == index)
             && (!waits || taken > share.taken)
         {

@@ -113,6 +113,11 @@ impl Destinations {
         }
     }
 
+    /// True if [`update`](Self::update) would change nothing.
+    pub(super) fn is_noted(&self, index: usize, in_flight: u64, waits: bool) -> bool {
+        Share::is_noted(&self.shares, index, in_flight, waits)
+    }
+
     /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one
     /// that waits and can go on.
     pub(super) fn update(

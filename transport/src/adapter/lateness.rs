@@ -82,6 +82,11 @@ impl Lateness {
         }
     }
 
+    /// True if anything may be late.
+    pub(super) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn has_events(&self) -> bool {
         let due = |parts: &Parts| parts.events.deadline().is_some_and(|at| at <= parts.now);
         self.0.as_ref().is_some_and(|parts| due(parts))

@@ -73,7 +73,7 @@ use crate::{
     psn::Psn,
     qp::{
         AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpType, QpUpdate,
-        RdAtomicLimits, Rtr, Rts, State,
+        RdAtomicLimits, Room, Rtr, Rts, State,
     },
     time::Instant,
     trace::{Call, Trace},
@@ -449,6 +449,16 @@ impl Adapter {
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
+    /// False if there is nothing to send, to tell or to do at this time, which most of those who look for
+    /// what arrives find.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        !self.turns.is_empty()
+            || !self.events.is_empty()
+            || self.cm.is_due()
+            || self.late.is_on()
+            || self.poll_timeout().is_some_and(|due| due <= now)
+    }
+
     /// True if there are events.
     #[must_use]
     pub fn has_events(&self) -> bool {
@@ -492,12 +502,15 @@ impl Adapter {
                 if bytes >= turn.bytes {
                     break (true, false);
                 }
+                if !self.qps[index].may_send() {
+                    break (false, false);
+                }
                 if bytes > 0 && buffer.has_runs() && self.qps[index].hold_back() {
                     buffer.hold_back();
                     break (true, true);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
-                let (qp, mut env) = self.split(index, now);
+                let (qp, mut env) = self.split_to_send(index, now);
                 let Some(built) = qp.build(slot, &mut env) else {
                     let is_flushing = qp.is_flushing();
                     if is_flushing {
@@ -543,9 +556,9 @@ impl Adapter {
 
     // Inside.
 
+    /// A queue pair, and what it works with, to do anything but send.
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &mut self.qps[index];
-        let (budget, shares) = &self.reads;
         let env = Env {
             now,
             regions: &mut self.regions,
@@ -558,13 +571,23 @@ impl Adapter {
             late: self.late.at(now),
             cqs: &mut self.cqs_affected,
             rd_atomic: self.rd_atomic,
-            read_room: budget.room(shares, index, qp.reads().0),
-            send_room: self.destinations.room(index, qp.flight().0),
+            read_room: Room::NONE,
+            send_room: Room::NONE,
             congestion: &self.congestion,
             not_ready: false,
             congested: false,
         };
         (qp, env)
+    }
+
+    /// A queue pair that is to send, and what it works with.
+    fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
+        let qp = &self.qps[index];
+        let (budget, shares) = &self.reads;
+        let read_room = budget.room(shares, index, qp.reads().0);
+        let send_room = self.destinations.room(index, qp.flight().0);
+        let (qp, env) = self.split(index, now);
+        (qp, Env { read_room, send_room, ..env })
     }
 
     /// Gives a queue pair a turn to send.
@@ -578,7 +601,9 @@ impl Adapter {
             }
             return;
         }
-        if let Some(place) = self.places.get_mut(index) {
+        if let Some(place) = self.places.get_mut(index)
+            && self.qps.get(index).is_some_and(Qp::may_send)
+        {
             self.turns.add(index, place);
         }
     }
@@ -595,6 +620,11 @@ impl Adapter {
             self.destinations.on_loss(index, now);
         }
         let (budget, shares) = &mut self.reads;
+        if Share::is_noted(shares, index, reads.0, reads.1)
+            && self.destinations.is_noted(index, flight.0, flight.1)
+        {
+            return; // so it is with each packet that is only answered
+        }
         let next = [
             budget.update(shares, index, reads.0, reads.1),
             self.destinations.update(index, flight.0, flight.1, now),

@@ -273,6 +273,11 @@ impl Common {
         !self.outbox.is_empty()
     }
 
+    /// True if there is something to send or to tell.
+    pub(super) fn is_due(&self) -> bool {
+        self.has_transmit() || !self.events.is_empty() || !self.records.is_empty()
+    }
+
     pub(super) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
         self.outbox.pop_front()
     }

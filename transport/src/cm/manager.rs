@@ -253,6 +253,11 @@ impl Cm {
         self.common.has_transmit()
     }
 
+    /// True if there is something to send or to tell.
+    pub(crate) fn is_due(&self) -> bool {
+        self.common.is_due()
+    }
+
     pub(crate) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
         self.common.poll_transmit()
     }

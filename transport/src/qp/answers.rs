@@ -168,6 +168,11 @@ impl Answers {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
+    /// True if nothing waits to be answered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
     /// True if an acknowledgement, not a NAK, is all that waits.
     pub(super) fn is_acknowledgement(&self) -> bool {
         self.replies.len() == 1

@@ -42,9 +42,9 @@ pub(crate) struct Env<'a> {
     pub(crate) cqs: &'a mut AffectedCqs,
     /// The most READs and atomics of a queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
-    /// Room for the data of READs.
+    /// Room for the data of READs, for one that sends.
     pub(crate) read_room: Room,
-    /// Room for what is on its way to the peer's host.
+    /// Room for what is on its way to the peer's host, likewise.
     pub(crate) send_room: Room,
     pub(crate) congestion: &'a CongestionConfig,
     /// True if a request that needs a receive request is to find none.

@@ -395,6 +395,16 @@ impl Qp {
         None
     }
 
+    /// False if it has nothing to send, which is seen at once, and nothing to do when it is its turn.
+    pub(crate) fn may_send(&self) -> bool {
+        self.requester.may_send() // the first of these is what a long message takes
+            || !self.responder.answers.is_empty()
+            || self.common.state != State::Rts
+            || !self.common.qp_type.is_reliable()
+            || self.congestion.is_due()
+            || self.is_flushing()
+    }
+
     /// True if an acknowledgement is all that it has to send.
     pub(crate) fn only_acknowledges(&self) -> bool {
         self.responder.answers.is_acknowledgement()

@@ -104,6 +104,11 @@ impl Probe {
         becomes_due
     }
 
+    /// True if a probe is to leave.
+    pub(crate) const fn is_due(&self) -> bool {
+        self.is_due
+    }
+
     /// True if a probe is to leave now; it counts as sent.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if !self.is_due {

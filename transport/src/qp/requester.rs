@@ -216,6 +216,13 @@ impl Requester {
         self.queue.pop()
     }
 
+    /// False if it has nothing to send, and no request has failed.
+    pub(super) fn may_send(&self) -> bool {
+        !self.has_sent_all()
+            || self.probe.is_due()
+            || self.queue.oldest().is_some_and(|wqe| wqe.failed.is_some())
+    }
+
     /// True if no request waits to be sent, for the first time or again.
     pub(super) fn has_sent_all(&self) -> bool {
         self.queue.get(self.cursor.number).is_none()
