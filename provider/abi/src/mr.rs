@@ -249,11 +249,13 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     let _call = Call::begin();
     let free = Mr::get(mr).and_then(|object| {
+        let (device, lkey) = (object.ctx.device(), (*mr).lkey);
+        let user = check::is_on().then(|| requests::user_of_region(device, lkey)).flatten();
         if let Some(region) = object.region() {
             region.deregister()?;
         }
         if check::is_on() {
-            requests::remove_region(object.ctx.device(), (*mr).lkey);
+            requests::remove_region(device, lkey, user);
         }
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         Ok(())

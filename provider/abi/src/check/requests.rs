@@ -195,16 +195,20 @@ pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     REQUESTS.lock().regions.insert((device, lkey), memory);
 }
 
-/// Forgets a region that the program deregisters, and tells if requests still need it.
-pub(crate) fn remove_region(device: usize, lkey: u32) {
-    let mut requests = REQUESTS.lock();
-    requests.regions.remove(&(device, lkey));
-    let found = requests.user_of(device, lkey).map(|subject| Finding {
+/// A request that needs a region which the program is about to deregister. Without the region, the request
+/// may fail at once, and nothing needs it then.
+pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
+    REQUESTS.lock().user_of(device, lkey)
+}
+
+/// Forgets a region that the program has deregistered, and tells if a request still needed it.
+pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
+    REQUESTS.lock().regions.remove(&(device, lkey));
+    let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
         what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),
         stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
     });
-    drop(requests);
     found.iter().for_each(report::tell);
 }
 
