@@ -100,12 +100,6 @@ impl Budget {
             shares.resize(index + 1, Share::default());
         }
         let share = &mut shares[index];
-        if !waits && self.granted.is_none() && self.waiting.is_empty() {
-            // nobody waits, which is what is nearly always so
-            self.taken = self.taken - share.taken + taken;
-            (share.taken, share.waits) = (taken, false);
-            return None;
-        }
         if let Some(turn) = self.granted.filter(|turn| turn.index == index)
             && (!waits || taken > share.taken)
         {
@@ -117,6 +111,9 @@ impl Budget {
         (share.taken, share.waits) = (taken, waits);
         if waits {
             self.waiting.add(index, &mut share.place);
+        }
+        if self.granted.is_none() && self.waiting.is_empty() {
+            return None; // nobody waits, which is nearly always so
         }
         if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion() {
             return None;

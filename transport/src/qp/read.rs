@@ -19,6 +19,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// For one that does not send.
     pub(crate) const NONE: Self = Self { portion: 0, left: 0 };
     /// Of a budget that does not exist.
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
