@@ -3,11 +3,13 @@
 use roce_models::engine::{
     Omission,
     threads::{
-        a_thread_that_waits_on_the_sockets_is_woken, a_thread_with_an_event_loop_is_woken,
-        a_timer_fires, counters_are_published, requests_are_served_after_a_thread_that_waited,
+        a_thread_that_serves_is_woken, a_thread_that_waits_on_the_sockets_is_woken,
+        a_thread_with_an_event_loop_is_woken, a_timer_fires, counters_are_published,
+        requests_are_served_after_a_thread_that_served,
+        requests_are_served_after_a_thread_that_waited,
         requests_are_served_beside_a_program_that_sleeps, the_background_thread_ends,
-        two_threads_that_wait_on_the_sockets_are_woken, what_acknowledges_leaves,
-        what_is_gathered_leaves,
+        two_threads_of_which_one_serves_are_woken, two_threads_that_wait_on_the_sockets_are_woken,
+        what_acknowledges_leaves, what_is_gathered_leaves,
     },
     without,
 };
@@ -64,6 +66,33 @@ fn a_thread_that_has_waited_leaves_the_sockets() {
 #[test]
 fn waiting_threads_are_woken_whoever_takes_their_runs() {
     two_threads_that_wait_on_the_sockets_are_woken();
+}
+
+#[test]
+fn a_serving_thread_is_woken() {
+    a_thread_that_serves_is_woken();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_serving_thread_that_sleeps_needs_a_ring_that_wakes() {
+    without(Omission::Park, requests_are_served_after_a_thread_that_served);
+}
+
+#[test]
+fn a_thread_that_has_served_leaves_the_sockets() {
+    requests_are_served_after_a_thread_that_served();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_thread_that_has_served_wakes_the_background_thread() {
+    without(Omission::Wakeup, requests_are_served_after_a_thread_that_served);
+}
+
+#[test]
+fn a_thread_is_woken_by_one_that_serves() {
+    two_threads_of_which_one_serves_are_woken();
 }
 
 #[test]

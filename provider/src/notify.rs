@@ -43,6 +43,10 @@ impl<T> Notifier<T> {
         Some(value)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

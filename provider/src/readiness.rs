@@ -2,20 +2,26 @@
 
 use std::{io, os::fd::BorrowedFd, time::Duration};
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Waits until one of the descriptors is readable or the time is over. A signal ends it, too.
 pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    match wait_or_signal(descriptors, timeout) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        result => result,
+    }
+}
+
+/// The same, but a signal is an error (`EINTR`).
+pub(crate) fn wait_or_signal(
+    descriptors: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    match poll(&mut polled, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    poll(&mut polled, timeout.as_ref())?;
+    Ok(())
 }
 
 /// True if the descriptor is readable now.

@@ -39,6 +39,8 @@ mod gathered;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/gathering.rs"]
 mod gathering;
+#[path = "../../../provider/src/engine/patience.rs"]
+mod patience;
 #[allow(
     dead_code,
     unreachable_pub,
@@ -52,5 +54,8 @@ mod sleep;
 #[path = "../../../provider/src/engine/spell.rs"]
 mod spell;
 pub mod threads;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/waiting.rs"]
+mod waiting;
 
 pub use sleep::{Omission, without};

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic};
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
+    patience::Waiter,
     shard::Shard,
     sleep::{AtomicU64, System},
 };
@@ -19,6 +20,15 @@ pub(super) enum Progress {
     Manual,
 }
 
+/// A place that one thread has at a time, and that no other waits for.
+pub(super) struct Place<T>(Mutex<T>);
+
+impl<T> Place<T> {
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
+
 pub(super) struct Engine {
     shard: Mutex<Shard>,
     pub(super) system: System,
@@ -26,6 +36,11 @@ pub(super) struct Engine {
     pub(super) commands: AtomicU64,
     pub(super) idle_polls: AtomicU64,
     pub(super) drivers: AtomicU32,
+    pub(super) leaves_sockets: AtomicBool,
+    pub(super) sleepers: AtomicU32,
+    pub(super) waiter: Place<Waiter>,
+    pub(super) waited_at: AtomicU64,
+    pub(super) found: AtomicU64,
     pub(super) handed_over: AtomicBool,
     pub(super) sleeps_until: AtomicU64,
     pub(super) gathered_until: Arc<atomic::AtomicU64>,
@@ -44,6 +59,11 @@ impl Engine {
             commands: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),
             drivers: AtomicU32::new(0),
+            leaves_sockets: AtomicBool::new(false),
+            sleepers: AtomicU32::new(0),
+            waiter: Place(Mutex::new(Waiter::default())),
+            waited_at: AtomicU64::new(0),
+            found: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),
             sleeps_until: AtomicU64::new(0),
             stop: AtomicBool::new(false),

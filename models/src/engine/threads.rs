@@ -92,7 +92,42 @@ pub fn two_threads_that_wait_on_the_sockets_are_woken() {
     });
 }
 
+/// A thread serves until it has what it waits for, or else sleeps in its own way.
+pub fn a_thread_that_serves_is_woken() {
+    run(2, 1, false, |engine| serve(engine, 1));
+}
+
+/// A thread serves until it has what it waits for, and then does nothing more: what arrives later is
+/// served.
+pub fn requests_are_served_after_a_thread_that_served() {
+    run(2, 2, false, |engine| {
+        serve(engine, 0);
+        engine.system.wait_for(1);
+    });
+}
+
+/// Two threads wait, of which one serves.
+pub fn two_threads_of_which_one_serves_are_woken() {
+    run(1, 2, false, |engine| {
+        let other = engine.clone();
+        let other = thread::spawn(move || serve(&other, 0));
+        serve(engine, 1);
+        other.join().unwrap();
+    });
+}
+
 /// As a completion channel does.
+fn serve(engine: &Engine, number: usize) {
+    while !engine.system.has(number) {
+        if !engine.serve_until(&number, None, || engine.system.has(number)).unwrap() {
+            engine.sleeps();
+            engine.system.wait_for(number);
+            engine.has_slept();
+        }
+    }
+}
+
+/// As a channel of events of ids does.
 fn wait(engine: &Engine, number: usize) {
     loop {
         if engine.system.has(number) {
@@ -151,5 +186,5 @@ pub fn what_acknowledges_leaves() {
 
 /// The background thread ends, whatever it does when it is told to.
 pub fn the_background_thread_ends() {
-    run(3, 0, true, |engine| engine.progress());
+    run(3, 0, true, |engine| _ = engine.progress());
 }

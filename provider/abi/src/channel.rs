@@ -3,6 +3,7 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_void},
+    io,
     os::fd::{AsFd, AsRawFd},
     sync::{
         Arc,
@@ -20,7 +21,7 @@ use crate::{
     export::export,
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     object::{Object, Users},
-    wait::{blocking, may_end_here, wait_for, wait_readable},
+    wait::{blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
 };
 
 /// Time after which an event comes no more for what is there already: longer than events are held back.
@@ -109,9 +110,26 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
             Ok(None) => {}
             Err(error) => return errno::minus_one("ibv_get_cq_event", Err(error)),
         }
-        if check::is_on() && wait_checked(channel) == -1 || wait_readable((*channel).fd) == -1 {
+        let descriptor = (*channel).fd;
+        let done = match (is_blocking(descriptor), check::is_on()) {
+            (true, false) => serve(channel),
+            (true, true) => wait_checked(channel),
+            (false, _) => 0, // the program waits in its own ways
+        };
+        if done == -1 || done == 0 && wait_readable(descriptor) == -1 {
             return -1;
         }
+    }
+}
+
+/// Serves the device instead of sleeping, for some time: 1 if there may be an event, 0, or -1 as
+/// [`wait_readable`].
+unsafe fn serve(channel: *mut ibv_comp_channel) -> c_int {
+    match Channel::get(channel).map(|channel| channel.channel.prepare_to_wait()) {
+        Ok(Ok(has_event)) => has_event.into(),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => interrupted(),
+        // what serving fails with, sleeping does not
+        _ => 0,
     }
 }
 
@@ -120,9 +138,6 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
 unsafe extern "C-unwind" fn wait_checked(channel: *mut ibv_comp_channel) -> c_int {
-    if libc::fcntl((*channel).fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 {
-        return 0; // the program waits in its own ways
-    }
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: (*channel).fd, events: libc::POLLIN, revents: 0 };
     let began = Instant::now();

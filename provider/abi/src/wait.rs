@@ -59,6 +59,17 @@ fn fail(error: Errno) -> c_int {
     -1
 }
 
+/// True if a read from the descriptor would wait.
+pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
+    let flags = borrow(descriptor).and_then(|descriptor| fcntl_getfl(descriptor).ok());
+    flags.is_some_and(|flags| !flags.contains(OFlags::NONBLOCK))
+}
+
+/// What a wait returns that a signal has ended: 1 if it would be restarted, or -1 with `EINTR`.
+pub(crate) fn interrupted() -> c_int {
+    if signals_restart() { 1 } else { fail(Errno::INTR) }
+}
+
 /// Ends a thread that is cancelled. A program that never has to wait has no other place where that
 /// could happen.
 ///

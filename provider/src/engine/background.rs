@@ -9,7 +9,7 @@ use std::{
 
 use roce_transport::time::Instant;
 
-use super::{serve::Engine, sleep::thread, spell::Spell};
+use super::{patience::Patience, program::grow, serve::Engine, sleep::thread, spell::Spell};
 use crate::clock;
 
 /// Time between two looks whether a program still polls.
@@ -22,22 +22,11 @@ const STEADY: u32 = 16;
 /// Time between two of the rarer looks.
 const LOOK_LESS: Duration = Duration::from_millis(4);
 
-/// Time that the thread goes on looking after the last packet before it sleeps.
-const LINGER: Duration = Duration::from_micros(50);
-
 /// Longest time that it looks for packets without attending to anything else.
 const LINGER_MOST: Duration = Duration::from_millis(10);
 
-/// A yield that takes longer than this has let somebody else run.
+/// A yield that takes longer than this has let somebody else run: it may be the program itself.
 const SWITCH: Duration = Duration::from_micros(5);
-
-/// Time for which the thread does not look in vain after that: it sleeps, and leaves the processor to
-/// those who can use it. Twice as long each time that it finds them there still: they may take
-/// milliseconds before it has the processor again. The first, and the longest.
-const CROWDED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
-
-/// Number of yields to nobody after which nobody else wants the processor any more.
-const ALONE: u32 = 16;
 
 /// Time in which a program that polls serves, else it is absent.
 const ABSENT: Duration = Duration::from_micros(250);
@@ -58,29 +47,6 @@ enum Mode {
     Timers,
     /// No other thread serves the adapter.
     Serve,
-}
-
-/// Whether the thread looks for the next packet or sleeps until it comes.
-#[derive(Debug, Default)]
-struct Patience {
-    /// Others want the processor.
-    crowd: Spell,
-}
-
-impl Patience {
-    /// True if it looks once more, so long after the last packet.
-    fn lasts(&self, idle: Duration, now: Instant) -> bool {
-        idle <= LINGER && !self.crowd.lasts(now)
-    }
-
-    /// It has left the processor to others, if there were any, for so long.
-    fn note_yield(&mut self, took: Duration, now: Instant) {
-        if took > SWITCH {
-            self.crowd.renew(CROWDED, now);
-        } else {
-            self.crowd.miss(ALONE);
-        }
-    }
 }
 
 /// Whether the program was absent while something waited.
@@ -121,7 +87,7 @@ impl Engine {
     pub(super) fn serve_until_stopped(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
         let mut looks = 0;
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(SWITCH);
         let mut absence = Absence::default();
         loop {
             self.clear_wakeup();
@@ -151,7 +117,11 @@ impl Engine {
                 Mode::Serve => self.linger(Some(activity), &mut patience),
                 Mode::Aside | Mode::Timers => false,
             };
-            let stands_aside = program_serves && !received && mode != Mode::Beside;
+            if received && !program_serves {
+                grow(&self.found);
+            }
+            let stands_aside =
+                program_serves && (!received || self.is_awaited(now)) && mode != Mode::Beside;
             if self.serve_and_sleep(mode, stands_aside).is_err() {
                 thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
             }
@@ -159,9 +129,11 @@ impl Engine {
     }
 
     fn mode(&self, program_serves: bool, was_absent: bool) -> Mode {
+        let handed_over = self.handed_over.load(Ordering::SeqCst);
         if self.drivers.load(Ordering::SeqCst) > 0 {
-            Mode::Timers
-        } else if !program_serves || self.handed_over.load(Ordering::SeqCst) {
+            // one that has what it waits for soon comes back as soon
+            if program_serves && !handed_over { Mode::Aside } else { Mode::Timers }
+        } else if !program_serves || handed_over {
             Mode::Serve
         } else if was_absent {
             Mode::Beside
@@ -176,11 +148,17 @@ impl Engine {
         let before = calls();
         self.sleep_beside_timer(ABSENT);
         self.attend_timer();
+        if self.is_awaited(clock::now()) {
+            return None; // it comes for it without a call
+        }
         let received = match self.try_lock() {
             Some(mut shard) if calls() == before => self.serve(&mut shard, false),
             _ => return Some(false),
         };
         self.explain();
+        if received > 0 {
+            grow(&self.found);
+        }
         (received > 0).then_some(true)
     }
 
@@ -212,8 +190,12 @@ impl Engine {
         self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if mode == Mode::Timers {
-            // a thread that leaves the descriptors does not say so; this one looks now and then
-            self.sleep(false, Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
+            self.leaves_sockets.store(true, Ordering::SeqCst);
+            // the last of them may have left before it could find this
+            let is_alone = self.drivers.load(Ordering::SeqCst) == 0;
+            let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
+            self.leaves_sockets.store(false, Ordering::SeqCst);
+            result
         } else if quiet {
             self.sleep(for_packets, timeout)
         } else {
@@ -283,31 +265,5 @@ mod tests {
         assert!(!absence.is_in_doubt(now));
         absence.note(Some(true), now);
         assert!(absence.lasts(now.plus(BESIDE[0] / 2)) && !absence.lasts(now.plus(BESIDE[0])));
-    }
-
-    #[test]
-    fn who_shares_the_processor_sleeps_at_once() {
-        let mut patience = Patience::default();
-        let mut now = Instant::ZERO.plus(Duration::from_secs(1));
-        assert!(patience.lasts(LINGER, now));
-        assert!(!patience.lasts(LINGER + Duration::from_nanos(1), now));
-        patience.note_yield(SWITCH, now);
-        assert!(patience.lasts(Duration::ZERO, now));
-        patience.note_yield(SWITCH * 2, now);
-        assert!(!patience.lasts(Duration::ZERO, now));
-        patience.note_yield(Duration::ZERO, now.plus(CROWDED[0] / 2));
-        assert!(!patience.lasts(Duration::ZERO, now.plus(CROWDED[0] / 2)));
-        assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED[0])));
-        let mut crowd = |patience: &mut Patience, length: Duration| {
-            patience.note_yield(SWITCH * 2, now);
-            assert!(!patience.lasts(Duration::ZERO, now.plus(length / 2)));
-            now = now.plus(length);
-            assert!(patience.lasts(Duration::ZERO, now));
-        };
-        crowd(&mut patience, CROWDED[0] * 2);
-        (0..10).for_each(|_| patience.note_yield(SWITCH * 2, Instant::ZERO));
-        crowd(&mut patience, CROWDED[1]);
-        (0..ALONE).for_each(|_| patience.note_yield(Duration::ZERO, Instant::ZERO));
-        crowd(&mut patience, CROWDED[0]);
     }
 }

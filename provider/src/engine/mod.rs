@@ -18,6 +18,7 @@ mod gathered;
 mod gathering;
 mod log;
 mod outgoing;
+mod patience;
 mod posting;
 mod program;
 mod room;
@@ -28,6 +29,7 @@ mod sleep;
 mod slice;
 mod spell;
 mod start;
+mod waiting;
 
 pub use describe::describe_engines;
 #[cfg(test)]

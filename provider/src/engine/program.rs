@@ -40,11 +40,12 @@ impl Engine {
         result
     }
 
-    /// Serves the adapter on the caller's thread, unless another thread is at it.
-    pub(crate) fn progress(&self) {
+    /// Serves the adapter on the caller's thread, unless another thread is at it. Returns how many
+    /// messages of the link were received.
+    pub(crate) fn progress(&self) -> usize {
         grow(&self.activity);
         self.let_others_in();
-        let Some(mut shard) = self.try_lock() else { return };
+        let Some(mut shard) = self.try_lock() else { return 0 };
         let received = self.serve_polling(&mut shard);
         self.after_service(&mut shard);
         drop(shard);
@@ -58,6 +59,7 @@ impl Engine {
         } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
             thread::yield_now();
         }
+        received
     }
 
     /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
@@ -84,14 +86,26 @@ impl Engine {
         }
     }
 
-    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires
-    /// or `limit` has passed.
+    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires,
+    /// a signal comes or `limit` has passed.
     pub(crate) fn drive(&self, wanted: Wanted<'_>, limit: Option<Duration>) -> io::Result<()> {
+        match self.drive_or_signal(wanted, limit) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The same, but a signal is an error (`EINTR`).
+    pub(super) fn drive_or_signal(
+        &self,
+        wanted: Wanted<'_>,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
             let mut shard = self.lock();
             if shard.is_due() {
-                self.drivers.fetch_sub(1, Ordering::SeqCst);
+                self.leave_sockets();
                 return Ok(());
             }
             (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
@@ -99,9 +113,17 @@ impl Engine {
         let timeout = [due, limit].into_iter().flatten().min();
         let result = if quiet { self.sleep_driving(wanted, timeout) } else { Ok(()) };
         self.lock().unpark();
-        self.drivers.fetch_sub(1, Ordering::SeqCst);
         self.activity.fetch_add(1, Ordering::Relaxed);
+        self.leave_sockets();
         result
+    }
+
+    /// A thread that waited on the sockets leaves them.
+    fn leave_sockets(&self) {
+        self.drivers.fetch_sub(1, Ordering::SeqCst);
+        if self.leaves_sockets.swap(false, Ordering::SeqCst) {
+            self.wake_background();
+        }
     }
 
     /// Ends the background thread.

@@ -14,7 +14,7 @@ use std::{
 
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
-use super::{shard::Shard, sink::CounterSink};
+use super::{patience::Waiter, shard::Shard, sink::CounterSink};
 use crate::{LinkCounters, clock, diagnosis::Diagnosis, port::Watch, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
@@ -54,6 +54,16 @@ pub(crate) struct Engine {
     pub(super) idle_polls: AtomicU64,
     /// Number of the program's threads that wait on the sockets themselves.
     pub(super) drivers: AtomicU32,
+    /// True while the background thread leaves the sockets to those until one of them wakes it.
+    pub(super) leaves_sockets: AtomicBool,
+    /// Number of descriptors on which threads of the program sleep.
+    pub(super) sleepers: AtomicU32,
+    /// Held by the thread of the program that serves while it waits.
+    pub(super) waiter: Mutex<Waiter>,
+    /// When one began to, in nanoseconds of the clock.
+    pub(super) waited_at: AtomicU64,
+    /// Number of times that the background thread has found something.
+    pub(super) found: AtomicU64,
     /// True while a thread of the program may sleep on a descriptor that only the background thread
     /// makes readable.
     pub(super) handed_over: AtomicBool,
@@ -127,6 +137,11 @@ impl Engine {
     /// True if the engine works: after a fork, the child has only a copy that does nothing.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
+    }
+
+    /// True if a thread of its own serves what the program does not.
+    pub(crate) fn has_background(&self) -> bool {
+        self.progress == Progress::Automatic
     }
 
     /// Index of the network interface that the device uses; 0: none.

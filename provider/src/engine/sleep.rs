@@ -14,7 +14,10 @@ use rustix::time::{
 };
 
 use super::serve::Engine;
-use crate::{port::Watch, readiness::wait};
+use crate::{
+    port::Watch,
+    readiness::{wait, wait_or_signal},
+};
 
 /// Descriptor that becomes readable with what a thread of the program waits for.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
@@ -45,7 +48,7 @@ impl Engine {
         wanted: Wanted<'_>,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
-        wait(&[wanted, self.sockets.as_fd()], timeout)
+        wait_or_signal(&[wanted, self.sockets.as_fd()], timeout)
     }
 
     /// Ends the sleep of the background thread, or the next one.

@@ -15,7 +15,7 @@ use super::{
     context::Context,
     cq::CompletionQueue,
 };
-use crate::clock;
+use crate::{clock, readiness::wait};
 
 /// Completion channel (`ibv_comp_channel`): reports completions in queues that were armed, by its
 /// descriptor or to a thread that waits.
@@ -33,7 +33,7 @@ use crate::clock;
 /// ```
 #[derive(Clone)]
 pub struct CompletionChannel {
-    inner: Arc<ChannelInner>,
+    pub(super) inner: Arc<ChannelInner>,
 }
 
 /// Error of waiting for an event.
@@ -81,6 +81,7 @@ impl CompletionChannel {
         loop {
             // events of queues that are gone are left out
             if let Some(inner) = self.inner.notifier.pop()?.upgrade() {
+                self.inner.has_slept();
                 return Some(CompletionQueue { inner });
             }
         }
@@ -106,8 +107,29 @@ impl CompletionChannel {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(ChannelError::TimedOut);
             }
-            engine.drive(self.inner.notifier.descriptor(), left)?;
+            let descriptor = self.inner.notifier.descriptor();
+            if engine.has_background() {
+                match self.inner.prepare_to_wait(left) {
+                    Ok(false) => wait(&[descriptor], left)?,
+                    Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                        return Err(error.into());
+                    }
+                    _ => {}
+                }
+            } else {
+                engine.drive(descriptor, left)?;
+            }
         }
+    }
+
+    /// Serves the device on this thread until a queue has an event, but not for long, and not beside
+    /// others that do; for a thread that is about to sleep until the [descriptor](Self::as_fd) is
+    /// readable, which this spares it mostly. Returns true if there is an event.
+    ///
+    /// # Errors
+    /// `EINTR` when a signal has come meanwhile, and when the system cannot wait.
+    pub fn prepare_to_wait(&self) -> io::Result<bool> {
+        self.inner.prepare_to_wait(None)
     }
 }
 

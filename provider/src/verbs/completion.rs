@@ -4,8 +4,9 @@ use std::{
     io,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use roce_transport::{adapter::ObjectError, work};
@@ -47,9 +48,19 @@ impl CqInner {
         Ok(inner)
     }
 
-    /// True if the program sleeps on the descriptor of its channel in its own ways.
-    pub(super) fn is_exposed(&self) -> bool {
-        self.channel.as_ref().is_some_and(|channel| channel.exposed.load(Ordering::Relaxed))
+    /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and if
+    /// the program sleeps on the descriptor of its channel in its own ways, others have to make that
+    /// readable.
+    pub(super) fn is_armed(&self) {
+        let engine = &self.context.inner.engine;
+        let channel = self.channel.as_ref();
+        if channel.is_some_and(|channel| channel.served.load(Ordering::Relaxed) == engine.found()) {
+            return; // it has served instead of sleeping, and will again
+        }
+        engine.send_gathered();
+        if channel.is_some_and(|channel| channel.exposed.load(Ordering::Relaxed)) {
+            engine.hand_over();
+        }
     }
 }
 
@@ -67,12 +78,40 @@ pub(super) struct ChannelInner {
     pub(super) notifier: Notifier<Weak<CqInner>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
+    /// A thread of the program sleeps on the descriptor, while others serve.
+    sleeps: AtomicBool,
+    /// What the engine's background thread had [found](crate::engine::Engine::found) when the last wait
+    /// for an event served until it had one; if none did, more than it ever finds. As long as it finds
+    /// nothing more, a program that arms a queue is taken to wait in that way again.
+    served: AtomicU64,
 }
 
 impl ChannelInner {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         let (context, notifier) = (context.clone(), Notifier::new()?);
-        Ok(Self { context, notifier, exposed: AtomicBool::new(false) })
+        let (exposed, sleeps) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { context, notifier, exposed, sleeps, served: AtomicU64::new(u64::MAX) })
+    }
+
+    /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).
+    pub(super) fn prepare_to_wait(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let engine = &self.context.inner.engine;
+        self.has_slept();
+        let found =
+            engine.serve_until(self.notifier.descriptor(), limit, || !self.notifier.is_empty())?;
+        if found {
+            self.served.store(engine.found(), Ordering::Relaxed);
+        } else if !self.sleeps.swap(true, Ordering::SeqCst) {
+            engine.sleeps();
+        }
+        Ok(found)
+    }
+
+    /// No thread sleeps on the descriptor any more.
+    pub(super) fn has_slept(&self) {
+        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::SeqCst) {
+            self.context.inner.engine.has_slept();
+        }
     }
 
     /// The program takes the descriptor.
@@ -80,5 +119,45 @@ impl ChannelInner {
         if !self.exposed.swap(true, Ordering::Relaxed) {
             self.context.inner.engine.hand_over();
         }
+    }
+}
+
+impl Drop for ChannelInner {
+    fn drop(&mut self) {
+        self.has_slept(); // a thread that was cancelled has not said so
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use roce_transport::work::NotifyKind;
+
+    use crate::{Device, OpenOptions};
+
+    #[test]
+    fn who_serves_while_it_waits_does_not_hand_over() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let channel = context.create_channel().unwrap();
+        let cq = context.create_cq(16, Some(&channel)).unwrap();
+        let engine = &context.inner.engine;
+        let hands_over = || {
+            let _held = engine.lock(); // under which the background thread takes the sockets over
+            engine.take_back();
+            cq.req_notify(NotifyKind::Next);
+            engine.is_handed_over()
+        };
+        assert!(!hands_over(), "nobody sleeps on the descriptor");
+        let _ = channel.as_fd();
+        assert!(hands_over());
+
+        channel.inner.notifier.push(std::sync::Weak::new());
+        assert!(channel.prepare_to_wait().unwrap());
+        assert!(!hands_over(), "it has served until there was an event");
+        assert!(channel.poll().is_none());
+        assert!(!channel.prepare_to_wait().unwrap());
+        engine.finds();
+        assert!(hands_over(), "the background thread had to, meanwhile");
     }
 }

@@ -90,10 +90,7 @@ impl CompletionQueue {
     /// arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
-        self.inner.context.inner.engine.send_gathered();
-        if self.inner.is_exposed() {
-            self.inner.context.inner.engine.hand_over();
-        }
+        self.inner.is_armed();
     }
 
     /// Changes the number of completions that the queue can hold (`ibv_resize_cq`). Completions in

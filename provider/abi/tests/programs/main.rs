@@ -232,6 +232,15 @@ fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
 }
 
 #[test]
+fn threads_that_wait_hear_of_their_own_events() {
+    for variables in [&[][..], &[("ROCE_SOCKETS_ONLY", "1")]] {
+        if !run_compiled("waits", variables) {
+            println!("no C compiler is installed: nothing waits without one");
+        }
+    }
+}
+
+#[test]
 fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
     if !run_compiled("forks", &[]) {
         println!("no C compiler is installed: nothing can be forked without one");

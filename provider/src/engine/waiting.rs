@@ -1,0 +1,205 @@
+//! Threads of the program that wait for something of their own.
+//!
+//! Such a thread serves the adapter itself: the background thread would have to be woken first, and
+//! would then wake it. Only one does so at a time. It looks for a little while, then sleeps on the sockets
+//! too, and after some milliseconds without anything it leaves the sockets to the background thread, which
+//! is then in no hurry.
+//!
+//! The models of concurrency (`models/`) run this file.
+
+use std::{io, sync::atomic::Ordering, time::Duration};
+
+use roce_transport::time::Instant;
+
+use super::{
+    patience::Patience,
+    serve::Engine,
+    sleep::{Wanted, thread},
+};
+use crate::clock;
+
+/// Longest time that a thread serves without having what it waits for.
+const SERVES: Duration = Duration::from_millis(10);
+
+/// Time for which none does while other threads of the program poll: they serve, and it would only be
+/// woken for nothing. Twice as long each time that they are found polling still. The first, and the longest.
+const POLLED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Time from the beginning of a wait in which the next one is to be expected.
+const AGAIN: Duration = Duration::from_millis(1);
+
+/// Number of waits beside nobody after which no other thread polls any more.
+const UNPOLLED: u32 = 16;
+
+impl Engine {
+    /// Serves the adapter on the caller's thread until it has what it waits for, at most for some
+    /// milliseconds or for `limit`, and not at all where others of the program's threads wait or poll.
+    /// Returns true if it has that: if not, the thread may sleep until `wanted` is readable.
+    ///
+    /// # Errors
+    /// `EINTR` after a signal, and when the system cannot wait.
+    pub(crate) fn serve_until(
+        &self,
+        wanted: Wanted<'_>,
+        limit: Option<Duration>,
+        is_there: impl Fn() -> bool,
+    ) -> io::Result<bool> {
+        let Some(mut waiter) = self.waiter.try_lock() else { return Ok(false) };
+        let now = clock::now();
+        self.waited_at.store(now.as_nanos(), Ordering::Relaxed);
+        let end = now.plus(limit.map_or(SERVES, |limit| limit.min(SERVES)));
+        loop {
+            if self.sleepers.load(Ordering::SeqCst) > 0 || waiter.polled.lasts(clock::now()) {
+                return Ok(false);
+            }
+            if self.linger_until(&mut waiter.patience, &is_there) {
+                waiter.polled.miss(UNPOLLED);
+                return Ok(true);
+            }
+            let now = clock::now();
+            let left = end.since(now);
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let before = self.activity.load(Ordering::Relaxed);
+            self.drive_or_signal(wanted, Some(left))?;
+            if is_there() {
+                return Ok(true);
+            }
+            if self.activity.load(Ordering::Relaxed) > before + 1 {
+                waiter.polled.renew(POLLED, clock::now());
+            }
+        }
+    }
+
+    /// Looks for packets until `is_there`, which is returned, or as long as [`Patience`] lasts.
+    fn linger_until(&self, patience: &mut Patience, is_there: impl Fn() -> bool) -> bool {
+        let start = clock::now();
+        let mut last = start;
+        loop {
+            let received = self.progress();
+            if is_there() {
+                return true;
+            }
+            let now = clock::now();
+            if received > 0 && now.since(start) < SERVES {
+                last = now;
+            } else if patience.lasts(now.since(last), now) {
+                thread::yield_now();
+                let after = clock::now();
+                patience.note_yield(after.since(now), after);
+            } else {
+                return false;
+            }
+        }
+    }
+
+    /// True if a thread [serves](Self::serve_until) while it waits, or has begun to just now, and soon
+    /// will again.
+    pub(super) fn is_awaited(&self, now: Instant) -> bool {
+        let began = Instant::from_nanos(self.waited_at.load(Ordering::Relaxed));
+        now < began.plus(AGAIN) || self.waiter.try_lock().is_none()
+    }
+
+    /// A thread of the program is about to sleep on a descriptor that only others make readable, until
+    /// it [has slept](Self::has_slept).
+    pub(crate) fn sleeps(&self) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.hand_over();
+    }
+
+    /// The thread is awake again.
+    pub(crate) fn has_slept(&self) {
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Number of times that the background thread has found something.
+    pub(crate) fn found(&self) -> u64 {
+        self.found.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Device, OpenOptions, notify::Notifier, verbs::Context};
+
+    /// A device, and something that is there or not.
+    fn open() -> (Context, Notifier<()>) {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        (context, Notifier::new().unwrap())
+    }
+
+    impl Engine {
+        pub(crate) fn is_handed_over(&self) -> bool {
+            self.handed_over.load(Ordering::SeqCst)
+        }
+
+        pub(crate) fn take_back(&self) {
+            self.handed_over.store(false, Ordering::SeqCst);
+        }
+
+        pub(crate) fn finds(&self) {
+            self.found.fetch_add(1, Ordering::Relaxed);
+        }
+
+        /// Whether a thread has it in the end, and whether the thread has served.
+        fn try_until(&self, wanted: &Notifier<()>) -> (bool, bool) {
+            let before = self.activity.load(Ordering::Relaxed);
+            let found = self.serve_until(wanted.descriptor(), None, || !wanted.is_empty()).unwrap();
+            (found, self.activity.load(Ordering::Relaxed) != before)
+        }
+    }
+
+    #[test]
+    fn a_thread_serves_unless_another_does_or_sleeps() {
+        let (context, wanted) = open();
+        let engine: &Arc<Engine> = &context.inner.engine;
+        assert_eq!(engine.try_until(&wanted), (false, true), "for a while");
+        engine.sleeps();
+        assert_eq!(engine.try_until(&wanted), (false, false));
+        engine.has_slept();
+        {
+            let _other = engine.waiter.try_lock().unwrap();
+            assert_eq!(engine.try_until(&wanted), (false, false));
+        }
+        wanted.push(());
+        assert_eq!(engine.try_until(&wanted), (true, true));
+        let began = Instant::from_nanos(engine.waited_at.load(Ordering::Relaxed));
+        assert!(engine.is_awaited(began.plus(AGAIN / 2)), "it may come again at once");
+        assert!(!engine.is_awaited(began.plus(AGAIN)));
+    }
+
+    #[test]
+    fn a_thread_leaves_serving_to_those_that_poll() {
+        let (context, wanted) = open();
+        let engine = &context.inner.engine;
+        // as if another thread polled meanwhile
+        let polled = || {
+            engine.activity.fetch_add(2, Ordering::Relaxed);
+            false
+        };
+        let found = engine.serve_until(wanted.descriptor(), None, polled).unwrap();
+        assert!(!found);
+        {
+            let polled = &mut engine.waiter.try_lock().unwrap().polled;
+            let now = clock::now();
+            assert!(polled.lasts(now) || polled.is_remembered(now));
+            polled.renew([POLLED[1] * 1000; 2], now); // longer than this test
+        }
+        assert_eq!(engine.try_until(&wanted), (false, false));
+    }
+
+    #[test]
+    fn a_limit_is_kept() {
+        let (context, wanted) = open();
+        let engine = &context.inner.engine;
+        let nothing = |limit| engine.serve_until(wanted.descriptor(), limit, || false).unwrap();
+        let start = clock::now();
+        assert!(!nothing(Some(Duration::ZERO)));
+        assert!(!nothing(Some(SERVES * 1000)), "whatever is allowed");
+        assert!(clock::now().since(start) < SERVES * 500);
+    }
+}
