@@ -1,6 +1,7 @@
 """Binaries under test: from the environment, from `target/release`, or built there."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -40,11 +41,30 @@ def cm_programs(directory):
 
 
 def find(variable, default, *cargo_arguments):
-    """Path in the environment's variable, or the default one, which is built if it is absent."""
+    """Path in the environment's variable, or the default one, which is built if it is absent, and
+    must not be older than what it is made of.
+    """
     path = Path(os.environ.get(variable) or default).resolve()
+    build = ["cargo", "build", "--release", *cargo_arguments]
     if path == default.resolve() and not path.exists():
         say(f"building {path.name}")
-        subprocess.run(["cargo", "build", "--release", *cargo_arguments], cwd=REPO)
+        subprocess.run(build, cwd=REPO)
     if not os.access(path, os.R_OK):
         raise LabError(f"{path} does not exist")
+    if path == default.resolve() and (newer := newer_source(path)):
+        raise LabError(f"{path} is older than {newer}: `{' '.join(build)}` makes it anew")
     return path
+
+
+def newer_source(path):
+    """A source file that has changed since this was built, as Cargo lists them beside it."""
+    listed = path.with_suffix(".d")
+    if not listed.exists():
+        return None
+    _, _, sources = listed.read_text().partition(": ")
+    built = path.stat().st_mtime
+    for source in map(Path, re.split(r"(?<!\\)\s+", sources.strip())):
+        is_generated = REPO / "target" in source.parents
+        if not is_generated and source.exists() and source.stat().st_mtime > built:
+            return source
+    return None

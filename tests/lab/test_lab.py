@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from unittest import mock
 
-from lab import command_line, hang, report, requirements
+from lab import binaries, command_line, hang, report, requirements
 from lab.conform import known
+from lab.host import LabError
 from lab.interop.rows.compliance import compliance_problems
 
 # Suites with fewer than a hundred cases.
@@ -32,6 +33,26 @@ class Requirement:
 
     def install(self):
         self.installed = True
+
+
+class BinariesTest(unittest.TestCase):
+    """Binaries under test, and what they are made of."""
+
+    def test_an_old_one_is_refused(self):
+        with TemporaryDirectory() as directory:
+            source, binary = Path(directory) / "lib.rs", Path(directory) / "tool"
+            generated = binaries.REPO / "target" / "out.rs"
+            for path in (source, binary):
+                path.touch()
+            binary.with_suffix(".d").write_text(f"{binary}: {source} {generated}\n")
+            os.utime(binary, (2000, 2000))
+            os.utime(source, (1000, 1000))
+            self.assertEqual(binaries.find("", binary), binary.resolve())
+            os.utime(source, (3000, 3000))
+            with self.assertRaisesRegex(LabError, "older than .*lib.rs: `cargo build --release"):
+                binaries.find("", binary)
+            binary.with_suffix(".d").unlink()
+            self.assertEqual(binaries.find("", binary), binary.resolve(), "nothing is known")
 
 
 class KnownTest(unittest.TestCase):
