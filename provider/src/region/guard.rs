@@ -195,6 +195,6 @@ fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64
 }
 
 /// Result of a routine.
-const fn done(answer: usize) -> Result<(), MemoryFault> {
+pub(super) const fn done(answer: usize) -> Result<(), MemoryFault> {
     if answer == 0 { Ok(()) } else { Err(MemoryFault) }
 }

@@ -1,9 +1,15 @@
 //! Pages straight from the kernel.
+//!
+//! Bytes are copied by the [routines], where there are any: they move more than a word at a time.
+
+#![allow(unsafe_code, reason = "a mapping becomes atomic words, or the other side of a copy")]
 
 use std::{fs::File, io, sync::atomic::AtomicU64};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
+
+use super::{guard::done, routines};
 
 /// Zeroed pages, never behind a reference to their bytes.
 #[derive(Debug)]
@@ -47,13 +53,13 @@ impl MmapMemory {
         self.map.as_ptr() as u64
     }
 
-    #[allow(unsafe_code, reason = "the one place where a mapping becomes atomic words")]
     fn slice(&self) -> &[AtomicU64] {
         // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words
         // are used, readable and writable, and lives as long as `self`. This value hands out no
-        // other pointer to it, so every access in this process is through these atomics; another
-        // process that has the memory, too, can change it at any time, as atomics may be changed.
-        // All bit patterns are valid.
+        // other pointer to it, so every access in this process is through these atomics, or a copy
+        // in assembly, by whole words and at the edges by parts of one; another process that has the
+        // memory, too, can change it at any time, as atomics may be changed. All bit patterns are
+        // valid.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.as_mut_ptr().cast::<AtomicU64>(),
@@ -74,12 +80,22 @@ impl Memory for MmapMemory {
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.check(offset, to.len())?;
-        read_words(self.slice(), offset, to)
+        if !routines::EXIST {
+            return read_words(self.slice(), offset, to);
+        }
+        let from = self.map.as_ptr() as usize + offset as usize;
+        // SAFETY: It writes `to`, and reads the mapping, which is there as far as was just checked.
+        done(unsafe { routines::copy_in(to.as_mut_ptr(), from, to.len()) })
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
         self.check(offset, from.len())?;
-        write_words(self.slice(), offset, from)
+        if !routines::EXIST {
+            return write_words(self.slice(), offset, from);
+        }
+        let to = self.map.as_ptr() as usize + offset as usize;
+        // SAFETY: It reads `from`, and writes the mapping, which is there as far as was just checked.
+        done(unsafe { routines::copy_out(to, from.as_ptr(), from.len()) })
     }
 
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
@@ -98,6 +114,28 @@ impl Memory for MmapMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Wherever a copy begins and ends, it moves these bytes and no other.
+    #[test]
+    fn copies_at_every_place() {
+        const SPACE: usize = 160;
+        let memory = MmapMemory::new(SPACE).unwrap();
+        let bytes: Vec<u8> = (1..=SPACE as u8).collect();
+        for start in 0..40 {
+            for length in 0..=SPACE - start - 8 {
+                memory.write_at(0, &[0; SPACE]).unwrap();
+                memory.write_at(start as u64, &bytes[..length]).unwrap();
+                let mut all = [0xFF; SPACE];
+                memory.read_at(0, &mut all).unwrap();
+                let end = start + length;
+                assert_eq!(&all[start..end], &bytes[..length]);
+                assert!(all[..start].iter().chain(&all[end..]).all(|byte| *byte == 0));
+                let mut part = vec![0xFF; length + 1];
+                memory.read_at(start as u64, &mut part[..length]).unwrap();
+                assert_eq!((&part[..length], part[length]), (&bytes[..length], 0xFF));
+            }
+        }
+    }
 
     #[test]
     fn bytes_come_back_and_the_end_is_the_end() {

@@ -5,7 +5,7 @@
 pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::{fs::File, io, os::fd::OwnedFd};
 
-use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
+use roce_transport::mem::{Memory, MemoryFault};
 
 use super::sealed;
 use crate::region::MmapMemory;
@@ -53,10 +53,10 @@ impl RingMemory {
     }
 
     pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        read_words(self.words(), offset, to)
+        self.0.read_at(offset, to)
     }
 
     pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        write_words(self.words(), offset, from)
+        self.0.write_at(offset, from)
     }
 }
