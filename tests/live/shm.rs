@@ -1,5 +1,12 @@
 //! Devices of one host, with the network stack between them and without.
 
+use std::sync::{Arc, Mutex};
+
+use roce::{
+    link::{Observed, Observer},
+    transport::wire::verify_icrc,
+};
+
 use super::*;
 
 fn side(sockets_only: bool) -> Side {
@@ -76,6 +83,36 @@ fn corruption_is_found_over_shared_memory_too() {
         0,
         "packets that leave with faults are not marked as verified"
     );
+}
+
+/// Of every packet of a device whether its ICRC is right.
+#[derive(Clone, Debug, Default)]
+struct Icrcs(Arc<Mutex<Vec<bool>>>);
+
+impl Observer for Icrcs {
+    fn observe(&mut self, observed: &Observed<'_>) {
+        self.0.lock().unwrap().push(verify_icrc(observed.net, observed.bytes).is_some());
+    }
+}
+
+/// Nobody computes an ICRC that nobody looks at. One of the two may look, whichever it is.
+#[test]
+fn who_observes_sees_icrcs() {
+    let icrcs = Icrcs::default();
+    let observer = Some(Box::new(icrcs.clone()) as Box<dyn Observer>);
+    let observing = Side::on(loopback(OpenOptions { observer, ..OpenOptions::default() }));
+    let other = side(false);
+    connect(&observing, &other);
+    let start = Instant::now();
+    let mut round = 0;
+    while shared_runs(&observing) < 100 || shared_runs(&other) < 100 {
+        exchange(&observing, &other, round);
+        round += 1;
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert!(observing.context.counters().icrc_trusted > 0);
+    let icrcs = icrcs.0.lock().unwrap();
+    assert!(icrcs.len() > 100 && icrcs.iter().all(|right| *right));
 }
 
 #[test]

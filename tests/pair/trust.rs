@@ -2,18 +2,18 @@
 //! forged answers.
 
 use roce_transport::{
-    adapter::IcrcCheck,
+    adapter::{IcrcCheck, TransmitBuffer},
     addr::{PKey, Qpn},
     event::{Disposition, DropReason},
-    qp::State,
+    qp::{Quirks, State},
     wire::{
         Datagram, DatagramMeta, Ext, Headers, IcrcMatch, Ident, NakCode, NetHeader, Opcode,
-        Operation as Op, Service, Syndrome,
+        Operation as Op, Packet, Service, Syndrome, verify_icrc,
     },
-    work::{Data, RecvWr, SendWr, WcStatus},
+    work::{Data, Placement, RecvWr, SendWr, WcStatus},
 };
 
-use crate::common::{Half, Options, Pkt, ack, all_ok, nak, pkt, rnr};
+use crate::common::{Half, Options, Pair, Pkt, UDP_SEGMENT, ack, all_ok, nak, pkt, rnr};
 
 const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
@@ -73,6 +73,56 @@ fn every_bit_that_the_icrc_covers() {
             assert_eq!(taken, bit / 8 == 4, "bit {bit}: {disposition:?}");
         }
         assert_eq!(half.qp.received().len(), 1, "of the eight that were taken seven were repeats");
+    }
+}
+
+/// For receivers that do not look at it, an ICRC is left away, and added for those that do.
+#[test]
+fn an_icrc_that_is_added_later_is_the_same() {
+    let build = |mut buffer: TransmitBuffer| {
+        let options = Options { quirks: Quirks { rxe_flush: true }, ..Options::default() };
+        let mut pair = Pair::new();
+        let (a, _) = pair.connect(options);
+        let (from, to) = (pair.a.buffer(9_000).fill(1), pair.b.buffer(9_000));
+        pair.post_send(&a, &SendWr::write(1, to.remote(0), from.all()));
+        pair.post_send(&a, &SendWr::flush(2, to.remote(0), 8, Placement::GLOBAL));
+        pair.post_send(&a, &SendWr::write(3, to.remote(0), from.all()));
+        pair.a.adapter.poll_transmit(pair.now, &mut buffer);
+        buffer
+    };
+    let datagrams = |buffer: &TransmitBuffer| -> Vec<_> {
+        buffer.datagrams().map(|(net, bytes)| (net, bytes.to_vec())).collect()
+    };
+    let complete = datagrams(&build(TransmitBuffer::new(1 << 16, UDP_SEGMENT)));
+    let mut buffer = build(TransmitBuffer::unsealed(1 << 16, UDP_SEGMENT));
+    let unsealed = datagrams(&buffer);
+    assert_eq!(unsealed.len(), complete.len());
+    let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
+    let mut lacking = 0;
+    for ((net, bytes), (complete_net, complete)) in unsealed.iter().zip(&complete) {
+        let sent = Datagram { net: complete_net, bytes, meta };
+        lacking += usize::from(sent.lacks_icrc());
+        let is_flush = Packet::parse(bytes).unwrap().headers.bth().opcode.operation() == Op::Flush;
+        assert_eq!(sent.lacks_icrc(), !is_flush, "rxe's own is in place");
+        if net == complete_net {
+            assert_eq!(sent.sealed(&mut Vec::new()), complete);
+        }
+        assert!(!Datagram::new(net, bytes).lacks_icrc(), "who does not trust it finds it wrong");
+    }
+    assert_eq!(lacking, complete.len() - 1);
+
+    // a run of its own for the FLUSH, so that those behind it begin anew
+    let sealed_net: Vec<_> = unsealed.iter().map(|(net, _)| *net).collect();
+    buffer.seal(0);
+    let first = buffer.runs()[0].count();
+    let some = datagrams(&buffer);
+    assert_ne!(some[..first], unsealed[..first]);
+    assert_eq!(some[first..], unsealed[first..]);
+    buffer.seal_all();
+    buffer.seal_all(); // once is enough
+    for ((net, bytes), expected) in datagrams(&buffer).iter().zip(&sealed_net) {
+        assert_eq!(net, expected);
+        assert_eq!(verify_icrc(net, bytes), Some(IcrcMatch::Exact));
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) enum Offer {
 impl Outgoing {
     pub(super) fn new(link: &dyn Link, sockets: Arc<OwnedFd>) -> Self {
         Self {
-            buffer: TransmitBuffer::new(CAPACITY, link.limits()),
+            buffer: TransmitBuffer::unsealed(CAPACITY, link.limits()),
             taken: 0,
             has_more: false,
             room: Room::new(sockets),
@@ -79,14 +79,21 @@ impl Outgoing {
         !self.buffer.is_empty()
     }
 
-    pub(super) const fn buffer(&self) -> &TransmitBuffer {
+    /// What was built, with all ICRCs.
+    pub(super) fn sealed(&mut self) -> &TransmitBuffer {
+        self.buffer.seal_all();
         &self.buffer
     }
 
     /// Offers the next runs to the link.
     pub(super) fn offer(&mut self, now: Instant, link: &mut dyn Link) -> Offer {
-        let rest = self.rest();
-        let portion = &rest[..rest.len().min(PORTION)];
+        let end = self.buffer.runs().len().min(self.taken + PORTION);
+        for index in self.taken..end {
+            if link.needs_icrc(&self.buffer.runs()[index]) {
+                self.buffer.seal(index);
+            }
+        }
+        let portion = &self.buffer.runs()[self.taken..end];
         if portion.is_empty() {
             return Offer::Nothing;
         }

@@ -304,6 +304,7 @@ impl Shard {
         }
         let Self { adapter, link, observer, is_cut, .. } = self;
         let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
+        let mut room = Vec::new();
         let result = link.receive(now, &mut |datagram| {
             if *is_cut {
                 return; // the cable is out
@@ -314,7 +315,7 @@ impl Shard {
                     at: clock::wall(now),
                     direction: Direction::Received,
                     net: &receipt.identify(datagram),
-                    bytes: datagram.bytes,
+                    bytes: datagram.sealed(&mut room),
                     disposition: Some(receipt.disposition),
                 });
             }
@@ -477,7 +478,7 @@ impl Shard {
             if let Some(observer) = &mut self.observer {
                 let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);
-                for (net, bytes) in self.outgoing.buffer().datagrams() {
+                for (net, bytes) in self.outgoing.sealed().datagrams() {
                     observer.observe(&Observed {
                         at,
                         direction: Direction::Sent,

@@ -165,9 +165,10 @@ impl Link for FaultyLink {
         let inward = &mut self.inward;
         // of the socket at this moment, whichever datagrams the faults let through now
         let mut congested = false;
+        let mut room = Vec::new();
         let mut count = self.inner.receive(now, &mut |datagram| {
             congested |= datagram.meta.congested;
-            inward.send(now, datagram.net, datagram.bytes);
+            inward.send(now, datagram.net, datagram.sealed(&mut room));
         })?;
         self.count();
         while let Some(mut delivery) = self.inward.poll_deliver(now) {

@@ -94,6 +94,14 @@ pub trait Link: Send {
     /// with those behind it.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
 
+    /// True if the datagrams of a run need their ICRC, which is zero else when it is
+    /// [sent](Self::send): so it is for all receivers but those that this link hands them to as they are,
+    /// marked as [verified](DatagramMeta::checksum_verified). Asked right before the run is sent.
+    fn needs_icrc(&self, run: &Transmit) -> bool {
+        let _ = run;
+        true
+    }
+
     /// Descriptor that becomes writable when there is room for what [`send`](Self::send) did not
     /// take. Asked for after each call that returned 0. `None`: the engine tries again a millisecond
     /// later.

@@ -1,7 +1,7 @@
 //! Packets on their way out, gathered into runs that a link can send with one call.
 
 use alloc::{boxed::Box, vec, vec::Vec};
-use core::{net::IpAddr, ops::Range};
+use core::{mem, net::IpAddr, ops::Range};
 
 use crate::{
     addr::RoceVersion,
@@ -81,6 +81,9 @@ pub struct TransmitBuffer {
     bytes: Box<[u8]>,
     len: usize,
     runs: Vec<Transmit>,
+    /// Of each run whether the ICRCs of its datagrams are left to [`seal`](Self::seal): they are zero.
+    unsealed: Vec<bool>,
+    defers: bool,
     limits: TransmitLimits,
     /// True if something that may be due waits for the next buffer.
     holds_back: bool,
@@ -94,9 +97,40 @@ impl TransmitBuffer {
             bytes: vec![0; capacity.max(PACKET_MAX)].into(),
             len: 0,
             runs: Vec::new(),
+            unsealed: Vec::new(),
+            defers: false,
             limits,
             holds_back: false,
         }
+    }
+
+    /// The same, whose datagrams have no ICRC until they are [sealed](Self::seal): for links to
+    /// receivers that do not look at it.
+    #[must_use]
+    pub fn unsealed(capacity: usize, limits: TransmitLimits) -> Self {
+        Self { defers: true, ..Self::new(capacity, limits) }
+    }
+
+    /// Adds the ICRCs of a run, if they are missing.
+    pub fn seal(&mut self, index: usize) {
+        let (Some(run), Some(unsealed)) = (self.runs.get(index), self.unsealed.get_mut(index))
+        else {
+            return;
+        };
+        if !mem::take(unsealed) {
+            return;
+        }
+        let datagrams = self.bytes.get_mut(run.range.clone()).unwrap_or_default();
+        for (index, datagram) in datagrams.chunks_mut(run.segment).enumerate() {
+            if let Some((body, tail)) = datagram.split_last_chunk_mut::<ICRC_LEN>() {
+                *tail = icrc(&run.net_header(index), body).to_le_bytes();
+            }
+        }
+    }
+
+    /// Adds all ICRCs that are missing.
+    pub fn seal_all(&mut self) {
+        (0..self.runs.len()).for_each(|index| self.seal(index));
     }
 
     /// The runs, in the order in which they are to leave.
@@ -149,6 +183,7 @@ impl TransmitBuffer {
     pub fn clear(&mut self) {
         self.len = 0;
         self.runs.clear();
+        self.unsealed.clear();
         self.holds_back = false;
     }
 
@@ -167,18 +202,21 @@ impl TransmitBuffer {
         self.holds_back = true;
     }
 
-    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC.
+    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC, unless
+    /// that is left for later.
     pub(super) fn commit(&mut self, built: &Built) {
         let Built { length: body, path, rxe_flush } = built;
         let start = self.len;
         let end = start + body + ICRC_LEN;
         self.len = end;
         let length = end - start;
+        let defers = self.defers && !rxe_flush;
         let TransmitLimits { segments, bytes } = self.limits;
         let index = match self.runs.last_mut() {
             // a shorter one before would end the run, so all are of full length here
             Some(run)
                 if run.goes(path)
+                    && self.unsealed.last() == Some(&defers)
                     // only UDP datagrams are cut apart on their way
                     && path.frame.version() == RoceVersion::V2
                     && length <= run.segment
@@ -202,10 +240,13 @@ impl TransmitBuffer {
                     segment: length,
                     range: start..end,
                 });
+                self.unsealed.push(defers);
                 0
             }
         };
-        if let Some(run) = self.runs.last() {
+        if defers {
+            self.bytes[start + body..end].fill(0);
+        } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
             let (body, tail) = self.bytes[start..end].split_at_mut(*body);
             let icrc = if *rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };

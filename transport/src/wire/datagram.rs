@@ -1,6 +1,11 @@
 //! A datagram as a link hands it over.
 
-use super::icrc::NetHeader;
+use alloc::vec::Vec;
+
+use super::{
+    icrc::{NetHeader, icrc},
+    packet::ICRC_LEN,
+};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,7 +27,7 @@ pub struct DatagramMeta {
     /// injects a fault into a program under test.
     pub not_ready: bool,
     /// True if it is, byte for byte, what an adapter has built, because it has never left the
-    /// memory of this host: its ICRC, which is present, is not computed again.
+    /// memory of this host: its ICRC is not computed again, and may be [left away](Datagram::sealed).
     pub checksum_verified: bool,
     /// True if it has met a receive buffer of the own host that fills. Its sender is told as if a
     /// switch had marked it with "congestion experienced".
@@ -35,5 +40,25 @@ impl<'a> Datagram<'a> {
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
         let meta = DatagramMeta { not_ready: false, checksum_verified: false, congested: false };
         Self { net, bytes, meta }
+    }
+
+    /// True if its sender has left its ICRC away, because nobody was to look at it.
+    #[must_use]
+    pub fn lacks_icrc(&self) -> bool {
+        self.meta.checksum_verified && self.bytes.ends_with(&[0; ICRC_LEN])
+    }
+
+    /// Its bytes, and its ICRC if that was left away: for those who show them, or pass them on to where it
+    /// is looked at. `room` is for a copy.
+    pub fn sealed<'b>(&'b self, room: &'b mut Vec<u8>) -> &'b [u8] {
+        match self.bytes.split_last_chunk::<ICRC_LEN>() {
+            Some((body, _)) if self.lacks_icrc() => {
+                room.clear();
+                room.extend_from_slice(body);
+                room.extend_from_slice(&icrc(self.net, body).to_le_bytes());
+                room
+            }
+            _ => self.bytes,
+        }
     }
 }

@@ -44,6 +44,12 @@ impl ShmLink {
         false
     }
 
+    /// True if the receiver of a run looks at ICRCs, or may: it is not sent through a channel.
+    pub(in crate::link) fn needs_icrc(&self, run: &Transmit) -> bool {
+        let outgoing = self.outgoing.get(&(run.src, run.dst));
+        !(self.trusted && matches!(outgoing, Some(OutgoingChannel::Open(..))))
+    }
+
     /// Requests a channel between two addresses.
     pub(super) fn request(&mut self, now: Instant, ends: [IpAddr; 2], interface: u32) {
         let _uncancelled = Uncancelled::begin();

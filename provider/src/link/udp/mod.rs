@@ -334,6 +334,10 @@ impl Link for UdpLink {
         Ok(taken)
     }
 
+    fn needs_icrc(&self, run: &Transmit) -> bool {
+        self.shm.as_ref().is_none_or(|shm| shm.needs_icrc(run))
+    }
+
     fn has_waiting(&self) -> bool {
         self.shm.as_ref().is_some_and(ShmLink::has_waiting)
     }
