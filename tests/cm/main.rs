@@ -5,6 +5,7 @@
 mod alone;
 mod datagrams;
 mod devices;
+mod ends;
 mod failures;
 mod forks;
 mod guid;

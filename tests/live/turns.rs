@@ -176,7 +176,11 @@ fn sleep_on(context: &Context) {
 #[test]
 fn a_turn_receives_between_two_buffers() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);
-    let (a, b) = sides(&throttle, manual());
+    // more than a buffer may leave at once
+    let mut options = manual();
+    let window = &mut options.congestion.window;
+    (window.initial, window.destination_initial) = (window.most, window.destination_most);
+    let (a, b) = sides(&throttle, options);
     connect(&a, &b);
     throttle.log.lock().unwrap().clear();
     a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..1 << 20))]).unwrap();
