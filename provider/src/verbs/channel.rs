@@ -124,7 +124,8 @@ impl CompletionChannel {
 
     /// Serves the device on this thread until a queue has an event, but not for long, and not beside
     /// others that do; for a thread that is about to sleep until the [descriptor](Self::as_fd) is
-    /// readable, which this spares it mostly. Returns true if there is an event.
+    /// readable, which this spares it mostly. Returns true if there is an event. If not, the thread counts
+    /// as asleep until an event is taken, or until the next call of this.
     ///
     /// # Errors
     /// `EINTR` when a signal has come meanwhile, and when the system cannot wait.
