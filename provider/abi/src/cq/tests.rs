@@ -178,6 +178,9 @@ fn an_event_for_each_arming() {
     assert!(!is_destroyed_at_once(cq), "one of two events is not acknowledged");
     unsafe { ibv_ack_cq_events(cq, 1) };
     GONE.with(|gone| assert_eq!(gone.take().unwrap().recv().unwrap(), 0));
+    let mut wanted =
+        libc::pollfd { fd: unsafe { (*channel).fd }, events: libc::POLLIN, revents: 0 };
+    assert_eq!(unsafe { libc::poll(&raw mut wanted, 1, 0) }, 0);
     assert_eq!(event(channel), Err(libc::EAGAIN));
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }
