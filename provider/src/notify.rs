@@ -43,6 +43,16 @@ impl<T> Notifier<T> {
         Some(value)
     }
 
+    /// Leaves out the values that are not to be kept.
+    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        let mut queue = self.queue.lock();
+        let before = queue.len();
+        queue.retain(keep);
+        for _ in queue.len()..before {
+            let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }

@@ -27,8 +27,11 @@ int main(void) {
     pthread_t thread;
     if (WRONG) /* or it would wait for ever */
         EXPECT(pthread_create(&thread, NULL, acknowledge_late, NULL) == 0);
-    else
+    else {
+        EXPECT(a->events_completed == 0);
         ibv_ack_async_event(&event);
+        EXPECT(a->events_completed == 1);
+    }
     EXPECT(ibv_destroy_qp(a) == 0 && (!WRONG || pthread_join(thread, NULL) == 0) && ibv_destroy_srq(srq) == 0);
     a = NULL;
     tear_down();

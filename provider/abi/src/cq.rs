@@ -18,6 +18,7 @@ use crate::{
     check::{self, Kind, requests, wake_ups},
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
+    event::count_acknowledged,
     export::export,
     latest_time::LatestTime,
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
@@ -207,6 +208,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
     let _call = Call::begin();
     if let Ok(object) = Cq::get(cq) {
+        count_acknowledged(&raw mut (*cq).comp_events_completed, number);
         object.ctx.acknowledge(cq as usize, number);
     }
 }

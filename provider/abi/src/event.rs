@@ -1,6 +1,9 @@
 //! Asynchronous events.
 
-use std::ffi::{c_int, c_uint};
+use std::{
+    ffi::{c_int, c_uint},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use roce_provider::{AsyncEvent, calls::Call};
 
@@ -96,18 +99,31 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     let _call = Call::begin();
-    // events of objects, which all start with their context
-    if !matches!(
-        (*event).event_type,
-        IBV_EVENT_CQ_ERR..=IBV_EVENT_PATH_MIG_ERR
-            | IBV_EVENT_SRQ_ERR..=IBV_EVENT_QP_LAST_WQE_REACHED
-    ) {
-        return;
-    }
-    let object = (*event).element.cq;
+    let element = (*event).element;
+    let counted = match (*event).event_type {
+        IBV_EVENT_CQ_ERR => &raw mut (*element.cq).async_events_completed,
+        IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => &raw mut (*element.srq).events_completed,
+        IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+            &raw mut (*element.qp).events_completed
+        }
+        _ => return,
+    };
+    // whichever kind it is of, it is a pointer in the same place, to what starts with its context
+    let object = element.cq;
     if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
+        count_acknowledged(counted, 1);
         ctx.inner.acknowledge(object as usize, 1);
     }
+}
+
+/// Counts events where programs see how many they have acknowledged, as libibverbs does. It comes
+/// before the acknowledgement, after which another thread may destroy the object.
+///
+/// # Safety
+///
+/// A member of an object's structure.
+pub(crate) unsafe fn count_acknowledged(member: *mut u32, number: u32) {
+    AtomicU32::from_ptr(member).fetch_add(number, Ordering::Relaxed);
 }
 
 export!(ibv_get_async_event, ibv_ack_async_event);
@@ -204,6 +220,8 @@ mod tests {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(qps);
         for cq in cqs {
+            // SAFETY: It is there, and all its events are acknowledged.
+            assert_eq!(unsafe { (*cq).async_events_completed }, 1);
             // SAFETY: Nothing uses the queue any more.
             assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
         }

@@ -70,6 +70,11 @@ impl Drop for CqInner {
         shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
         // every queue pair that completes here held it
         let _ = shard.adapter().destroy_cq(self.ring.id());
+        drop(shard);
+        // Its own event, or the descriptor would be readable with nothing to take.
+        if let Some(channel) = &self.channel {
+            channel.notifier.retain(|cq| cq.strong_count() > 0);
+        }
     }
 }
 
@@ -130,11 +135,34 @@ impl Drop for ChannelInner {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
+    use std::{os::fd::AsFd, sync::Arc};
 
     use roce_transport::work::NotifyKind;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use crate::{Device, OpenOptions};
+
+    #[test]
+    fn the_event_of_a_queue_goes_with_it() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let channel = context.create_channel().unwrap();
+        let [cq, other] = [(); 2].map(|()| context.create_cq(16, Some(&channel)).unwrap());
+        let is_readable = || {
+            let mut wanted = [PollFd::new(&channel, PollFlags::IN)];
+            poll(&mut wanted, Some(&Timespec::default())).unwrap() == 1
+        };
+        for cq in [&cq, &other, &cq] {
+            channel.inner.notifier.push(Arc::downgrade(&cq.inner));
+        }
+        drop(cq);
+        assert!(is_readable());
+        assert!(channel.poll().is_some(), "that of the other queue");
+        assert!(!is_readable());
+        channel.inner.notifier.push(Arc::downgrade(&other.inner));
+        assert!(is_readable());
+        drop(other);
+        assert!(!is_readable());
+    }
 
     #[test]
     fn who_serves_while_it_waits_does_not_hand_over() {

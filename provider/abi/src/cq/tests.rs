@@ -174,10 +174,15 @@ fn an_event_for_each_arming() {
     assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
     flush(&qp, 5);
     drop(qp);
+    assert_eq!(unsafe { (*cq).comp_events_completed }, 0);
     unsafe { ibv_ack_cq_events(cq, 1) };
+    assert_eq!(unsafe { (*cq).comp_events_completed }, 1);
     assert!(!is_destroyed_at_once(cq), "one of two events is not acknowledged");
     unsafe { ibv_ack_cq_events(cq, 1) };
     GONE.with(|gone| assert_eq!(gone.take().unwrap().recv().unwrap(), 0));
+    let mut wanted =
+        libc::pollfd { fd: unsafe { (*channel).fd }, events: libc::POLLIN, revents: 0 };
+    assert_eq!(unsafe { libc::poll(&raw mut wanted, 1, 0) }, 0);
     assert_eq!(event(channel), Err(libc::EAGAIN));
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }
