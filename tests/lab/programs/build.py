@@ -11,7 +11,7 @@ SOURCES = Path(__file__).resolve().parent
 MEBIBYTE = 1 << 20
 SCRIPTS = [
     *("migrate.py", "iscsi_target.py", "mooncake_agent.py", "nixl_agent.py", "fabtests_agent.py"),
-    *("peer.py", "transfer.py"),
+    *("peer.py", "transfer.py", "ceph_agent.py"),
 ]
 # What `mpirun` starts in the place of ssh: HOST COMMAND.
 REMOTE_SHELL = """#!/bin/sh
@@ -46,6 +46,7 @@ def build(directory, sources):
         "mooncake_agent": directory / "mooncake_agent.py",
         "nixl_agent": directory / "nixl_agent.py",
         "fabtests_agent": directory / "fabtests_agent.py",
+        "ceph_agent": directory / "ceph_agent.py",
         "remote_shell": directory / "remote_shell",
         "memory": directory / "memory",
     }

@@ -5,6 +5,7 @@ from functools import partial
 
 from lab.dropin.hosts import HostPair
 from lab.programs import record
+from lab.programs.ceph import ceph_trials
 from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
 from lab.programs.iscsi import iscsi_trials
@@ -37,6 +38,7 @@ def cases():
         *wheel_trials(),
         *qemu_trials(),
         *iscsi_trials(),
+        *ceph_trials(),
     ]
 
 
@@ -51,7 +53,8 @@ def requirements(chosen):
     sources = sources_of(chosen)
     packages = {trial.package for trial in chosen} - {source.name for source in sources}
     building = [package for source in sources for package in source.packages]
-    return [Packages([*PACKAGES, *building, *packages]), *sources]
+    further = [package for trial in chosen for package in trial.further]
+    return [Packages([*PACKAGES, *building, *packages, *further]), *sources]
 
 
 def refusal(options, chosen):

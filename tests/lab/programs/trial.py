@@ -54,6 +54,7 @@ class Trial:
     tcp: Case | None = None
     large: bool = False  # runs with --all only
     source: PinnedSource | None = None  # which has what runs; {word} is where it is
+    further: tuple = ()  # packages that it needs, too
 
     in_guest = False
 
@@ -63,17 +64,26 @@ class Trial:
 
 
 def trials(
-    name, package, make, figure=None, places=("loopback", "hosts"), large=False, source=None
+    name,
+    package,
+    make,
+    figure=None,
+    places=("loopback", "hosts"),
+    large=False,
+    source=None,
+    further=(),
 ):
     """Trials of a program in the places, with figures if it has a TCP mode, and under each
     condition in the first of them. `make(name, place, tcp)` is the case.
     """
     for place in places:
         tcp = make(f"{name}/{place}/tcp", place, True) if figure else None
-        yield Trial(make(f"{name}/{place}", place, False), package, figure, tcp, large, source)
+        case = make(f"{name}/{place}", place, False)
+        yield Trial(case, package, figure, tcp, large, source, further)
     for condition, options in CONDITIONS.items():
         case = make(f"{name}/{places[0]}/{condition}", places[0], False)
-        yield Trial(replace(case, **options), package, large=large, source=source)
+        case = replace(case, **options)
+        yield Trial(case, package, large=large, source=source, further=further)
 
 
 def sources_of(trials):
