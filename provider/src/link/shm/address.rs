@@ -34,7 +34,7 @@ use super::{
     record,
     socket::send_with,
 };
-use crate::link::{Datagram, Ended};
+use crate::link::{Datagram, DatagramMeta, Ended};
 
 /// Number of datagrams that wait for a peer to announce itself.
 const MAX_WAITING: usize = 256;
@@ -52,7 +52,7 @@ pub(super) struct SharedAddresses {
     /// for them.
     resigned: Vec<IpAddr>,
     /// Datagrams for peers that have not announced themselves yet, in order, and until when.
-    waiting: VecDeque<(Instant, NetHeader, Box<[u8]>)>,
+    waiting: VecDeque<(Instant, NetHeader, DatagramMeta, Box<[u8]>)>,
     /// Time of this round.
     now: Instant,
     /// True if another process is, or was, at any of the addresses.
@@ -349,10 +349,10 @@ impl SharedAddresses {
             return;
         }
         self.addresses.iter_mut().for_each(SharedAddress::steer);
-        for (until, net, bytes) in mem::take(&mut self.waiting) {
-            let datagram = Datagram::new(&net, &bytes);
+        for (until, net, meta, bytes) in mem::take(&mut self.waiting) {
+            let datagram = Datagram { net: &net, bytes: &bytes, meta };
             if self.now < until && !self.forward_to_peer(&datagram) {
-                self.waiting.push_back((until, net, bytes));
+                self.waiting.push_back((until, net, meta, bytes));
             }
         }
     }
@@ -431,7 +431,8 @@ impl SharedAddresses {
         }
         if self.waiting.len() < MAX_WAITING {
             let until = now.plus(WAITING_TIME);
-            self.waiting.push_back((until, *datagram.net, datagram.bytes.into()));
+            let Datagram { net, bytes, meta } = *datagram;
+            self.waiting.push_back((until, *net, meta, bytes.into()));
         }
         true
     }
