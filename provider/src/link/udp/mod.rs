@@ -243,10 +243,15 @@ impl UdpLink {
     }
 
     /// Sends the first of the runs, and those behind it that go out with the same call, as
-    /// [`Link::send`] does.
-    fn send_first(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+    /// [`Link::send`] does. Returns how many it took, and whether others may follow at once.
+    fn send_first(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        runs: &[Transmit],
+    ) -> io::Result<(usize, bool)> {
         let Self { ports, shm, send_buffers, .. } = self;
-        let Some(first) = runs.first() else { return Ok(0) };
+        let Some(first) = runs.first() else { return Ok((0, false)) };
         let Some(port) = ports.iter().find(|port| port.address == first.src) else {
             let message = format!("{} is no address of this device any more", first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
@@ -260,7 +265,8 @@ impl UdpLink {
         if let Some(shm) = shm {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
             if let Some(sent) = shm.send(now, bytes, &runs[..same]) {
-                return sent;
+                // a channel that has broken is none for those behind, which may have no ICRC
+                return sent.map(|sent| (sent, sent == same));
             }
             let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
             count = same.max(runs[..count].iter().take_while(far).count());
@@ -270,7 +276,7 @@ impl UdpLink {
         if sent == 0 {
             self.blocked = Some((first.src, first.src_port));
         }
-        Ok(sent)
+        Ok((sent, sent > 0))
     }
 }
 
@@ -325,8 +331,12 @@ impl Link for UdpLink {
         let mut taken = 0;
         while taken < runs.len() {
             match self.send_first(now, bytes, &runs[taken..]) {
-                Ok(0) => break,
-                Ok(count) => taken += count,
+                Ok((count, goes_on)) => {
+                    taken += count;
+                    if !goes_on {
+                        break;
+                    }
+                }
                 Err(error) if taken == 0 => return Err(error),
                 Err(_) => break, // the next call, of which it is the first, tells
             }
