@@ -23,6 +23,7 @@
 //! | nobody wakes it for counters, or it says that it knows of them when it does not | `counters_are_not_forgotten` |
 //! | a thread that drives does not park, or does not heed that something is there already | `a_waiting_thread_is_woken` |
 //! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
+//! | nor wakes the background thread that left the sockets to it, or that does not look once more whether anyone is there | the same, `a_thread_that_has_served_leaves_the_sockets`, `a_thread_is_woken_by_one_that_serves` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
 //! | no timer is set for acknowledgements that wait | `what_waits_for_an_answer_leaves` |
 //! | every look finds that the program still polls | `a_request_is_not_slept_through` |

@@ -54,6 +54,10 @@ unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
     (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
 }
 
+unsafe fn flags_of(descriptor: c_int) -> Result<OFlags, Errno> {
+    fcntl_getfl(borrow(descriptor).ok_or(Errno::BADF)?)
+}
+
 fn fail(error: Errno) -> c_int {
     errno::set(error.raw_os_error());
     -1
@@ -61,8 +65,7 @@ fn fail(error: Errno) -> c_int {
 
 /// True if a read from the descriptor would wait.
 pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
-    let flags = borrow(descriptor).and_then(|descriptor| fcntl_getfl(descriptor).ok());
-    flags.is_some_and(|flags| !flags.contains(OFlags::NONBLOCK))
+    flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
 /// What a wait returns that a signal has ended: 1 if it would be restarted, or -1 with `EINTR`.
@@ -83,10 +86,9 @@ pub(crate) extern "C-unwind" fn may_end_here() {
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
 pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {
-    let flags = match borrow(descriptor).map(fcntl_getfl) {
-        Some(Ok(flags)) => flags,
-        Some(Err(error)) => return fail(error),
-        None => return fail(Errno::BADF),
+    let flags = match flags_of(descriptor) {
+        Ok(flags) => flags,
+        Err(error) => return fail(error),
     };
     if flags.contains(OFlags::NONBLOCK) {
         return fail(Errno::AGAIN);

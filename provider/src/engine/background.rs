@@ -9,7 +9,10 @@ use std::{
 
 use roce_transport::time::Instant;
 
-use super::{patience::Patience, program::grow, serve::Engine, sleep::thread, spell::Spell};
+use super::{
+    patience::Patience, program::grow, serve::Engine, sleep::thread, spell::Spell,
+    waiting::yield_to_others,
+};
 use crate::clock;
 
 /// Time between two looks whether a program still polls.
@@ -231,10 +234,7 @@ impl Engine {
             if received > 0 || is_due {
                 last = now;
             } else if patience.lasts(now.since(last), now) {
-                let before = clock::now();
-                thread::yield_now();
-                let after = clock::now();
-                patience.note_yield(after.since(before), after);
+                yield_to_others(patience);
             } else {
                 break;
             }

@@ -10,7 +10,7 @@ use super::spell::Spell;
 /// takes longer than most packets are apart.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Time for which a thread does not look in vain after that: it sleeps, and leaves the processor to
+/// Time for which a thread does not look in vain after a yield to others: it sleeps, and leaves the processor to
 /// those who can use it. Twice as long each time that it finds them there still: they may take
 /// milliseconds before it has the processor again. The first, and the longest.
 const CROWDED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];

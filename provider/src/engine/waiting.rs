@@ -85,9 +85,7 @@ impl Engine {
             if received > 0 && now.since(start) < SERVES {
                 last = now;
             } else if patience.lasts(now.since(last), now) {
-                thread::yield_now();
-                let after = clock::now();
-                patience.note_yield(after.since(now), after);
+                yield_to_others(patience);
             } else {
                 return false;
             }
@@ -117,6 +115,14 @@ impl Engine {
     pub(crate) fn found(&self) -> u64 {
         self.found.load(Ordering::Relaxed)
     }
+}
+
+/// Leaves the processor to others between two looks, if they want it, and notes for how long.
+pub(super) fn yield_to_others(patience: &mut Patience) {
+    let before = clock::now();
+    thread::yield_now();
+    let after = clock::now();
+    patience.note_yield(after.since(before), after);
 }
 
 #[cfg(test)]
