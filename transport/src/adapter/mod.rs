@@ -524,6 +524,8 @@ impl Adapter {
                 self.counters.sent_multicast_packets += u64::from(built.path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
+                bytes +=
+                    self.transmit_middles(now, index, turn.bytes.saturating_sub(bytes), buffer);
             };
             self.record_notes(now, index);
             let place = &mut self.places[index];
@@ -543,6 +545,36 @@ impl Adapter {
         if !self.turns.is_empty() {
             buffer.hold_back();
         }
+    }
+
+    /// Adds packets that continue the message of the one before them, which a turn has `left` bytes for.
+    /// Returns their part of the turn.
+    fn transmit_middles(
+        &mut self,
+        now: Instant,
+        index: usize,
+        left: u64,
+        buffer: &mut TransmitBuffer,
+    ) -> u64 {
+        let Some(length) = self.qps[index].middle_length() else { return 0 };
+        let part = (length as u64).max(LEAST_PART);
+        let most = left.div_ceil(part).min(buffer.room_for(length + ICRC_LEN) as u64);
+        let (qp, env) = self.split_to_send(index, now);
+        let Some(middles) = qp.take_middles(most as u32, length, &env) else { return 0 };
+        let mut built = 0;
+        while built < middles.count
+            && let Some(slot) = buffer.slot()
+            && let Some(packet) =
+                self.qps[index].build_middle(&middles, built, slot, &mut self.notes)
+        {
+            buffer.commit(&packet);
+            self.record_sent(now, index, buffer);
+            built += 1;
+        }
+        let sent = u64::from(built);
+        self.counters.sent_packets += sent;
+        self.counters.sent_bytes += sent * (length + ICRC_LEN) as u64;
+        sent * part
     }
 
     /// True if acknowledgements, of few queue pairs, are all that [`poll_transmit`](Self::poll_transmit)

@@ -192,6 +192,14 @@ impl TransmitBuffer {
         self.bytes.get_mut(self.len..self.len + PACKET_MAX)
     }
 
+    /// Number of datagrams of so many bytes that have [room](Self::slot).
+    pub(super) const fn room_for(&self, length: usize) -> usize {
+        match self.bytes.len().checked_sub(self.len + PACKET_MAX) {
+            Some(left) => left / length + 1,
+            None => 0,
+        }
+    }
+
     /// True if several datagrams can be a run.
     pub(super) const fn has_runs(&self) -> bool {
         self.limits.segments > 1

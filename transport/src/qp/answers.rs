@@ -37,10 +37,10 @@ const LONGEST_RUN: u32 = 15;
 /// another become one.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    replies: VecDeque<Reply>,
+    pub(super) replies: VecDeque<Reply>,
     pub(super) pace: Pace,
     /// PSN of the last answer with data of a READ.
-    sent: Psn,
+    pub(super) sent: Psn,
     pub(super) behind: Behind,
 }
 

@@ -125,6 +125,11 @@ impl Behind {
         true
     }
 
+    /// True if data of packets is kept.
+    pub(super) fn keeps(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// The data of a packet, if it was kept.
     pub(super) fn take(&mut self, psn: Psn, length: usize) -> Option<Box<[u8]>> {
         if self.kept.is_empty() {

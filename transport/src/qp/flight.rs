@@ -95,9 +95,23 @@ impl Flight {
             return None;
         }
         let left = own.min(room.left).saturating_sub(cost);
+        Some(self.unasked + cost >= self.interval(largest, room) || left < largest)
+    }
+
+    /// Bytes after which a packet asks for an acknowledgement.
+    fn interval(&self, largest: u64, room: Room) -> u64 {
         // what is shared is asked back with the last packet of a portion, not with one of its own
-        let interval = (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion);
-        Some(self.unasked + cost >= interval || left < largest)
+        (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion)
+    }
+
+    /// Number of packets of so many bytes each that [may leave](Self::admit) one behind the other
+    /// before one asks for an acknowledgement.
+    pub(super) fn count_unasked(&self, cost: u64, largest: u64, room: Room) -> u32 {
+        let room = if self.is_apart { Room::UNLIMITED } else { room };
+        let left = self.window.limit().saturating_sub(self.bytes).min(room.left);
+        let by_window = left.saturating_sub(largest) / cost;
+        let by_interval = self.interval(largest, room).saturating_sub(self.unasked + 1) / cost;
+        by_window.min(by_interval).try_into().unwrap_or(u32::MAX)
     }
 
     pub(super) fn on_sent(&mut self, cost: u64, asks: bool) {

@@ -16,6 +16,7 @@ mod execute;
 mod flight;
 mod info;
 mod injected;
+mod middles;
 mod modify;
 mod note;
 mod packet;
@@ -44,6 +45,7 @@ pub(crate) use common::{AffectedCqs, Common, Env};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
+pub(crate) use middles::Middles;
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
 pub(crate) use note::{Note, Notes};
 pub(crate) use packet::Built;
@@ -57,7 +59,7 @@ use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
     time::Instant,
-    wire::{NetHeader, Operation, Packet, Service},
+    wire::{Bth, NetHeader, Operation, Packet, Service, XrcEth},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
@@ -303,6 +305,19 @@ impl Qp {
         }
     }
 
+    /// True if this is the packet from the middle of the message under way that comes next, and no more
+    /// than to place its payload is to be done with it.
+    pub(crate) fn awaits_middle(&self, bth: &Bth, payload: &[u8]) -> bool {
+        matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
+            && payload.len() == self.common.mtu.bytes() as usize
+            && self.responder.awaits_middle(bth, payload.len() as u64)
+    }
+
+    /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not come.
+    pub(crate) fn take_middle(&mut self, payload: &[u8]) -> bool {
+        self.responder.take_middle(payload).is_ok()
+    }
+
     /// A packet of the peer comes through memory of this host, or through a network.
     pub(crate) const fn note_way(&mut self, by_memory: bool) {
         self.requester.portions.note_way(by_memory);
@@ -393,6 +408,69 @@ impl Qp {
             }
         }
         None
+    }
+
+    /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a one may
+    /// come next.
+    pub(crate) fn middle_length(&self) -> Option<usize> {
+        let continues =
+            self.requester.is_within_request() || self.responder.answers.is_within_read();
+        let Common { qp_type, mtu, .. } = self.common;
+        let is_request = self.responder.answers.is_empty();
+        let xrceth = if is_request && qp_type == QpType::XrcInitiator { XrcEth::LEN } else { 0 };
+        continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
+    }
+
+    /// Takes such packets, `most` at most, if nothing else is due before them.
+    pub(crate) fn take_middles(
+        &mut self,
+        most: u32,
+        length: usize,
+        env: &Env<'_>,
+    ) -> Option<Middles> {
+        if self.is_flushing() || self.congestion.is_due() || self.rate.limit().is_some() {
+            return None;
+        }
+        let middles = if self.responder.answers.is_empty() {
+            self.requester.take_middles(most, &self.common, env)?
+        } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
+            return None; // requests and answers take turns
+        } else {
+            self.responder.answers.take_middles(most, &self.common)?
+        };
+        let kind = if middles.is_answer() { Kind::Answer } else { Kind::Request };
+        for _ in 0..middles.count {
+            self.note_data(kind, length, env);
+        }
+        if middles.is_answer() {
+            self.responder.answers.pace.on_sent(u64::from(middles.count) * length as u64, env.now);
+        }
+        Some(middles)
+    }
+
+    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, none
+    /// behind it leaves.
+    pub(crate) fn build_middle(
+        &mut self,
+        middles: &Middles,
+        index: u32,
+        slot: &mut [u8],
+        notes: &mut Notes,
+    ) -> Option<Built> {
+        match self.requester.write_middle(middles, index, slot) {
+            Ok(length) => {
+                notes.take(|| Note::Packet(self.requester.reason_of_middle(middles, index)));
+                Some(Built::new(length, self.common.path?))
+            }
+            Err(_) if middles.is_answer() => {
+                self.responder.answers.put_back_middles(middles, index);
+                None
+            }
+            Err(error) => {
+                self.requester.fail_middle(middles, error);
+                None
+            }
+        }
     }
 
     /// False if it has nothing to send, which is seen at once, and nothing to do when it is its turn.

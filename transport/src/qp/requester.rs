@@ -38,7 +38,7 @@ use alloc::collections::VecDeque;
 
 /// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
 /// believed. A READ counts its responses and may go beyond by one request.
-const WINDOW: u32 = 512;
+pub(super) const WINDOW: u32 = 512;
 
 /// Code of the shortest acknowledge timeout that is kept, 1 ms: no process answers sooner for sure.
 const SHORTEST_TIMEOUT: u8 = 8;
@@ -48,16 +48,16 @@ const ATOMIC: u32 = 8;
 
 /// Origin of the next packet: a request's running number and the packet inside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Cursor {
-    number: u64,
-    packet: u32,
+pub(super) struct Cursor {
+    pub(super) number: u64,
+    pub(super) packet: u32,
 }
 
 /// The send queue of a queue pair and how far it has come.
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
     next_psn: Psn,
@@ -81,13 +81,13 @@ pub(crate) struct RequestPacket {
     /// Nothing of the work request follows.
     pub(super) ends: bool,
     attempt: Attempt,
-    packet: OutgoingPacket,
-    offset: u64,
+    pub(super) packet: OutgoingPacket,
+    pub(super) offset: u64,
 }
 
 /// A packet that is new, or one that was sent before.
 #[derive(Clone, Copy, Debug)]
-enum Attempt {
+pub(super) enum Attempt {
     First,
     Again,
     Probe { oldest: bool },
@@ -235,7 +235,7 @@ impl Requester {
         self.queue.get(number).is_some_and(is_short) && self.queue.get(number + 1).is_none()
     }
 
-    fn outstanding(&self) -> u32 {
+    pub(super) fn outstanding(&self) -> u32 {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
 
@@ -345,7 +345,7 @@ impl Requester {
 
     /// A packet of a request that has its PSNs; its answer takes those up to `end`. It asks for an
     /// acknowledgement if it ends its request, or if it is told to.
-    fn request(
+    pub(super) fn request(
         &self,
         at: Cursor,
         end: Psn,
@@ -455,17 +455,20 @@ impl Requester {
 
     /// Reason for which a request packet leaves.
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
-        let psn = request.packet.headers.bth().psn;
-        let part =
-            self.queue.get(request.number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
-                let index = psn.after(wqe.first_psn).unwrap_or(0);
-                Part { wr_id: wqe.id, index, of: wqe.packets }
-            });
+        let part = self.part(request.number, request.packet.headers.bth().psn);
         match request.attempt {
             Attempt::First => Reason::First(part),
             Attempt::Again => Reason::Again(part, self.loss),
             Attempt::Probe { oldest } => Reason::Probe { part, oldest },
         }
+    }
+
+    /// The packet of a request that has this PSN.
+    pub(super) fn part(&self, number: u64, psn: Psn) -> Part {
+        self.queue.get(number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
+            let index = psn.after(wqe.first_psn).unwrap_or(0);
+            Part { wr_id: wqe.id, index, of: wqe.packets }
+        })
     }
 
     // Going back.

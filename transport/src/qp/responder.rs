@@ -262,6 +262,11 @@ impl Responder {
         }
     }
 
+    /// True if a packet before one that has come is missing, or is to be sent again.
+    pub(super) const fn has_gap(&self) -> bool {
+        self.nak_sent || self.ahead.is_some()
+    }
+
     fn note_ahead(&mut self, psn: Psn) {
         let end = psn.plus(1);
         if self.ahead.is_none_or(|ahead| ahead.is_before(end)) {

@@ -6,8 +6,9 @@ use super::{
     header::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth,
     },
-    opcode::{Extension, Opcode},
+    opcode::{Extension, Opcode, Operation, Service},
 };
+use crate::psn::Psn;
 
 /// Bytes of the invariant CRC at a packet's end.
 pub const ICRC_LEN: usize = 4;
@@ -154,6 +155,14 @@ impl Writer<'_> {
     }
 }
 
+/// Opcodes of packets that have no header behind the BTH, and do not end a message.
+const MIDDLES: [u8; 4] = [
+    Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
+    Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
+    Opcode::known(Service::Uc, Operation::SendMiddle).to_wire(),
+    Opcode::known(Service::Uc, Operation::WriteMiddle).to_wire(),
+];
+
 /// A BTH and the headers that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
@@ -194,6 +203,11 @@ impl Headers {
     pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
         debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
         Self { xrceth, ..self }
+    }
+
+    /// The same with another PSN.
+    pub(crate) fn at(self, psn: Psn) -> Self {
+        Self { bth: Bth { psn, ..self.bth }, ..self }
     }
 
     /// The base transport header.
@@ -285,6 +299,22 @@ impl<'a> Packet<'a> {
         }
         let headers = Headers { bth: Bth::parse(bth, opcode), xrceth, ext };
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
+    }
+
+    /// The BTH and the payload of a packet from the middle of a SEND or a WRITE in RC or UC that asks
+    /// for no acknowledgement; `None` for every other.
+    pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
+        if !MIDDLES.contains(bytes.first()?) {
+            return None;
+        }
+        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+        let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
+        let asks = bth[8] & 0x80 != 0;
+        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or of another version
+        if asks || is_padded {
+            return None;
+        }
+        Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
     /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its

@@ -1,0 +1,217 @@
+//! Packets from the middle of a long SEND, WRITE or answer to a READ, many at once: only PSN and
+//! payload tell them apart, and none of them asks for an acknowledgement.
+//!
+//! They leave and arrive as all other packets do, for less work. Where anything else is due before
+//! the next of them, or may be, they end; and one that finds anything but what it continues is left to
+//! those who look at every packet.
+
+use alloc::sync::Arc;
+
+use super::{
+    answers::Answers,
+    attr::MAX_MESSAGE,
+    common::{Common, Env},
+    flight,
+    note::Reason,
+    packet::OutgoingPacket,
+    reply::{self, Reply},
+    requester::{Attempt, Cursor, Requester, WINDOW},
+    responder::{Message, Responder},
+    state::State,
+};
+use crate::{
+    congestion::OVERHEAD,
+    mem::{AccessError, Region},
+    psn::Psn,
+    wire::{Bth, Ext, Headers, Opcode, Operation},
+};
+
+/// Such packets, which count as sent.
+#[derive(Debug)]
+pub(crate) struct Middles {
+    first: Psn,
+    packet: OutgoingPacket,
+    payload: Payload,
+    pub(crate) count: u32,
+}
+
+/// Origin of the payload of the first one; that of the others lies behind it.
+#[derive(Debug)]
+enum Payload {
+    /// At this offset in the message of the request with this running number.
+    Request { number: u64, offset: u64 },
+    /// At this address of a region, for an answer.
+    Memory { region: Arc<Region>, address: u64, attempt: reply::Attempt },
+}
+
+impl Middles {
+    pub(super) const fn is_answer(&self) -> bool {
+        matches!(self.payload, Payload::Memory { .. })
+    }
+}
+
+impl Requester {
+    /// True if the next packet continues a request.
+    pub(super) const fn is_within_request(&self) -> bool {
+        self.cursor.packet > 0
+    }
+
+    /// Takes `most` packets at most that may leave now, one directly behind the other.
+    pub(super) fn take_middles(
+        &mut self,
+        most: u32,
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Option<Middles> {
+        let Cursor { number, packet } = self.cursor;
+        let wqe = self.queue.get(number).filter(|wqe| !wqe.awaits_data())?;
+        let first = wqe.first_psn.plus(packet);
+        let may_go = matches!(common.state, State::Rts | State::Sqd) && !self.retry.is_paused();
+        if packet == 0 || first != self.sent_end || !may_go {
+            return None;
+        }
+        let last = wqe.packets - 1;
+        let mut count = most.min(last.saturating_sub(packet));
+        let mtu = common.mtu.bytes();
+        let cost = flight::cost(wqe, packet, packet + 1, mtu);
+        let is_reliable = common.qp_type.is_reliable();
+        if is_reliable {
+            let largest = u64::from(mtu) + OVERHEAD;
+            let unasked = self.flight.count_unasked(cost, largest, env.send_room);
+            count = count.min(WINDOW.saturating_sub(self.outstanding())).min(unasked);
+        }
+        if count == 0 {
+            return None;
+        }
+        let request = self.request(self.cursor, first.plus(1), false, Attempt::First, common)?;
+        self.cursor.packet += count;
+        self.sent_end = first.plus(count);
+        if is_reliable {
+            self.retry.on_sent(env.now);
+            self.flight.on_sent(u64::from(count) * cost, false);
+        } else {
+            self.oldest_unacked = self.sent_end;
+        }
+        let payload = Payload::Request { number, offset: request.offset };
+        Some(Middles { first, packet: request.packet, payload, count })
+    }
+
+    /// Reason for which one of them leaves.
+    pub(super) fn reason_of_middle(&self, middles: &Middles, index: u32) -> Reason {
+        match middles.payload {
+            Payload::Request { number, .. } => {
+                Reason::First(self.part(number, middles.first.plus(index)))
+            }
+            Payload::Memory { attempt, .. } => {
+                Reason::Answer { again: attempt == reply::Attempt::Repeat }
+            }
+        }
+    }
+
+    /// Writes one of them, without its ICRC.
+    pub(super) fn write_middle(
+        &self,
+        middles: &Middles,
+        index: u32,
+        slot: &mut [u8],
+    ) -> Result<usize, AccessError> {
+        let Middles { first, packet, payload: origin, .. } = middles;
+        let headers = packet.headers.at(first.plus(index));
+        let skipped = u64::from(index) * packet.payload as u64;
+        OutgoingPacket { headers, ..*packet }.write(slot, |payload| match origin {
+            Payload::Request { number, offset } => {
+                self.queue.get(*number).map_or(Ok(()), |wqe| wqe.read(offset + skipped, payload))
+            }
+            Payload::Memory { region, address, .. } => {
+                region.read(address.wrapping_add(skipped), payload)
+            }
+        })
+    }
+
+    /// One of them could not be written, nor were those behind it.
+    pub(super) fn fail_middle(&mut self, middles: &Middles, error: AccessError) {
+        if let Payload::Request { number, .. } = middles.payload {
+            self.fail(number, error);
+        }
+    }
+}
+
+impl Answers {
+    /// True if the next packet continues the answer to a READ.
+    pub(super) fn is_within_read(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0)
+    }
+
+    /// Takes `most` packets at most of the answer under way.
+    pub(super) fn take_middles(&mut self, most: u32, common: &Common) -> Option<Middles> {
+        if self.behind.keeps() || self.pace.limit().is_some() {
+            return None;
+        }
+        let Some(Reply::Read(read)) = self.replies.front_mut() else { return None };
+        let last = read.packets - 1;
+        let count = most.min(last.saturating_sub(read.next));
+        if read.next == 0 || count == 0 {
+            return None;
+        }
+        let mtu = common.mtu.bytes();
+        let first = read.first_psn.plus(read.next);
+        let address = read.address.wrapping_add(u64::from(read.next) * u64::from(mtu));
+        let payload =
+            Payload::Memory { region: read.region.clone()?, address, attempt: read.attempt };
+        let opcode = Opcode::known(common.qp_type.service(), Operation::ReadResponseMiddle);
+        let headers = Headers::built(common.bth(opcode, first), Ext::None);
+        read.next += count;
+        self.sent = first.plus(count - 1);
+        Some(Middles {
+            first,
+            packet: OutgoingPacket { headers, payload: mtu as usize },
+            payload,
+            count,
+        })
+    }
+
+    /// From this packet on they could not be written: the next one finds out what becomes of it.
+    pub(super) fn put_back_middles(&mut self, middles: &Middles, from: u32) {
+        if let Some(Reply::Read(read)) = self.replies.front_mut() {
+            read.next -= middles.count - from;
+        }
+    }
+}
+
+impl Responder {
+    /// True if this packet, whose payload has the length of the path MTU, comes next, and continues
+    /// the message under way without ending it.
+    pub(super) fn awaits_middle(&self, bth: &Bth, payload: u64) -> bool {
+        let continues = match (&self.message, bth.opcode.operation()) {
+            (Message::Send { wqe, received }, Operation::SendMiddle) => {
+                received + payload <= wqe.length.min(u64::from(MAX_MESSAGE))
+            }
+            (Message::Write { region: Some(_), done, length, .. }, Operation::WriteMiddle) => {
+                u64::from(*done) + payload < u64::from(*length)
+            }
+            _ => false,
+        };
+        // no READ before it is still to send what it changes
+        continues && bth.psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
+    }
+
+    /// Places the payload of that packet.
+    pub(super) fn take_middle(&mut self, payload: &[u8]) -> Result<(), AccessError> {
+        match &mut self.message {
+            Message::Send { wqe, received } => {
+                wqe.write(*received, payload, |region, address, bytes| {
+                    region.write(address, bytes)
+                })?;
+                *received += payload.len() as u64;
+            }
+            Message::Write { region: Some(region), address, done, .. } => {
+                region.write(address.wrapping_add(u64::from(*done)), payload)?;
+                *done += payload.len() as u32;
+            }
+            Message::Write { region: None, .. } | Message::None => return Ok(()),
+        }
+        self.expected = self.expected.plus(1);
+        self.note_acknowledged();
+        Ok(())
+    }
+}
