@@ -30,6 +30,7 @@ mod limits;
 mod load;
 mod loss;
 mod memory;
+mod middles;
 mod modify;
 mod multicast;
 mod partition;

@@ -556,7 +556,8 @@ impl Adapter {
         left: u64,
         buffer: &mut TransmitBuffer,
     ) -> u64 {
-        let Some(length) = self.qps[index].middle_length() else { return 0 };
+        let length = self.qps[index].middle_length().filter(|_| self.counted.is_empty());
+        let Some(length) = length else { return 0 };
         let part = (length as u64).max(LEAST_PART);
         let most = left.div_ceil(part).min(buffer.room_for(length + ICRC_LEN) as u64);
         let (qp, env) = self.split_to_send(index, now);

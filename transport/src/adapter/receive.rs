@@ -30,7 +30,7 @@ impl Adapter {
     /// Takes a datagram from the link.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
         let mark = self.begin_record(now);
-        if let Some(receipt) = self.receive_middle(datagram) {
+        if let Some(receipt) = self.receive_middle(now, datagram) {
             self.counters.received_packets += 1;
             self.counters.received_bytes += datagram.bytes.len() as u64;
             self.end_arrival(mark, now, datagram, receipt.disposition);
@@ -60,7 +60,7 @@ impl Adapter {
     /// Takes a packet from the middle of a message, if it is what its queue pair waits for, as most
     /// packets of long messages are. That is what [`receive`](Self::receive) does with it, for less
     /// work. `None`: it may be anything, and nothing was done.
-    fn receive_middle(&mut self, datagram: &Datagram<'_>) -> Option<Receipt> {
+    fn receive_middle(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
         let is_counted_apart = !self.counted.is_empty();
@@ -79,6 +79,7 @@ impl Adapter {
         }
         qp.note_way(meta.checksum_verified);
         self.count_icrc(icrc);
+        self.record_notes(now, index);
         Some(Receipt { disposition: Disposition::Executed, icrc })
     }
 
