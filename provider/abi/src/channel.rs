@@ -20,8 +20,8 @@ use crate::{
     errno::{self, Result},
     export::export,
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
-    object::{Object, Users},
-    wait::{blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
+    object::{Awaited, Object, Users},
+    wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
 };
 
 /// Time after which an event comes no more for what is there already: longer than events are held back.
@@ -50,15 +50,15 @@ impl Channel {
         let c = ibv_comp_channel { context: ctx.c(), fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
         Ok(Self { c: UnsafeCell::new(c), channel, ctx: ctx.inner.clone(), users: Users::default() })
     }
+}
 
-    /// The next queue that has an event, which is now taken.
-    fn take(&self) -> Option<*mut ibv_cq> {
-        loop {
-            let cq = self.channel.poll()?;
-            // a queue that is being destroyed has no events any more
-            if let Some(cq) = self.ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
-                return Some(cq as *mut ibv_cq);
-            }
+/// The next queue of a channel that has an event, which is now taken.
+fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> {
+    loop {
+        let cq = channel.poll()?;
+        // a queue that is being destroyed has no events any more
+        if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
+            return Some(cq as *mut ibv_cq);
         }
     }
 }
@@ -86,20 +86,18 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     errno::status("ibv_destroy_comp_channel", free.map(|()| drop(Channel::from_raw(channel))))
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one destroys
+/// the channel meanwhile, it sleeps on, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
     may_end_here();
+    let mut awaited = Awaited::default();
     loop {
-        let taken = {
-            let _call = Call::begin();
-            Channel::get(channel).map(Channel::take)
-        };
-        match taken {
-            Ok(Some(taken)) => {
+        let descriptor = match look(channel, &mut awaited) {
+            Look::Event(taken) => {
                 if check::is_on() {
                     wake_ups::woken(taken as usize);
                 }
@@ -107,13 +105,12 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
                 *cq_context = (*taken).cq_context;
                 return 0;
             }
-            Ok(None) => {}
-            Err(error) => return errno::minus_one("ibv_get_cq_event", Err(error)),
-        }
-        let descriptor = (*channel).fd;
+            Look::Nothing(descriptor) => descriptor,
+            Look::Failed => return -1,
+        };
         let done = match (is_blocking(descriptor), check::is_on()) {
-            (true, false) => serve(channel),
-            (true, true) => wait_checked(channel),
+            (true, false) => serve(channel, &mut awaited),
+            (true, true) => wait_checked(channel, descriptor),
             (false, _) => 0, // the program waits in its own ways
         };
         if done == -1 || done == 0 && wait_readable(descriptor) == -1 {
@@ -122,14 +119,32 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     }
 }
 
+unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Look<*mut ibv_cq> {
+    let _call = Call::begin();
+    let shared =
+        Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd));
+    let found = shared.map(|(channel, ctx, descriptor)| (take(&channel, &ctx), descriptor));
+    Look::of("ibv_get_cq_event", found)
+}
+
 /// Serves the device instead of sleeping, for some time: 1 if there may be an event, 0, or -1 as
 /// [`wait_readable`].
-unsafe fn serve(channel: *mut ibv_comp_channel) -> c_int {
-    match Channel::get(channel).map(|channel| channel.channel.prepare_to_wait()) {
-        Ok(Ok(has_event)) => has_event.into(),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => interrupted(),
+unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> c_int {
+    let shared = {
+        let _call = Call::begin();
+        Channel::share(channel, awaited, |c| c.channel.clone())
+    };
+    let Ok(shared) = shared else { return 1 }; // the next look says so
+    let served = shared.prepare_to_wait();
+    {
+        let _call = Call::begin();
+        drop(shared); // which ends the channel, if it was destroyed meanwhile
+    }
+    match served {
+        Ok(has_event) => has_event.into(),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(),
         // what serving fails with, sleeping does not
-        _ => 0,
+        Err(_) => 0,
     }
 }
 
@@ -137,9 +152,12 @@ unsafe fn serve(channel: *mut ibv_comp_channel) -> c_int {
 /// [`wait_readable`].
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
-unsafe extern "C-unwind" fn wait_checked(channel: *mut ibv_comp_channel) -> c_int {
+unsafe extern "C-unwind" fn wait_checked(
+    channel: *mut ibv_comp_channel,
+    descriptor: c_int,
+) -> c_int {
     wake_ups::before_wait(channel as usize);
-    let mut wanted = libc::pollfd { fd: (*channel).fd, events: libc::POLLIN, revents: 0 };
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let began = Instant::now();
     let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
     // a signal may have ended it before

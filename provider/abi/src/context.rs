@@ -20,7 +20,7 @@ use crate::{
     export::export,
     layout::{ibv_context, verbs_context},
     message,
-    object::{self, Identity, Object},
+    object::{self, Awaited, Identity, Object},
     sync::{Changes, Mutex},
     wait::blocking,
 };
@@ -128,7 +128,22 @@ impl Ctx {
     /// none any more.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
-        Ok(&*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>())
+        Ok(Self::at(pointer))
+    }
+
+    /// The same without a look whether it is there.
+    unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
+        &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
+    }
+
+    /// What objects share of a context that a call waits with, and its descriptor of asynchronous events.
+    pub(crate) unsafe fn share(
+        pointer: *const ibv_context,
+        awaited: &mut Awaited,
+    ) -> Result<(Arc<ContextInner>, c_int)> {
+        awaited.read::<Self, _>(pointer.cast(), || {
+            (Self::at(pointer).inner.clone(), (*pointer).async_fd)
+        })
     }
 
     /// The structure that programs see.

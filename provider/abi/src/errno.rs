@@ -144,7 +144,8 @@ pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 #[cold]
 fn fail(call: &str, error: &Errno) -> c_int {
     error.explain(call);
-    if check::is_on() && matches!(error.why, Why::Rule(Rule::NoSuchObject)) {
+    let is_missing = |rule| matches!(rule, Rule::NoSuchObject | Rule::NothingToWaitFor);
+    if check::is_on() && matches!(error.why, Why::Rule(rule) if is_missing(rule)) {
         records::refused(call);
     }
     set(error.number);

@@ -9,10 +9,10 @@ use roce_provider::{AsyncEvent, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
-    errno,
     export::export,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
-    wait::{may_end_here, wait_readable},
+    object::Awaited,
+    wait::{Look, may_end_here, wait_readable},
 };
 
 /// Subject of an event.
@@ -72,29 +72,31 @@ impl ContextInner {
     }
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one closes
+/// the context meanwhile, it sleeps on, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
     may_end_here();
+    let mut awaited = Awaited::default();
     loop {
-        let taken = {
-            let _call = Call::begin();
-            Ctx::get(context).map(|ctx| ctx.inner.take_async_event())
-        };
-        match taken {
-            Ok(Some(taken)) => {
+        match look(context, &mut awaited) {
+            Look::Event(taken) => {
                 *event = taken;
                 return 0;
             }
-            Ok(None) => {}
-            Err(error) => return errno::minus_one("ibv_get_async_event", Err(error)),
-        }
-        if wait_readable((*context).async_fd) == -1 {
-            return -1;
+            Look::Nothing(descriptor) if wait_readable(descriptor) == 0 => {}
+            Look::Nothing(_) | Look::Failed => return -1,
         }
     }
+}
+
+unsafe fn look(context: *mut ibv_context, awaited: &mut Awaited) -> Look<ibv_async_event> {
+    let _call = Call::begin();
+    let shared = Ctx::share(context, awaited);
+    let found = shared.map(|(inner, descriptor)| (inner.take_async_event(), descriptor));
+    Look::of("ibv_get_async_event", found)
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

@@ -1,7 +1,15 @@
 //! Objects that programs hold by pointer.
 
 use std::{
-    alloc::Layout, any::TypeId, cell::UnsafeCell, collections::BTreeMap, ffi::c_void, sync::Arc,
+    alloc::Layout,
+    any::TypeId,
+    cell::UnsafeCell,
+    collections::BTreeMap,
+    ffi::c_void,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -17,6 +25,8 @@ static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
 struct Live {
     kind: TypeId,
     identity: Identity,
+    /// No other object has it, also where an earlier one was.
+    number: u64,
 }
 
 /// Members by which the kernel finds an object. A program that has overwritten one of them is told
@@ -38,7 +48,9 @@ pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: 
     if check::is_on() {
         records::made(pointer.addr(), name);
     }
-    LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity });
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });
 }
 
 /// Forgets one that it has given back.
@@ -58,6 +70,38 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
         records::named(pointer.addr());
         Errno::of(Rule::NoSuchObject)
     })
+}
+
+/// The object that a call waits with, as soon as the call has found it. Another thread may destroy it
+/// meanwhile, and make another one in its place.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    number: Option<u64>,
+}
+
+impl Awaited {
+    /// What `read` reads of the object, which nobody destroys meanwhile: shares of what it holds, for the
+    /// call to use afterwards. `EINVAL` for null; `EBADF` for what is no such object, or not that one
+    /// any more. `read` is short, and locks nothing.
+    pub(crate) fn read<T: 'static, R>(
+        &mut self,
+        pointer: *const c_void,
+        read: impl FnOnce() -> R,
+    ) -> Result<R> {
+        if pointer.is_null() {
+            return Err(Errno::of(Rule::NullObject));
+        }
+        let live = LIVE.lock();
+        let found = live.get(&pointer.addr()).filter(|live| {
+            live.kind == TypeId::of::<T>() && self.number.is_none_or(|number| number == live.number)
+        });
+        let Some(found) = found else {
+            records::named(pointer.addr());
+            return Err(Errno::of(Rule::NothingToWaitFor));
+        };
+        self.number = Some(found.number);
+        Ok(read())
+    }
 }
 
 /// Takes back the memory of an object: what it holds. The memory itself is kept for a while if programs
@@ -132,7 +176,21 @@ pub(crate) unsafe trait Object: Sized + 'static {
         }
     }
 
-    /// The same for a pointer that may be null.
+    /// What `read` [reads](Awaited::read) of the object behind a pointer, for a call that waits with it.
+    ///
+    /// # Safety
+    /// Nothing that `read` returns refers to the object.
+    unsafe fn share<R>(
+        pointer: *const Self::C,
+        awaited: &mut Awaited,
+        read: impl FnOnce(&Self) -> R,
+    ) -> Result<R> {
+        // SAFETY: It is in the list meanwhile, and so an object of this type, which starts where its
+        // structure does.
+        awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
+    }
+
+    /// The same as [`get`](Self::get) for a pointer that may be null.
     ///
     /// # Errors
     /// `ENOENT`, as above.

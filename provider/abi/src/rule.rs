@@ -67,6 +67,9 @@ rules! {
         "the pointer is to no object of this kind"
         "it may have been destroyed, or be of another kind, or its members context or handle were \
          overwritten";
+    NothingToWaitFor EBADF "nothing_to_wait_for"
+        "the pointer is to nothing that has events: no channel, or no context"
+        "end the threads that wait for its events before it is destroyed";
     StillUsed EBUSY "object_in_use"
         "other objects still use it"
         "destroy first what was made from it: queue pairs before their completion queues, shared \

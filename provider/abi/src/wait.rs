@@ -12,12 +12,36 @@ use rustix::{
     io::Errno,
 };
 
-use crate::errno;
+use crate::errno::{self, Result};
 
 /// Makes a descriptor blocking, as programs expect until they set it to non-blocking.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(descriptor)?;
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
+}
+
+/// What a call that waits for events finds when it looks. Nothing of it needs to be dropped.
+#[derive(Clone, Copy)]
+pub(crate) enum Look<T: Copy> {
+    Event(T),
+    /// None yet: the descriptor to wait on.
+    Nothing(c_int),
+    /// `errno` says why.
+    Failed,
+}
+
+impl<T: Copy> Look<T> {
+    /// From an event, if there is one, and the descriptor. Errors are those of `call`.
+    pub(crate) fn of(call: &str, found: Result<(Option<T>, c_int)>) -> Self {
+        match found {
+            Ok((Some(event), _)) => Self::Event(event),
+            Ok((None, descriptor)) => Self::Nothing(descriptor),
+            Err(error) => {
+                errno::status(call, Err(error));
+                Self::Failed
+            }
+        }
+    }
 }
 
 /// Calls during which the thread may be cancelled: they unwind through the callers.

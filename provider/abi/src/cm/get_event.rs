@@ -7,7 +7,7 @@ use std::{
 
 use roce_provider::{
     calls::Call,
-    cm::{CmEvent, EventKind, Status},
+    cm::{CmEvent, EventChannel, EventKind, Status},
     transport::addr::Gid,
 };
 
@@ -19,7 +19,6 @@ use super::{
     registry::TakenEvent,
 };
 use crate::{
-    check::{self, records},
     errno::{self, Errno, Result},
     export::export,
     layout::{
@@ -27,16 +26,16 @@ use crate::{
         rdma_event_channel, rdma_ud_param,
     },
     mcast::ibv_attach_mcast,
-    object::Object,
+    object::{Awaited, Object},
     rule::Rule,
     translate::address,
-    wait::{may_end_here, wait_readable},
+    wait::{Look, may_end_here, wait_readable},
 };
 
 /// The next event of a channel; `None`: there is none yet.
-unsafe fn take(channel: &Channel) -> Option<*mut rdma_cm_event> {
+unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     loop {
-        let event = channel.channel.poll()?;
+        let event = channel.poll()?;
         if let Some(event) = translate(&event) {
             return Some(event);
         }
@@ -156,36 +155,38 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
 
 /// Waits for an event of a channel: 0, or -1. The thread may be cancelled meanwhile: nothing needs
 /// to be dropped then.
+///
+/// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as in
+/// librdmacm; if it looks for events once more, it gets `EBADF`.
 pub(super) unsafe extern "C-unwind" fn next(
     channel: *mut rdma_event_channel,
     to: *mut *mut rdma_cm_event,
 ) -> c_int {
-    if channel.is_null() || to.is_null() {
+    if to.is_null() {
         return errno::minus_one("rdma_get_cm_event", Err(Errno::of(Rule::NullArgument)));
     }
     may_end_here();
+    let mut awaited = Awaited::default();
     loop {
-        let event = {
-            let _call = Call::begin();
-            Channel::get(channel).ok().and_then(|channel| take(channel))
-        };
-        if let Some(event) = event {
-            *to = event;
-            return 0;
-        }
-        if is_destroyed(channel) {
-            return errno::minus_one("rdma_get_cm_event", Err(Errno::told(libc::EBADF)));
-        }
-        if wait_readable((*channel).fd) == -1 {
-            return -1;
+        match look(channel, &mut awaited) {
+            Look::Event(event) => {
+                *to = event;
+                return 0;
+            }
+            Look::Nothing(descriptor) if wait_readable(descriptor) == 0 => {}
+            Look::Nothing(_) | Look::Failed => return -1,
         }
     }
 }
 
-/// True, and told, for a channel that a program which is checked has destroyed.
-fn is_destroyed(channel: *mut rdma_event_channel) -> bool {
+unsafe fn look(
+    channel: *mut rdma_event_channel,
+    awaited: &mut Awaited,
+) -> Look<*mut rdma_cm_event> {
     let _call = Call::begin();
-    check::is_on() && records::used(channel as usize, "rdma_get_cm_event")
+    let shared = Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd));
+    let found = shared.map(|(channel, descriptor)| (take(&channel), descriptor));
+    Look::of("rdma_get_cm_event", found)
 }
 
 /// True for an id whose calls wait.

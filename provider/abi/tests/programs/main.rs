@@ -240,6 +240,22 @@ fn threads_that_wait_hear_of_their_own_events() {
     }
 }
 
+/// Memory that is freed is overwritten, so that nobody reads there what was before.
+#[test]
+fn threads_that_wait_for_what_is_destroyed_know_it() {
+    let overwritten = ("MALLOC_PERTURB_", "165");
+    if !run_compiled("events", &[overwritten]) {
+        println!("no C compiler is installed: nothing waits without one");
+    }
+    if let Some(program) = program("events") {
+        let told = program.run(&[overwritten, ("ROCE_CHECK", "1")], FOUND).stderr;
+        for call in ["ibv_get_cq_event", "ibv_get_async_event", "rdma_get_cm_event"] {
+            let wanted = format!("used_after_destroy: {call} with the ");
+            assert!(told.contains(&wanted), "{told}");
+        }
+    }
+}
+
 #[test]
 fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
     if !run_compiled("forks", &[]) {
