@@ -1,55 +1,26 @@
 //! Asynchronous events.
 
 use std::{
-    ffi::{c_int, c_uint},
+    ffi::c_int,
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use roce_provider::{AsyncEvent, calls::Call};
+use roce_provider::calls::Call;
 
 use crate::{
     context::{ContextInner, Ctx},
     export::export,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
     object::Awaited,
+    translate::event::{self, Subject},
     wait::{Look, may_end_here, wait_readable},
 };
-
-/// Subject of an event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Subject {
-    Cq(u32),
-    Qp(u32),
-    Srq(u32),
-    Port,
-    Device,
-}
-
-/// `ibv_event_type` and the subject of an event; `None` for one without a number in C.
-fn translate(event: AsyncEvent) -> Option<(c_uint, Subject)> {
-    Some(match event {
-        AsyncEvent::CqError(cq) => (IBV_EVENT_CQ_ERR, Subject::Cq(cq.0)),
-        AsyncEvent::QpFatal(qpn) => (IBV_EVENT_QP_FATAL, Subject::Qp(qpn.get())),
-        AsyncEvent::QpRequestError(qpn, _) => (IBV_EVENT_QP_REQ_ERR, Subject::Qp(qpn.get())),
-        AsyncEvent::QpAccessError(qpn, _) => (IBV_EVENT_QP_ACCESS_ERR, Subject::Qp(qpn.get())),
-        AsyncEvent::CommunicationEstablished(qpn) => (IBV_EVENT_COMM_EST, Subject::Qp(qpn.get())),
-        AsyncEvent::SendQueueDrained(qpn) => (IBV_EVENT_SQ_DRAINED, Subject::Qp(qpn.get())),
-        AsyncEvent::DeviceFatal => (IBV_EVENT_DEVICE_FATAL, Subject::Device),
-        AsyncEvent::PortActive => (IBV_EVENT_PORT_ACTIVE, Subject::Port),
-        AsyncEvent::PortError => (IBV_EVENT_PORT_ERR, Subject::Port),
-        AsyncEvent::PKeyChange => (IBV_EVENT_PKEY_CHANGE, Subject::Port),
-        AsyncEvent::SrqLimitReached(srq) => (IBV_EVENT_SRQ_LIMIT_REACHED, Subject::Srq(srq.get())),
-        AsyncEvent::LastWqeReached(qpn) => (IBV_EVENT_QP_LAST_WQE_REACHED, Subject::Qp(qpn.get())),
-        AsyncEvent::GidChange => (IBV_EVENT_GID_CHANGE, Subject::Port),
-        _ => return None,
-    })
-}
 
 impl ContextInner {
     /// The next event about something of this context.
     fn take_async_event(&self) -> Option<ibv_async_event> {
         loop {
-            let Some((event_type, subject)) = translate(self.events.poll()?) else { continue };
+            let Some((event_type, subject)) = event::to_c(self.events.poll()?) else { continue };
             let object = match subject {
                 Subject::Cq(cq) => self.take_event(|objects| objects.cqs.get(&cq).copied()),
                 Subject::Qp(qpn) => self.take_event(|objects| objects.qps.get(&qpn).copied()),

@@ -1,6 +1,7 @@
 //! Translations between the values of C and those of the adapter.
 
 pub(crate) mod address;
+pub(crate) mod event;
 pub(crate) mod flow;
 pub(crate) mod mtu;
 pub(crate) mod qp;
