@@ -27,7 +27,16 @@ impl<T> Notifier<T> {
     }
 
     pub(crate) fn push(&self, value: T) {
+        self.push_if(value, |_| true);
+    }
+
+    /// The same, unless the value is not to be kept. No [`retain`](Self::retain) comes between the question
+    /// and the answer.
+    pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) {
         let mut queue = self.queue.lock();
+        if !keep(&value) {
+            return;
+        }
         if queue.len() == MAX_VALUES {
             queue.pop_front();
         } else {

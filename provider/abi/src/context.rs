@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use roce_provider::{AsyncEvents, Context, OpenError, calls::Call};
+use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, calls::Call};
 
 use crate::{
     check::{self, Finding, Kind, Stack},
@@ -22,6 +22,7 @@ use crate::{
     message,
     object::{self, Awaited, Identity, Object},
     sync::{Changes, Mutex},
+    translate::event::{self, Subject},
     wait::blocking,
 };
 
@@ -42,12 +43,13 @@ pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
     pub(crate) command_file: Arc<CommandFile>,
-    objects: Mutex<Objects>,
+    objects: Arc<Mutex<Objects>>,
     /// Notified when every event about some object is acknowledged.
     acknowledged: Changes,
 }
 
-/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
+/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers. An engine
+/// asks for them under its lock and that of a queue of events: nobody takes those under the lock of these.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
@@ -55,6 +57,26 @@ pub(crate) struct Objects {
     pub(crate) srqs: HashMap<u32, usize>,
     /// Number of events about an object that the program has taken and not acknowledged.
     unacknowledged: HashMap<usize, u32>,
+}
+
+impl Objects {
+    /// The program's pointer to the object that an event is about, unless there is none.
+    pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
+        match subject {
+            Subject::Cq(cq) => self.cqs.get(&cq),
+            Subject::Qp(qpn) => self.qps.get(&qpn),
+            Subject::Srq(srq) => self.srqs.get(&srq),
+            Subject::Port | Subject::Device => None,
+        }
+        .copied()
+    }
+
+    /// True for an event about one of them, or about what every context has.
+    fn hear_of(&self, event: AsyncEvent) -> bool {
+        event::to_c(event).is_some_and(|(_, subject)| {
+            matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
+        })
+    }
 }
 
 impl ContextInner {
@@ -108,6 +130,7 @@ impl ContextInner {
         remove: impl FnOnce(&mut Objects),
     ) {
         remove(&mut self.objects());
+        self.events.leave_out_unwanted();
         let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
         if check::is_on()
             && self.acknowledged.wait_within(SOON, || are_acknowledged().then_some(())).is_none()
@@ -165,15 +188,18 @@ impl Ctx {
             message::print(&format!("cannot open {}: {error}", dev.device().name()));
             Errno::from(error)
         })?;
-        let events =
-            match context.read_async_events().and_then(|events| blocking(&events).map(|()| events))
-            {
-                Ok(events) => events,
-                Err(error) => {
-                    dev.close();
-                    return Err(error.into());
-                }
-            };
+        let objects: Arc<Mutex<Objects>> = Arc::default();
+        let own = objects.clone();
+        let events = context
+            .read_async_events_if(move |event| own.lock().hear_of(event))
+            .and_then(|events| blocking(&events).map(|()| events));
+        let events = match events {
+            Ok(events) => events,
+            Err(error) => {
+                dev.close();
+                return Err(error.into());
+            }
+        };
         let async_fd = events.as_fd().as_raw_fd();
         let mut verbs = operations;
         verbs.sz = size_of::<verbs_context>();
@@ -186,13 +212,8 @@ impl Ctx {
         // SAFETY: The program gives the descriptor to the context that it imports.
         let _imported_by =
             imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
-        let inner = ContextInner {
-            context,
-            events,
-            command_file,
-            objects: Mutex::default(),
-            acknowledged: Changes::new(),
-        };
+        let inner =
+            ContextInner { context, events, command_file, objects, acknowledged: Changes::new() };
         let context = Box::new(Self {
             verbs: UnsafeCell::new(verbs),
             dev,

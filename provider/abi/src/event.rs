@@ -21,24 +21,17 @@ impl ContextInner {
     fn take_async_event(&self) -> Option<ibv_async_event> {
         loop {
             let Some((event_type, subject)) = event::to_c(self.events.poll()?) else { continue };
-            let object = match subject {
-                Subject::Cq(cq) => self.take_event(|objects| objects.cqs.get(&cq).copied()),
-                Subject::Qp(qpn) => self.take_event(|objects| objects.qps.get(&qpn).copied()),
-                Subject::Srq(srq) => self.take_event(|objects| objects.srqs.get(&srq).copied()),
-                Subject::Port => {
-                    return Some(ibv_async_event { element: Element { port_num: 1 }, event_type });
-                }
-                Subject::Device => {
-                    return Some(ibv_async_event { element: Element { port_num: 0 }, event_type });
-                }
+            let element = match subject {
+                Subject::Port => Element { port_num: 1 },
+                Subject::Device => Element { port_num: 0 },
+                object => match self.take_event(|objects| objects.find(object)) {
+                    // whichever kind it is of, it is a pointer in the same place
+                    Some(pointer) => Element { cq: pointer as *mut ibv_cq },
+                    // another thread has begun to destroy it just now
+                    None => continue,
+                },
             };
-            if let Some(pointer) = object {
-                // whichever kind it is of, it is a pointer in the same place
-                return Some(ibv_async_event {
-                    element: Element { cq: pointer as *mut ibv_cq },
-                    event_type,
-                });
-            }
+            return Some(ibv_async_event { element, event_type });
         }
     }
 }

@@ -137,7 +137,7 @@ pub(super) fn open_link(
         attr.device_cap_flags.insert(DeviceCaps::MANAGED_FLOW_STEERING);
     }
     adapter.limit_rd_atomic(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom);
-    let events = Arc::new(AsyncQueue::new()?);
+    let events = Arc::new(AsyncQueue::new(|_| true)?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
     sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);

@@ -46,7 +46,19 @@ impl Context {
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
     pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
-        let queue = Arc::new(AsyncQueue::new()?);
+        self.read_async_events_if(|_| true)
+    }
+
+    /// The same of the events that are `wanted`. The others do not make the descriptor readable. `wanted` is
+    /// asked as each comes, under the device's lock: it calls nothing of the device.
+    ///
+    /// # Errors
+    /// When the process may not open more descriptors (`EMFILE`).
+    pub fn read_async_events_if(
+        &self,
+        wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
+    ) -> io::Result<AsyncEvents> {
+        let queue = Arc::new(AsyncQueue::new(wanted)?);
         self.inner.engine.lock().sink::<ObjectEvents>().add_reader(&queue);
         Ok(AsyncEvents { queue })
     }
@@ -71,6 +83,12 @@ impl AsyncEvents {
     pub fn poll(&self) -> Option<AsyncEvent> {
         self.queue.pop()
     }
+
+    /// Leaves out the events that are not [wanted](Context::read_async_events_if) any more: those of objects that
+    /// the reader has given up.
+    pub fn leave_out_unwanted(&self) {
+        self.queue.leave_out();
+    }
 }
 
 impl fmt::Debug for AsyncEvents {
@@ -85,5 +103,45 @@ impl AsFd for AsyncEvents {
     /// Readable while there are events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use roce_transport::{adapter::PKeyTable, addr::PKey};
+
+    use super::*;
+    use crate::{Device, OpenOptions, readiness::is_readable};
+
+    #[test]
+    fn a_reader_has_what_it_wants() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let wants = Arc::new(AtomicBool::new(false));
+        let asked = wants.clone();
+        let wanted = move |event| {
+            assert_eq!(event, AsyncEvent::PKeyChange);
+            asked.load(Ordering::Relaxed)
+        };
+        let (some, all) =
+            (context.read_async_events_if(wanted).unwrap(), context.read_async_events().unwrap());
+        let mut key = 0x8001;
+        let mut change = || {
+            key += 1;
+            context.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(key)]).unwrap()).unwrap();
+        };
+        change();
+        assert_eq!((all.poll(), is_readable(some.as_fd())), (Some(AsyncEvent::PKeyChange), false));
+        assert_eq!(some.poll(), None);
+        wants.store(true, Ordering::Relaxed);
+        change();
+        change();
+        assert_eq!((some.poll(), is_readable(some.as_fd())), (Some(AsyncEvent::PKeyChange), true));
+        some.leave_out_unwanted();
+        assert!(is_readable(some.as_fd()), "it is wanted still");
+        wants.store(false, Ordering::Relaxed);
+        some.leave_out_unwanted();
+        assert_eq!((some.poll(), is_readable(some.as_fd())), (None, false));
     }
 }

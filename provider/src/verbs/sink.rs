@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    io,
+    os::fd::BorrowedFd,
     sync::{Arc, Weak},
 };
 
@@ -9,8 +11,35 @@ use roce_transport::{adapter::Adapter, event::Event, work::CqId};
 
 use crate::{engine::EventSink, link::Link, notify::Notifier};
 
-/// Queue of asynchronous events.
-pub(crate) type AsyncQueue = Notifier<Event>;
+/// Queue of the asynchronous events that its reader wants.
+pub(crate) struct AsyncQueue {
+    events: Notifier<Event>,
+    wanted: Box<dyn Fn(Event) -> bool + Send + Sync>,
+}
+
+impl AsyncQueue {
+    /// `wanted` is asked under the engine's lock and the queue's own.
+    pub(crate) fn new(wanted: impl Fn(Event) -> bool + Send + Sync + 'static) -> io::Result<Self> {
+        Ok(Self { events: Notifier::new()?, wanted: Box::new(wanted) })
+    }
+
+    fn push(&self, event: Event) {
+        self.events.push_if(event, |event| (self.wanted)(*event));
+    }
+
+    pub(super) fn pop(&self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Leaves out the events that are not wanted any more.
+    pub(super) fn leave_out(&self) {
+        self.events.retain(|event| (self.wanted)(*event));
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.events.descriptor()
+    }
+}
 
 /// Completion queues by their identifier, and the readers of asynchronous events.
 #[derive(Default)]

@@ -45,6 +45,11 @@ fn do_not_wait(descriptor: c_int) {
     assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
 }
 
+fn is_readable(descriptor: c_int) -> bool {
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
+}
+
 /// Takes an event; the queue that it is of, if there was one.
 fn event(channel: *mut ibv_comp_channel) -> Result<*mut ibv_cq, c_int> {
     let (mut cq, mut cq_context) = (null_mut(), null_mut());
@@ -109,10 +114,9 @@ fn completions_in_order_and_no_more_than_asked_for() {
 #[test]
 fn an_overflow_is_told_to_the_context_of_the_queue() {
     let (context, other) = (Opened::new(), Opened::new());
-    unsafe {
-        do_not_wait((*context.0).async_fd);
-        do_not_wait((*other.0).async_fd);
-    }
+    let [fd, other_fd] = [&context, &other].map(|opened| unsafe { (*opened.0).async_fd });
+    do_not_wait(fd);
+    do_not_wait(other_fd);
     let cq = create(&context, 1, null_mut(), 0);
     let room = unsafe { (*cq).cqe } as u64;
     let qp = flushing(cq);
@@ -120,6 +124,7 @@ fn an_overflow_is_told_to_the_context_of_the_queue() {
     assert_eq!(poll(cq, room as usize + 1).unwrap().len() as u64, room);
     assert_eq!(poll(cq, 1).err(), Some(libc::EOVERFLOW));
 
+    assert_eq!((is_readable(fd), is_readable(other_fd)), (true, false));
     let mut told = async_event(&context).unwrap();
     assert_eq!((told.event_type, unsafe { told.element.cq }), (0, cq));
     assert_eq!(async_event(&context).err(), Some(libc::EAGAIN));
@@ -129,6 +134,15 @@ fn an_overflow_is_told_to_the_context_of_the_queue() {
     assert!(!is_destroyed_at_once(cq), "the event is not acknowledged");
     unsafe { ibv_ack_async_event(&raw mut told) };
     GONE.with(|gone| assert_eq!(gone.take().unwrap().recv().unwrap(), 0));
+
+    // one that nobody takes goes with the queue
+    let cq = create(&context, 1, null_mut(), 0);
+    let qp = flushing(cq);
+    (0..=room).for_each(|id| flush(&qp, id));
+    assert!(is_readable(fd));
+    drop(qp);
+    assert_eq!((unsafe { ibv_destroy_cq(cq) }, is_readable(fd)), (0, false));
+    assert_eq!(async_event(&context).err(), Some(libc::EAGAIN));
 }
 
 thread_local! {
@@ -180,9 +194,7 @@ fn an_event_for_each_arming() {
     assert!(!is_destroyed_at_once(cq), "one of two events is not acknowledged");
     unsafe { ibv_ack_cq_events(cq, 1) };
     GONE.with(|gone| assert_eq!(gone.take().unwrap().recv().unwrap(), 0));
-    let mut wanted =
-        libc::pollfd { fd: unsafe { (*channel).fd }, events: libc::POLLIN, revents: 0 };
-    assert_eq!(unsafe { libc::poll(&raw mut wanted, 1, 0) }, 0);
+    assert!(!is_readable(unsafe { (*channel).fd }));
     assert_eq!(event(channel), Err(libc::EAGAIN));
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }

@@ -1,13 +1,14 @@
-/* Threads that wait for events of what another thread destroys. */
+/* Threads that wait for events of what another thread destroys, and a descriptor that is readable only while there is an event to
+   take. */
 
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include "expect.h"
-#include "loopback.h"
+#include "check.h"
 
 /* Of librdmacm, whose headers need not be there. */
 struct rdma_event_channel {
@@ -167,9 +168,43 @@ static void destroyed_while_threads_sleep(void) {
     }
 }
 
+static int is_readable(struct ibv_context *of) {
+    struct pollfd wanted = {.fd = of->async_fd, .events = POLLIN};
+    return poll(&wanted, 1, 0);
+}
+
+/* The event of a queue pair is one of its context alone, and goes with it. */
+static void a_descriptor_is_readable_while_there_is_an_event(void) {
+    struct ibv_context *other = open_loopback();
+    EXPECT(other != NULL);
+    struct ibv_pd *pd = ibv_alloc_pd(context);
+    struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 8, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(pd, &srq_attr);
+    struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 8, .max_send_sge = 1}};
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+    for (int takes = 0; takes < 2; takes++) {
+        struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+        EXPECT(qp != NULL);
+        connect_with_itself(qp);
+        EXPECT(!is_readable(context) && ibv_modify_qp(qp, &error, IBV_QP_STATE) == 0);
+        EXPECT(is_readable(context) && !is_readable(other));
+        if (takes) {
+            struct ibv_async_event event;
+            EXPECT(ibv_get_async_event(context, &event) == 0);
+            EXPECT(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp && !is_readable(context));
+            ibv_ack_async_event(&event);
+        }
+        EXPECT(ibv_destroy_qp(qp) == 0 && !is_readable(context));
+    }
+    EXPECT(ibv_destroy_srq(srq) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(other) == 0);
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0 && (context = open_loopback()) != NULL);
+    a_descriptor_is_readable_while_there_is_an_event();
     const struct kind *const kinds[] = {&CONNECTIONS, &COMPLETIONS, &CONTEXTS};
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         kind = kinds[i];

@@ -98,7 +98,7 @@ struct ibv_device_attr {
 
 struct ibv_async_event {
     union {
-        void *object;
+        struct ibv_qp *qp;
         int port_num;
     } element;
     unsigned event_type;
