@@ -1,18 +1,21 @@
 //! Packets from the middle of messages leave and arrive many at once. They are what they would be one by
 //! one, as they do in an adapter that [counts](roce_transport::adapter::Adapter::count_qp) for a queue pair alone.
 
+use std::time::Duration;
+
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_provider::fabric::Network;
 use roce_transport::{
     adapter::TransmitBuffer,
     addr::Mtu,
-    event::DropReason,
+    event::{Counters, DropReason},
     trace::What,
+    wire::{Datagram, DatagramMeta, DatagramRun, Ident, NetHeader},
     work::{RecvWr, SendWr},
 };
 
-use crate::common::{Options, Pair, Side, UDP_SEGMENT};
+use crate::common::{Options, Pair, Side, UDP_SEGMENT, all_ok};
 
 /// Bytes of the memory of each side.
 const MEMORY: usize = 400_000;
@@ -78,7 +81,7 @@ fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) 
             Kind::Read => SendWr::read(id, targets[other].remote(0), targets[own].sge(0, length)),
         };
         pair.post_send(from, &wr);
-        pair.run_for(std::time::Duration::from_micros(pause));
+        pair.run_for(Duration::from_micros(pause));
     }
     pair.run();
     let mut shown: Vec<_> = pair
@@ -114,5 +117,81 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
             panic!("seed {seed}, {faults:?}: {at}\n{}\n{}", part(&many, at), part(&one, at));
         }
         assert_eq!(many.len(), one.len(), "seed {seed}");
+    }
+}
+
+/// Carries messages from A to B whose packets arrive damaged and out of order at times. Returns what B
+/// answered, counted and has in memory.
+fn carry(seed: u64, by_run: bool) -> (Vec<Vec<u8>>, Counters, Vec<u8>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut pair = Pair::new();
+    let mtu = one_of(&mut rng, &[Mtu::B256, Mtu::B1024]);
+    let (a, b) = pair.connect(Options { mtu, ..Options::default() });
+    let (source, target) = (pair.a.buffer(MEMORY).fill(1), pair.b.buffer(MEMORY));
+    for id in 0..4 {
+        let piece = source.sge(0, rng.next_u32() as usize % MEMORY);
+        let wr = match one_of(&mut rng, &[true, false]) {
+            true => SendWr::write(id, target.remote(0), piece),
+            false => SendWr::send(id, piece),
+        };
+        pair.post_recv(&b, &RecvWr::new(id, [target.sge(0, MEMORY)]));
+        pair.post_send(&a, &wr);
+    }
+    if !by_run {
+        pair.b.adapter.count_qp(b.qpn).unwrap();
+    }
+    let mut answers = Vec::new();
+    for round in 0..400 {
+        let now = pair.now.plus(Duration::from_millis(round));
+        let Pair { a, b, .. } = &mut pair;
+        a.adapter.handle_timeout(now);
+        a.transmit.clear();
+        a.adapter.poll_transmit(now, &mut a.transmit);
+        for run in a.transmit.runs() {
+            let mut bytes = a.transmit.payload(run).to_vec();
+            let place = |rng: &mut ChaCha8Rng| {
+                rng.next_u32() as usize % run.count() * run.segment // of a datagram
+            };
+            match rng.next_u32() % 12 {
+                0 => {
+                    let at = place(&mut rng);
+                    let within = one_of(&mut rng, &[12, run.segment.min(bytes.len() - at)]);
+                    bytes[at + rng.next_u32() as usize % within] ^= 1 << (rng.next_u32() % 8);
+                }
+                1 => {
+                    let (one, other) = (place(&mut rng), place(&mut rng));
+                    let longest = run.segment.min(bytes.len() - one.max(other));
+                    let copy = bytes[one..one + longest].to_vec();
+                    bytes[other..other + longest].copy_from_slice(&copy);
+                }
+                _ => {}
+            }
+            let net = NetHeader { ident: Ident::Likely(0), ..run.net_header(0) };
+            let meta = DatagramMeta::default();
+            let run = DatagramRun { net: &net, bytes: &bytes, segment: run.segment, meta };
+            if by_run {
+                b.adapter.handle_run(now, &run);
+            } else {
+                run.for_each(|datagram| {
+                    b.adapter.handle_datagram(now, datagram);
+                });
+            }
+        }
+        b.transmit.clear();
+        b.adapter.poll_transmit(now, &mut b.transmit);
+        for (net, bytes) in b.transmit.datagrams() {
+            answers.push(bytes.to_vec());
+            a.adapter.handle_datagram(now, &Datagram::new(&net, bytes));
+        }
+    }
+    assert_eq!(a.send_outcomes(), all_ok(0..4, 0), "seed {seed}");
+    (answers, pair.b.adapter.counters().clone(), target.bytes())
+}
+
+#[test]
+fn a_run_is_what_its_datagrams_are() {
+    for seed in 0..60 {
+        let [by_run, one_by_one] = [true, false].map(|by_run| carry(seed, by_run));
+        assert!(by_run == one_by_one, "seed {seed}: {:?} {:?}", by_run.1, one_by_one.1);
     }
 }

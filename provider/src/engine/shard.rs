@@ -305,12 +305,13 @@ impl Shard {
         let Self { adapter, link, observer, is_cut, .. } = self;
         let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let mut room = Vec::new();
-        let result = link.receive(now, &mut |datagram| {
+        let result = link.receive_runs(now, &mut |run| {
             if *is_cut {
                 return; // the cable is out
             }
-            let receipt = adapter.handle_datagram(now, datagram);
-            if let Some(observer) = observer {
+            let Some(observer) = observer else { return adapter.handle_run(now, run) };
+            run.for_each(|datagram| {
+                let receipt = adapter.handle_datagram(now, datagram);
                 observer.observe(&Observed {
                     at: clock::wall(now),
                     direction: Direction::Received,
@@ -318,7 +319,7 @@ impl Shard {
                     bytes: datagram.sealed(&mut room),
                     disposition: Some(receipt.disposition),
                 });
-            }
+            });
         });
         match result {
             Ok(received) => {

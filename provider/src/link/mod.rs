@@ -34,7 +34,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
-pub use roce_transport::wire::{Datagram, DatagramMeta};
+pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
@@ -122,6 +122,18 @@ pub trait Link: Send {
     /// When the link cannot be read. After 64 such calls in a row, and at least a second, the link
     /// counts as lost.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
+
+    /// The same in runs, for links that have them so: several of a run are handled for less work.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    fn receive_runs(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) -> io::Result<usize> {
+        self.receive(now, &mut |datagram| sink(&(*datagram).into()))
+    }
 
     /// Bytes that the system keeps for this link before they are read, headers and its own
     /// bookkeeping included. READs ask for no more data at once than that holds. `None`: nothing is

@@ -11,10 +11,21 @@ use crate::{
     addr::{Gid, PKey},
     event::{Disposition, DropReason},
     ids::Qpn,
+    psn::Psn,
     qp::{QpType, State},
     time::Instant,
-    wire::{Bth, Datagram, IcrcMatch, NetHeader, Packet, Service, verify_icrc},
+    wire::{
+        Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, verify_icrc,
+    },
 };
+
+/// A packet from the middle of a message that was taken.
+#[derive(Clone, Copy)]
+struct Middle {
+    /// Of its queue pair.
+    index: usize,
+    operation: Operation,
+}
 
 /// The receiver of a packet.
 enum Destination {
@@ -27,19 +38,41 @@ enum Destination {
 }
 
 impl Adapter {
+    /// Takes datagrams from the link, as [`handle_datagram`](Self::handle_datagram) would, one after
+    /// the other.
+    pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
+        let mut net = *run.net;
+        let mut payloads = run.payloads().peekable();
+        while let Some(bytes) = payloads.next() {
+            let (_, middle) = self.handle(now, &Datagram { net: &net, bytes, meta: run.meta });
+            net.ident = net.ident.next();
+            let Some(middle) = middle else { continue };
+            while let Some(next) = payloads.next_if(|next| {
+                let datagram = Datagram { net: &net, bytes: next, meta: run.meta };
+                self.receive_next(middle, bytes, &datagram)
+            }) {
+                self.count_arrival(next);
+                net.ident = net.ident.next();
+            }
+        }
+    }
+
     /// Takes a datagram from the link.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
+        self.handle(now, datagram).0
+    }
+
+    /// The same. With it comes what others of its run can continue.
+    fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
         let mark = self.begin_record(now);
-        if let Some(receipt) = self.receive_middle(now, datagram) {
-            self.counters.received_packets += 1;
-            self.counters.received_bytes += datagram.bytes.len() as u64;
+        if let Some((receipt, middle)) = self.receive_middle(now, datagram) {
+            self.count_arrival(datagram.bytes);
             self.end_arrival(mark, now, datagram, receipt.disposition);
-            return receipt;
+            return (receipt, Some(middle));
         }
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
-        self.counters.received_packets += 1;
-        self.counters.received_bytes += datagram.bytes.len() as u64;
+        self.count_arrival(datagram.bytes);
         self.counters.ecn_marked += u64::from(datagram.net.is_congested());
         self.counters.receive_buffer_congestion += u64::from(datagram.meta.congested);
         let receipt = match packet {
@@ -54,13 +87,22 @@ impl Adapter {
         }
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
-        receipt
+        (receipt, None)
+    }
+
+    const fn count_arrival(&mut self, bytes: &[u8]) {
+        self.counters.received_packets += 1;
+        self.counters.received_bytes += bytes.len() as u64;
     }
 
     /// Takes a packet from the middle of a message, if it is what its queue pair waits for, as most
     /// packets of long messages are. That is what [`receive`](Self::receive) does with it, for less
     /// work. `None`: it may be anything, and nothing was done.
-    fn receive_middle(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
+    fn receive_middle(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+    ) -> Option<(Receipt, Middle)> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
         let is_counted_apart = !self.counted.is_empty();
@@ -70,17 +112,41 @@ impl Adapter {
         let index = *self.by_qpn.get(&bth.dest_qp)?;
         self.check_queue_pair(index, net, &bth).ok()?;
         let qp = &mut self.qps[index];
-        if !qp.common.pkey.matches(bth.pkey) || !qp.awaits_middle(&bth, payload) {
+        let middle = Middle { index, operation: bth.opcode.operation() };
+        if !qp.common.pkey.matches(bth.pkey) {
+            return None;
+        }
+        let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
+        self.qps[index].note_way(meta.checksum_verified);
+        self.record_notes(now, index);
+        Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
+    }
+
+    /// The same for a packet of the same run behind one that was taken so: but for PSN and payload it
+    /// is to be the same. True if it was taken.
+    fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
+        let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
+        self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()
+    }
+
+    /// Takes a packet that its queue pair may take, if it comes next and its ICRC is right.
+    fn take_middle(
+        &mut self,
+        Middle { index, operation }: Middle,
+        psn: Psn,
+        payload: &[u8],
+        datagram: &Datagram<'_>,
+    ) -> Option<IcrcCheck> {
+        let qp = &mut self.qps[index];
+        if !qp.awaits_middle(operation, psn, payload) {
             return None;
         }
         let icrc = Self::look_at_icrc(datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) || !qp.take_middle(payload) {
             return None;
         }
-        qp.note_way(meta.checksum_verified);
         self.count_icrc(icrc);
-        self.record_notes(now, index);
-        Some(Receipt { disposition: Disposition::Executed, icrc })
+        Some(icrc)
     }
 
     fn receive(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) -> Receipt {

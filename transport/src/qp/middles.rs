@@ -23,7 +23,7 @@ use crate::{
     congestion::OVERHEAD,
     mem::{AccessError, Region},
     psn::Psn,
-    wire::{Bth, Ext, Headers, Opcode, Operation},
+    wire::{Ext, Headers, Opcode, Operation},
 };
 
 /// Such packets, which count as sent.
@@ -181,8 +181,8 @@ impl Answers {
 impl Responder {
     /// True if this packet, whose payload has the length of the path MTU, comes next, and continues
     /// the message under way without ending it.
-    pub(super) fn awaits_middle(&self, bth: &Bth, payload: u64) -> bool {
-        let continues = match (&self.message, bth.opcode.operation()) {
+    pub(super) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: u64) -> bool {
+        let continues = match (&self.message, operation) {
             (Message::Send { wqe, received }, Operation::SendMiddle) => {
                 received + payload <= wqe.length.min(u64::from(MAX_MESSAGE))
             }
@@ -192,7 +192,7 @@ impl Responder {
             _ => false,
         };
         // no READ before it is still to send what it changes
-        continues && bth.psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
+        continues && psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
     }
 
     /// Places the payload of that packet.

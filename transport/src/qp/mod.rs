@@ -58,6 +58,7 @@ use alloc::vec::Vec;
 use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
+    psn::Psn,
     time::Instant,
     wire::{Bth, NetHeader, Operation, Packet, Service, XrcEth},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
@@ -307,10 +308,10 @@ impl Qp {
 
     /// True if this is the packet from the middle of the message under way that comes next, and no more
     /// than to place its payload is to be done with it.
-    pub(crate) fn awaits_middle(&self, bth: &Bth, payload: &[u8]) -> bool {
+    pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
-            && self.responder.awaits_middle(bth, payload.len() as u64)
+            && self.responder.awaits_middle(operation, psn, payload.len() as u64)
     }
 
     /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not come.

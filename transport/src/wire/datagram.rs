@@ -1,6 +1,7 @@
 //! A datagram as a link hands it over.
 
 use alloc::vec::Vec;
+use core::slice::Chunks;
 
 use super::{
     icrc::{NetHeader, icrc},
@@ -60,5 +61,42 @@ impl<'a> Datagram<'a> {
             }
             _ => self.bytes,
         }
+    }
+}
+
+/// Datagrams that have arrived together, from one sender to one receiver, alike in what is known of them:
+/// each `segment` bytes long but the last, which may be shorter. IPv4 identifications count up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DatagramRun<'a> {
+    /// Network headers of the first.
+    pub net: &'a NetHeader,
+    /// UDP payloads, one behind the other.
+    pub bytes: &'a [u8],
+    /// Length of every payload but the last.
+    pub segment: usize,
+    /// Further knowledge of the link.
+    pub meta: DatagramMeta,
+}
+
+impl<'a> DatagramRun<'a> {
+    /// The payloads.
+    pub fn payloads(&self) -> Chunks<'a, u8> {
+        self.bytes.chunks(self.segment.max(1))
+    }
+
+    /// Calls `act` with every datagram, in order.
+    pub fn for_each(&self, mut act: impl FnMut(&Datagram<'_>)) {
+        let mut net = *self.net;
+        for bytes in self.payloads() {
+            act(&Datagram { net: &net, bytes, meta: self.meta });
+            net.ident = net.ident.next();
+        }
+    }
+}
+
+impl<'a> From<Datagram<'a>> for DatagramRun<'a> {
+    fn from(datagram: Datagram<'a>) -> Self {
+        let Datagram { net, bytes, meta } = datagram;
+        Self { net, bytes, segment: bytes.len(), meta }
     }
 }

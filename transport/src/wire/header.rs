@@ -45,6 +45,8 @@ pub struct Bth {
 impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
+    /// Bytes before the PSN, which is the last field.
+    pub(super) const PSN: usize = 9;
 
     /// A header with everything at its usual value: migrated, default partition, no request for an
     /// acknowledgement.
@@ -73,8 +75,12 @@ impl Bth {
             becn: b[4] & 0x40 != 0,
             dest_qp: Qpn::new(u24([b[5], b[6], b[7]])),
             ack_req: b[8] & 0x80 != 0,
-            psn: Psn::new(u24([b[9], b[10], b[11]])),
+            psn: Self::psn_of(b),
         }
+    }
+
+    pub(super) fn psn_of(b: &[u8; Self::LEN]) -> Psn {
+        Psn::new(u24([b[9], b[10], b[11]]))
     }
 
     pub(super) fn encode(&self, pad: u8) -> [u8; Self::LEN] {

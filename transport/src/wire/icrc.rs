@@ -32,6 +32,19 @@ pub enum Ident {
     Likely(u16),
 }
 
+impl Ident {
+    /// That of the next datagram of a run.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Known { id, dont_fragment } => {
+                Self::Known { id: id.wrapping_add(1), dont_fragment }
+            }
+            Self::Likely(id) => Self::Likely(id.wrapping_add(1)),
+        }
+    }
+}
+
 /// Network headers of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NetHeader {

@@ -12,7 +12,7 @@ mod mad;
 mod opcode;
 mod packet;
 
-pub use datagram::{Datagram, DatagramMeta};
+pub use datagram::{Datagram, DatagramMeta, DatagramRun};
 pub use grh::{GRH_LEN, Grh, checksum, grh};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,

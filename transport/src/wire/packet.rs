@@ -317,6 +317,15 @@ impl<'a> Packet<'a> {
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
+    /// The PSN and the payload of a packet that is, but for these, like one [from the
+    /// middle](Self::parse_middle) of a message, and as long.
+    pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
+        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+        let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
+        let is_like = bytes.len() == before.len() && before.starts_with(&bth[..Bth::PSN]);
+        is_like.then(|| (Bth::psn_of(bth), payload))
+    }
+
     /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its
     /// length.
     ///

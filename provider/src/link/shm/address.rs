@@ -34,7 +34,7 @@ use super::{
     record,
     socket::send_with,
 };
-use crate::link::{Datagram, DatagramMeta, Ended};
+use crate::link::{Datagram, DatagramMeta, DatagramRun, Ended};
 
 /// Number of datagrams that wait for a peer to announce itself.
 const MAX_WAITING: usize = 256;
@@ -365,6 +365,22 @@ impl SharedAddresses {
             Addressee::Service(_) | Addressee::EveryPartition => true,
             Addressee::Unknown => false,
         }
+    }
+
+    /// Forwards the datagrams of a run that are for others, and hands over the rest.
+    pub(super) fn forward_run(
+        &mut self,
+        run: &DatagramRun<'_>,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) {
+        if !self.is_shared {
+            return sink(run);
+        }
+        run.for_each(|datagram| {
+            if !self.forward(datagram) {
+                sink(&(*datagram).into());
+            }
+        });
     }
 
     /// Forwards a datagram to the process that it is for. Returns false if that is this one.

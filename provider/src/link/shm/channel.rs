@@ -2,7 +2,10 @@
 
 use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use roce_transport::{adapter::Transmit, time::Instant, wire::FrameFields};
+use roce_transport::{
+    time::Instant,
+    wire::{FrameFields, Ident, NetHeader},
+};
 
 use super::{
     peer::ForwardHeader,
@@ -11,7 +14,7 @@ use super::{
     socket::{is_closed, receive_with, wakeup},
     witness::{Witness, Witnesses},
 };
-use crate::link::{Datagram, DatagramMeta};
+use crate::link::{Datagram, DatagramMeta, DatagramRun};
 
 /// Time between two attempts to connect to an address's socket.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
@@ -182,30 +185,27 @@ impl IncomingChannel {
         &self,
         header: RunHeader,
         buffer: &[u8],
-        sink: &mut dyn FnMut(&Datagram<'_>),
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) {
         let RunHeader { length, segment, traffic_class, hop_limit, src_port, checksum_verified } =
             header;
         let dst = self.dst;
         let Origin::Address(src) = self.origin else {
             if let Some((net, meta, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
-                sink(&Datagram { net: &net, bytes, meta });
+                sink(&Datagram { net: &net, bytes, meta }.into());
             }
             return;
         };
         let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
-        let run = Transmit {
+        let net = NetHeader {
             src,
             dst,
             src_port,
             traffic_class,
             hop_limit,
+            ident: Ident::Known { id: 0, dont_fragment: true },
             frame: FrameFields::default(),
-            segment,
-            range: 0..length,
         };
-        for (index, bytes) in buffer[..length].chunks(segment).enumerate() {
-            sink(&Datagram { net: &run.net_header(index), bytes, meta });
-        }
+        sink(&DatagramRun { net: &net, bytes: &buffer[..length], segment, meta });
     }
 }

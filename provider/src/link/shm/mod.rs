@@ -54,7 +54,7 @@ use roce_transport::{
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use socket2::Socket;
 
-use super::{BATCH, Datagram, Ended, SharingLink};
+use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, RETRY};
@@ -208,8 +208,12 @@ impl ShmLink {
     }
 
     /// Forwards a datagram to the process that it is for. Returns false if that is this one.
-    pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
-        self.addresses.forward(datagram)
+    pub(super) fn forward_run(
+        &mut self,
+        run: &DatagramRun<'_>,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) {
+        self.addresses.forward_run(run, sink);
     }
 
     /// The same for a datagram that has come by a [member socket](Self::poll_member).
@@ -403,15 +407,15 @@ impl ShmLink {
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.
-    pub(super) fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) -> usize {
         let mut count = 0;
         let mut broken = false;
         let Self { incoming, buffer, sleepers, addresses, .. } = self;
-        let mut sink = |datagram: &Datagram<'_>| {
-            if !addresses.forward(datagram) {
-                sink(datagram);
-            }
-        };
+        let mut sink = |run: &DatagramRun<'_>| addresses.forward_run(run, sink);
         for incoming in incoming.iter_mut() {
             for _ in 0..BATCH {
                 let reader = &mut incoming.reader;

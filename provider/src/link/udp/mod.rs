@@ -25,8 +25,8 @@ use socket2::Socket;
 use tracing::warn;
 
 use super::{
-    AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, Preparation, Prepared,
-    SharingLink, shm::ShmLink,
+    AddressSetLink, Datagram, DatagramMeta, DatagramRun, Link, MulticastLink, Preparation,
+    Prepared, SharingLink, shm::ShmLink,
 };
 use crate::{bind::BindError, notice};
 use groups::Groups;
@@ -359,6 +359,14 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        self.receive_runs(now, &mut |run| run.for_each(&mut *sink))
+    }
+
+    fn receive_runs(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) -> io::Result<usize> {
         let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket,
@@ -367,28 +375,26 @@ impl Link for UdpLink {
                            is_member,
                            shm: &mut Option<ShmLink>| {
             receive_buffers.receive(socket, overflow, |meta, payload| {
-                for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
-                    let net = NetHeader {
-                        src: meta.source.ip().to_canonical(),
-                        dst,
-                        src_port: meta.source.port(),
-                        traffic_class: meta.traffic_class,
-                        hop_limit: meta.hop_limit,
-                        ident: Ident::Likely(index as u16),
-                        frame: FrameFields::default(),
-                    };
-                    let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
-                    let arrived = Datagram { net: &net, bytes: datagram, meta };
-                    let is_forwarded = shm.as_mut().is_some_and(|shm| {
-                        if is_member {
-                            shm.forward_from_member(now, &arrived)
-                        } else {
-                            shm.forward(&arrived)
+                let net = NetHeader {
+                    src: meta.source.ip().to_canonical(),
+                    dst,
+                    src_port: meta.source.port(),
+                    traffic_class: meta.traffic_class,
+                    hop_limit: meta.hop_limit,
+                    ident: Ident::Likely(0),
+                    frame: FrameFields::default(),
+                };
+                let segment = meta.segment;
+                let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
+                let run = DatagramRun { net: &net, bytes: payload, segment, meta };
+                match shm.as_mut() {
+                    Some(shm) if is_member => run.for_each(|arrived| {
+                        if !shm.forward_from_member(now, arrived) {
+                            sink(&(*arrived).into());
                         }
-                    });
-                    if !is_forwarded {
-                        sink(&arrived);
-                    }
+                    }),
+                    Some(shm) => shm.forward_run(&run, sink),
+                    None => sink(&run),
                 }
             })
         };
