@@ -72,7 +72,7 @@ use crate::{
     mem::RegionTable,
     psn::Psn,
     qp::{
-        AffectedCqs, Env, Init, ModifyError, Notes, PostError, Qp, QpType, QpUpdate,
+        AffectedCqs, Built, Env, Init, ModifyError, Notes, PostError, Qp, QpType, QpUpdate,
         RdAtomicLimits, Room, Rtr, Rts, State,
     },
     time::Instant,
@@ -562,13 +562,17 @@ impl Adapter {
         let most = left.div_ceil(part).min(buffer.room_for(length + ICRC_LEN) as u64);
         let (qp, env) = self.split_to_send(index, now);
         let Some(middles) = qp.take_middles(most as u32, length, &env) else { return 0 };
+        let Some(path) = self.qps[index].common.path else { return 0 };
+        let packet = Built::new(length, path);
         let mut built = 0;
         while built < middles.count
             && let Some(slot) = buffer.slot()
-            && let Some(packet) =
-                self.qps[index].build_middle(&middles, built, slot, &mut self.notes)
+            && self.qps[index].build_middle(&middles, built, slot, &mut self.notes)
         {
-            buffer.commit(&packet);
+            match built {
+                0 => buffer.commit(&packet),
+                _ => buffer.commit_like(&packet),
+            }
             self.record_sent(now, index, buffer);
             built += 1;
         }

@@ -252,12 +252,38 @@ impl TransmitBuffer {
                 0
             }
         };
-        if defers {
-            self.bytes[start + body..end].fill(0);
+        self.finish(built, start, index);
+    }
+
+    /// The same for a packet that is, but for its bytes, like the one that was added before it.
+    pub(super) fn commit_like(&mut self, built: &Built) {
+        let length = built.length + ICRC_LEN;
+        let TransmitLimits { segments, bytes } = self.limits;
+        match self.runs.last_mut() {
+            Some(run)
+                if run.segment == length
+                    && built.path.frame.version() == RoceVersion::V2
+                    && run.range.len() + length <= bytes.min(segments * length) =>
+            {
+                let index = run.range.len() / length;
+                let start = run.range.end;
+                run.range.end += length;
+                self.len = run.range.end;
+                self.finish(built, start, index);
+            }
+            _ => self.commit(built),
+        }
+    }
+
+    /// Adds the ICRC of the last packet, the `index`-th of its run, unless that is left for later.
+    fn finish(&mut self, built: &Built, start: usize, index: usize) {
+        let end = start + built.length + ICRC_LEN;
+        if self.defers && !built.rxe_flush {
+            self.bytes[end - ICRC_LEN..end].fill(0);
         } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
-            let (body, tail) = self.bytes[start..end].split_at_mut(*body);
-            let icrc = if *rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
+            let (body, tail) = self.bytes[start..end].split_at_mut(built.length);
+            let icrc = if built.rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
             tail.copy_from_slice(&icrc.to_le_bytes());
         }
     }

@@ -114,18 +114,20 @@ impl Requester {
         middles: &Middles,
         index: u32,
         slot: &mut [u8],
-    ) -> Result<usize, AccessError> {
+    ) -> Result<(), AccessError> {
         let Middles { first, packet, payload: origin, .. } = middles;
         let headers = packet.headers.at(first.plus(index));
         let skipped = u64::from(index) * packet.payload as u64;
-        OutgoingPacket { headers, ..*packet }.write(slot, |payload| match origin {
+        let outgoing = OutgoingPacket { headers, ..*packet };
+        let written = outgoing.write(slot, |payload| match origin {
             Payload::Request { number, offset } => {
                 self.queue.get(*number).map_or(Ok(()), |wqe| wqe.read(offset + skipped, payload))
             }
             Payload::Memory { region, address, .. } => {
                 region.read(address.wrapping_add(skipped), payload)
             }
-        })
+        });
+        written.map(|_| ())
     }
 
     /// One of them could not be written, nor were those behind it.

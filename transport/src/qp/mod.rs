@@ -449,29 +449,24 @@ impl Qp {
         Some(middles)
     }
 
-    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, none
-    /// behind it leaves.
+    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, it and those
+    /// behind it do not leave.
     pub(crate) fn build_middle(
         &mut self,
         middles: &Middles,
         index: u32,
         slot: &mut [u8],
         notes: &mut Notes,
-    ) -> Option<Built> {
-        match self.requester.write_middle(middles, index, slot) {
-            Ok(length) => {
-                notes.take(|| Note::Packet(self.requester.reason_of_middle(middles, index)));
-                Some(Built::new(length, self.common.path?))
-            }
+    ) -> bool {
+        let written = self.requester.write_middle(middles, index, slot);
+        match written {
+            Ok(()) => notes.take(|| Note::Packet(self.requester.reason_of_middle(middles, index))),
             Err(_) if middles.is_answer() => {
                 self.responder.answers.put_back_middles(middles, index);
-                None
             }
-            Err(error) => {
-                self.requester.fail_middle(middles, error);
-                None
-            }
+            Err(error) => self.requester.fail_middle(middles, error),
         }
+        written.is_ok()
     }
 
     /// False if it has nothing to send, which is seen at once, and nothing to do when it is its turn.
