@@ -44,8 +44,9 @@ const CLOSELY: Duration = Duration::from_micros(10);
 /// Time within which a program that polls does so.
 const POLLS: Duration = Duration::from_millis(1);
 
-/// Bytes of a request that is not gathered any more: it fills a good part of a run by itself.
-const LARGE: usize = 8 * 1024;
+/// Bytes of the largest request that is gathered: what a packet has at the largest path MTU. A request of
+/// several packets ends with a shorter one, with which a run ends, too.
+const LARGEST: usize = 4 * 1024;
 
 /// Bytes of headers, about, for each request.
 const HEADERS: usize = 64;
@@ -212,7 +213,7 @@ impl Gathering {
             (self.activity, self.polled_at) = (activity, now);
         }
         let polls = now.since(self.polled_at) <= POLLS;
-        if !(follows && polls && self.by_call) || load.largest >= LARGE || self.alone.lasts(now) {
+        if !(follows && polls && self.by_call) || load.largest > LARGEST || self.alone.lasts(now) {
             return false;
         }
         let (requests, bytes) = (self.requests + load.requests, self.bytes + load.bytes);
@@ -453,8 +454,8 @@ mod tests {
         let mut program = Program::new();
         program.poll();
         program.post(64, CLOSELY + AT_ONCE);
-        assert!(program.post(LARGE - 1, AT_ONCE));
-        assert!(!program.post(LARGE, AT_ONCE));
+        assert!(program.post(LARGEST, AT_ONCE));
+        assert!(!program.post(LARGEST + 1, AT_ONCE));
         assert!(!program.gathering.is_waiting());
     }
 
