@@ -74,6 +74,8 @@ impl Engine {
             || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
         {
             shard.told |= has_to_publish;
+            // once: it looks at everything when it wakes, and until then nobody else has to wake it
+            self.sleeps_until.store(0, Ordering::SeqCst);
             self.wake_background();
         }
     }
@@ -139,4 +141,37 @@ pub(super) fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
     grown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, OpenOptions};
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken_once() {
+        // no thread of its own reads what wakes it
+        let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+        let context = Device::named("roce_lo").unwrap().open(options).unwrap();
+        let engine = &context.inner.engine;
+        let times_woken = || {
+            let mut count = [0; 8];
+            let read = rustix::io::read(&engine.wake, &mut count);
+            read.map_or(0, |_| u64::from_ne_bytes(count))
+        };
+        let leave_something = || {
+            let mut shard = engine.lock();
+            (shard.counted, shard.told) = (true, false);
+            shard.publication = Some(clock::now());
+            engine.after_service(&mut shard);
+        };
+        assert_eq!(times_woken(), 0);
+        for _ in 0..2 {
+            leave_something();
+            assert_eq!(times_woken(), 0, "it is awake");
+            engine.sleeps_until.store(u64::MAX, Ordering::SeqCst);
+            (0..3).for_each(|_| leave_something());
+            assert_eq!(times_woken(), 1);
+        }
+    }
 }
