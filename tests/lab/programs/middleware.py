@@ -27,7 +27,10 @@ def ucx_trials():
 
             def make(name, place, tcp, transport=transport, options=(test, size, count)):
                 test, size, count = options
-                server = (*ucx_environment(transport, place, tcp), "ucx_perftest", "-f")
+                # By itself UCX sends 64 KiB over RC in pieces of 8256 bytes, a call for each.
+                rendezvous = ("UCX_RNDV_THRESH=32k",) if transport == "rc_v" and not tcp else ()
+                environment = (*ucx_environment(transport, place, tcp), *rendezvous)
+                server = (*environment, "ucx_perftest", "-f")
                 client = (*server, "{server}", "-t", test, "-s", size, "-n", count, "-w", 100)
                 return Case(
                     name,
