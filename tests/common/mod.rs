@@ -40,6 +40,16 @@ pub use trace::{Rung, Trace};
 /// The limits of Linux's UDP_SEGMENT.
 pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
 
+/// Drops that loss, duplication and reordering may cause at the two ends.
+pub const AFTER_LOSS: &[DropReason] = &[
+    DropReason::OutOfSequence,
+    DropReason::StaleResponse,
+    DropReason::RecoveryUnderWay,
+    DropReason::ReadResponseGap,
+    DropReason::ReplayMissing,
+    DropReason::ResponderBusy,
+];
+
 /// Two adapters, A and B.
 pub struct Pair {
     pub a: Node,

@@ -7,12 +7,11 @@ use std::time::Duration;
 use roce_provider::fabric::QueueCounters;
 use roce_transport::{
     adapter::AdapterConfig,
-    event::DropReason,
     time::Instant,
     work::{Data, RecvWr, SendWr, Wc},
 };
 
-use crate::common::{Buffer, Flow, Options, Star};
+use crate::common::{AFTER_LOSS, Buffer, Flow, Options, Star};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -21,16 +20,6 @@ const fn ms(millis: u64) -> Duration {
 const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
-
-/// Drops that a lost packet may cause at the two ends.
-const AFTER_LOSS: &[DropReason] = &[
-    DropReason::OutOfSequence,
-    DropReason::StaleResponse,
-    DropReason::RecoveryUnderWay,
-    DropReason::ReadResponseGap,
-    DropReason::ReplayMissing,
-    DropReason::ResponderBusy,
-];
 
 /// What marks are answered with. 67 ms are long enough for a timeout to be an error.
 fn options() -> Options {

@@ -10,12 +10,13 @@ use roce_transport::{
     adapter::TransmitBuffer,
     addr::Mtu,
     event::{Counters, DropReason},
+    qp::State,
     trace::What,
-    wire::{Datagram, DatagramMeta, DatagramRun, Ident, NetHeader},
+    wire::{Datagram, DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
     work::{RecvWr, SendWr},
 };
 
-use crate::common::{Options, Pair, Side, UDP_SEGMENT, all_ok};
+use crate::common::{AFTER_LOSS, Options, Pair, Side, UDP_SEGMENT, all_ok};
 
 /// Bytes of the memory of each side.
 const MEMORY: usize = 400_000;
@@ -49,15 +50,7 @@ fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) 
     for node in [&mut pair.a, &mut pair.b] {
         node.transmit = TransmitBuffer::new(20_000, UDP_SEGMENT);
     }
-    pair.allow_all(&[
-        DropReason::OutOfSequence,
-        DropReason::StaleResponse,
-        DropReason::RecoveryUnderWay,
-        DropReason::ReadResponseGap,
-        DropReason::ReplayMissing,
-        DropReason::ResponderBusy,
-        DropReason::Icrc,
-    ]);
+    pair.allow_all(AFTER_LOSS);
     if !faults.is_empty() {
         pair.fault(faults);
     }
@@ -194,4 +187,24 @@ fn a_run_is_what_its_datagrams_are() {
         let [by_run, one_by_one] = [true, false].map(|by_run| carry(seed, by_run));
         assert!(by_run == one_by_one, "seed {seed}: {:?} {:?}", by_run.1, one_by_one.1);
     }
+}
+
+#[test]
+fn a_datagram_without_a_payload_is_one() {
+    let mut pair = Pair::new();
+    let (a, _) = pair.connect(Options::default());
+    let net = NetHeader {
+        src: pair.b.ip,
+        dst: pair.a.ip,
+        src_port: 4791,
+        traffic_class: 0,
+        hop_limit: 64,
+        ident: Ident::Likely(0),
+        frame: FrameFields::default(),
+    };
+    let before = pair.a.adapter.counters().received_packets;
+    pair.a.adapter.handle_run(pair.now, &Datagram::new(&net, &[]).into());
+    let counters = pair.a.adapter.counters();
+    let counted = (counters.received_packets - before, counters.dropped(DropReason::TooShort));
+    assert_eq!((counted, pair.state(&a)), ((1, 1), State::Rts));
 }

@@ -75,16 +75,6 @@ pub fn is_perfect(network: &Network) -> bool {
     loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
 }
 
-/// Drops that loss, duplication and reordering may cause.
-pub const ALLOWED: &[DropReason] = &[
-    DropReason::OutOfSequence,
-    DropReason::StaleResponse,
-    DropReason::RecoveryUnderWay,
-    DropReason::ReadResponseGap,
-    DropReason::ReplayMissing,
-    DropReason::ResponderBusy,
-];
-
 /// Drops that corruption adds, before the ICRC is checked.
 pub const CORRUPTED: &[DropReason] = &[
     DropReason::Icrc,

@@ -15,13 +15,13 @@ use roce_transport::{
 use super::{
     dice::Dice,
     model::{Expected, id},
-    network::{self, ALLOWED, ALONE, CORRUPTED, UNRELIABLE},
+    network::{self, ALONE, CORRUPTED, UNRELIABLE},
     program::{Cut, How, Key, Kind, Op, Program, Step, Target},
     shared::{FIRST_ID, Pool},
     unreliable::Chatting,
     view::View,
 };
-use crate::common::{Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
+use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
 /// The address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
         pair.a = node(config(0xA), pair.a.ip, UDP_SEGMENT);
         pair.b = node(config(0xB), pair.b.ip, UDP_SEGMENT);
         pair.trace.off = true;
-        pair.allow_all(ALLOWED);
+        pair.allow_all(AFTER_LOSS);
         if corrupts {
             pair.allow_all(CORRUPTED);
         }

@@ -11,11 +11,7 @@ use std::{
 };
 
 use pnet_datalink::MacAddr;
-use roce_transport::{
-    adapter::Transmit,
-    time::Instant,
-    wire::{Ident, NetHeader},
-};
+use roce_transport::{adapter::Transmit, time::Instant, wire::NetHeader};
 use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress};
 
 use super::{
@@ -623,15 +619,4 @@ fn is_link_local(address: IpAddr) -> bool {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
-}
-
-/// The identification of a datagram of a merged run: Linux counts on within it.
-pub(crate) const fn numbered(net: NetHeader, index: usize) -> NetHeader {
-    let ident = match net.ident {
-        Ident::Known { id, dont_fragment } => {
-            Ident::Known { id: id.wrapping_add(index as u16), dont_fragment }
-        }
-        likely @ Ident::Likely(_) => likely,
-    };
-    NetHeader { ident, ..net }
 }

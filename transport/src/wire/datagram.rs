@@ -1,7 +1,6 @@
 //! A datagram as a link hands it over.
 
 use alloc::vec::Vec;
-use core::slice::Chunks;
 
 use super::{
     icrc::{NetHeader, icrc},
@@ -80,8 +79,10 @@ pub struct DatagramRun<'a> {
 
 impl<'a> DatagramRun<'a> {
     /// The payloads.
-    pub fn payloads(&self) -> Chunks<'a, u8> {
-        self.bytes.chunks(self.segment.max(1))
+    pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+        // a datagram without a payload is one all the same
+        let none = self.bytes.is_empty().then_some(&[][..]);
+        self.bytes.chunks(self.segment.max(1)).chain(none)
     }
 
     /// Calls `act` with every datagram, in order.

@@ -29,15 +29,13 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::{info, warn};
 
 use super::{
-    Datagram, FrameLink, Link, Membership, MulticastLink, Preparation, Prepared, SocketOptions,
-    UdpLink,
+    Datagram, DatagramMeta, DatagramRun, FrameLink, Link, Membership, MulticastLink, Preparation,
+    Prepared, SocketOptions, UdpLink,
 };
 use crate::{
     bind::BindError,
     clock,
-    ethernet::{
-        Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig, numbered,
-    },
+    ethernet::{Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig},
 };
 use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
@@ -359,11 +357,19 @@ impl Link for RawLink {
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        self.receive_runs(now, &mut |run| run.for_each(&mut *sink))
+    }
+
+    fn receive_runs(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) -> io::Result<usize> {
         self.station.handle_timeout(now);
         self.release(now);
         let mut count = 0;
         for (net, bytes) in std::mem::take(&mut self.own) {
-            sink(&Datagram::new(&net, &bytes));
+            sink(&Datagram::new(&net, &bytes).into());
             count += 1;
         }
         let Self { socket, station, .. } = self;
@@ -372,12 +378,9 @@ impl Link for RawLink {
             let Some(Arrived { frame, segment, untagged }) = arrived else { break };
             count += 1;
             let Some(received) = station.handle_frame(now, frame, untagged) else { continue };
-            let segment = segment.unwrap_or(received.bytes.len()).max(1);
-            // a datagram without a payload is one all the same
-            let none = received.bytes.is_empty().then_some(&[][..]);
-            for (index, bytes) in received.bytes.chunks(segment).chain(none).enumerate() {
-                sink(&Datagram::new(&numbered(received.net, index), bytes));
-            }
+            let segment = segment.unwrap_or(received.bytes.len());
+            let meta = DatagramMeta::default();
+            sink(&DatagramRun { net: &received.net, bytes: received.bytes, segment, meta });
         }
         self.flush();
         Ok(count)

@@ -207,7 +207,7 @@ impl ShmLink {
         self.addresses.has_waiting()
     }
 
-    /// Forwards a datagram to the process that it is for. Returns false if that is this one.
+    /// Forwards the datagrams of a run that are for other processes, and hands over the rest.
     pub(super) fn forward_run(
         &mut self,
         run: &DatagramRun<'_>,
