@@ -213,6 +213,15 @@ impl TransmitBuffer {
     /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC, unless
     /// that is left for later.
     pub(super) fn commit(&mut self, built: &Built) {
+        self.add(built, false);
+    }
+
+    /// The same for a packet that is, but for its bytes, like the one that was added before it.
+    pub(super) fn commit_like(&mut self, built: &Built) {
+        self.add(built, true);
+    }
+
+    fn add(&mut self, built: &Built, is_like_last: bool) {
         let Built { length: body, path, rxe_flush } = built;
         let start = self.len;
         let end = start + body + ICRC_LEN;
@@ -223,8 +232,7 @@ impl TransmitBuffer {
         let index = match self.runs.last_mut() {
             // a shorter one before would end the run, so all are of full length here
             Some(run)
-                if run.goes(path)
-                    && self.unsealed.last() == Some(&defers)
+                if (is_like_last || run.goes(path) && self.unsealed.last() == Some(&defers))
                     // only UDP datagrams are cut apart on their way
                     && path.frame.version() == RoceVersion::V2
                     && length <= run.segment
@@ -252,38 +260,12 @@ impl TransmitBuffer {
                 0
             }
         };
-        self.finish(built, start, index);
-    }
-
-    /// The same for a packet that is, but for its bytes, like the one that was added before it.
-    pub(super) fn commit_like(&mut self, built: &Built) {
-        let length = built.length + ICRC_LEN;
-        let TransmitLimits { segments, bytes } = self.limits;
-        match self.runs.last_mut() {
-            Some(run)
-                if run.segment == length
-                    && built.path.frame.version() == RoceVersion::V2
-                    && run.range.len() + length <= bytes.min(segments * length) =>
-            {
-                let index = run.range.len() / length;
-                let start = run.range.end;
-                run.range.end += length;
-                self.len = run.range.end;
-                self.finish(built, start, index);
-            }
-            _ => self.commit(built),
-        }
-    }
-
-    /// Adds the ICRC of the last packet, the `index`-th of its run, unless that is left for later.
-    fn finish(&mut self, built: &Built, start: usize, index: usize) {
-        let end = start + built.length + ICRC_LEN;
-        if self.defers && !built.rxe_flush {
-            self.bytes[end - ICRC_LEN..end].fill(0);
+        if defers {
+            self.bytes[start + body..end].fill(0);
         } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
-            let (body, tail) = self.bytes[start..end].split_at_mut(built.length);
-            let icrc = if built.rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
+            let (body, tail) = self.bytes[start..end].split_at_mut(*body);
+            let icrc = if *rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
             tail.copy_from_slice(&icrc.to_le_bytes());
         }
     }

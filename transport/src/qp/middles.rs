@@ -45,8 +45,45 @@ enum Payload {
 }
 
 impl Middles {
-    pub(super) const fn is_answer(&self) -> bool {
-        matches!(self.payload, Payload::Memory { .. })
+    /// Running number of the request that they are of; `None` for an answer.
+    pub(super) const fn request(&self) -> Option<u64> {
+        match self.payload {
+            Payload::Request { number, .. } => Some(number),
+            Payload::Memory { .. } => None,
+        }
+    }
+
+    /// Reason for which one of them leaves.
+    pub(super) fn reason(&self, index: u32, requester: &Requester) -> Reason {
+        match self.payload {
+            Payload::Request { number, .. } => {
+                Reason::First(requester.part(number, self.first.plus(index)))
+            }
+            Payload::Memory { attempt, .. } => {
+                Reason::Answer { again: attempt == reply::Attempt::Repeat }
+            }
+        }
+    }
+
+    /// Writes one of them, without its ICRC.
+    pub(super) fn write(
+        &self,
+        index: u32,
+        requester: &Requester,
+        slot: &mut [u8],
+    ) -> Result<(), AccessError> {
+        let headers = self.packet.headers.at(self.first.plus(index));
+        let skipped = u64::from(index) * self.packet.payload as u64;
+        let outgoing = OutgoingPacket { headers, ..self.packet };
+        let written = outgoing.write(slot, |to| match &self.payload {
+            Payload::Request { number, offset } => {
+                requester.queue.get(*number).map_or(Ok(()), |wqe| wqe.read(offset + skipped, to))
+            }
+            Payload::Memory { region, address, .. } => {
+                region.read(address.wrapping_add(skipped), to)
+            }
+        });
+        written.map(|_| ())
     }
 }
 
@@ -94,47 +131,6 @@ impl Requester {
         }
         let payload = Payload::Request { number, offset: request.offset };
         Some(Middles { first, packet: request.packet, payload, count })
-    }
-
-    /// Reason for which one of them leaves.
-    pub(super) fn reason_of_middle(&self, middles: &Middles, index: u32) -> Reason {
-        match middles.payload {
-            Payload::Request { number, .. } => {
-                Reason::First(self.part(number, middles.first.plus(index)))
-            }
-            Payload::Memory { attempt, .. } => {
-                Reason::Answer { again: attempt == reply::Attempt::Repeat }
-            }
-        }
-    }
-
-    /// Writes one of them, without its ICRC.
-    pub(super) fn write_middle(
-        &self,
-        middles: &Middles,
-        index: u32,
-        slot: &mut [u8],
-    ) -> Result<(), AccessError> {
-        let Middles { first, packet, payload: origin, .. } = middles;
-        let headers = packet.headers.at(first.plus(index));
-        let skipped = u64::from(index) * packet.payload as u64;
-        let outgoing = OutgoingPacket { headers, ..*packet };
-        let written = outgoing.write(slot, |payload| match origin {
-            Payload::Request { number, offset } => {
-                self.queue.get(*number).map_or(Ok(()), |wqe| wqe.read(offset + skipped, payload))
-            }
-            Payload::Memory { region, address, .. } => {
-                region.read(address.wrapping_add(skipped), payload)
-            }
-        });
-        written.map(|_| ())
-    }
-
-    /// One of them could not be written, nor were those behind it.
-    pub(super) fn fail_middle(&mut self, middles: &Middles, error: AccessError) {
-        if let Payload::Request { number, .. } = middles.payload {
-            self.fail(number, error);
-        }
     }
 }
 

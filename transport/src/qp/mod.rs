@@ -439,11 +439,11 @@ impl Qp {
         } else {
             self.responder.answers.take_middles(most, &self.common)?
         };
-        let kind = if middles.is_answer() { Kind::Answer } else { Kind::Request };
+        let kind = if middles.request().is_some() { Kind::Request } else { Kind::Answer };
         for _ in 0..middles.count {
             self.note_data(kind, length, env);
         }
-        if middles.is_answer() {
+        if kind == Kind::Answer {
             self.responder.answers.pace.on_sent(u64::from(middles.count) * length as u64, env.now);
         }
         Some(middles)
@@ -458,13 +458,11 @@ impl Qp {
         slot: &mut [u8],
         notes: &mut Notes,
     ) -> bool {
-        let written = self.requester.write_middle(middles, index, slot);
-        match written {
-            Ok(()) => notes.take(|| Note::Packet(self.requester.reason_of_middle(middles, index))),
-            Err(_) if middles.is_answer() => {
-                self.responder.answers.put_back_middles(middles, index);
-            }
-            Err(error) => self.requester.fail_middle(middles, error),
+        let written = middles.write(index, &self.requester, slot);
+        match (written, middles.request()) {
+            (Ok(()), _) => notes.take(|| Note::Packet(middles.reason(index, &self.requester))),
+            (Err(error), Some(number)) => self.requester.fail(number, error),
+            (Err(_), None) => self.responder.answers.put_back_middles(middles, index),
         }
         written.is_ok()
     }
