@@ -142,6 +142,11 @@ impl Gathering {
         self.run.is_some()
     }
 
+    /// True if what was sent last took a call of the system.
+    pub(super) const fn is_by_call(&self) -> bool {
+        self.by_call
+    }
+
     /// Time until which something waits, for those who do not have the lock; 0: nothing does.
     pub(super) fn until(&self) -> Arc<AtomicU64> {
         self.until.clone()

@@ -79,7 +79,7 @@ impl Engine {
     }
 
     fn end_post(&self, shard: &mut Shard, start: Instant) {
-        let end = shard.note_hold(start);
+        let end = shard.note_short_hold(start);
         shard.gathering.note_end(end);
         self.after_service(shard);
     }
@@ -131,7 +131,7 @@ impl Posting<'_> {
         if self.kind == Posted::Send {
             self.engine.end_post(&mut shard, now);
         } else {
-            shard.note_hold(now);
+            shard.note_short_hold(now);
             self.engine.after_service(&mut shard);
         }
     }

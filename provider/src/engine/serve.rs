@@ -15,7 +15,10 @@ use std::{
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{patience::Waiter, shard::Shard, sink::CounterSink};
-use crate::{LinkCounters, clock, diagnosis::Diagnosis, port::Watch, region::Section, sync::Mutex};
+use crate::{
+    LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, region::Section,
+    sync::Mutex,
+};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
@@ -233,8 +236,10 @@ impl Engine {
             shard.transmit(start); // a peer can answer while this looks for others
         }
         let received = shard.serve(start, polls, || self.is_wanted());
-        if shard.has_moved() {
-            let end = shard.note_hold(start);
+        if received >= BATCH {
+            shard.note_hold(start);
+        } else if shard.has_moved() {
+            let end = shard.note_short_hold(start);
             shard.gathering.note_found(end);
         }
         received

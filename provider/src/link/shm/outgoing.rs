@@ -98,7 +98,8 @@ impl ShmLink {
         };
         let result = channel.sender.send(header, &self.scratch);
         self.passed += u64::from(result.is_ok());
-        self.note_sent(now, ends.into(), &result);
+        channel.sender.note_sent(now, self.write_wait, &mut self.write_at, &mut self.check_at);
+        self.close_if_broken(now, ends.into(), &result);
     }
 
     /// True if another pair of addresses can be remembered.
@@ -125,39 +126,29 @@ impl ShmLink {
     ) -> Option<io::Result<usize>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
-        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&key) else {
-            return None;
-        };
+        let Self { outgoing, trusted, sent_runs, write_wait, write_at, check_at, .. } = self;
+        let Some(OutgoingChannel::Open(channel)) = outgoing.get_mut(&key) else { return None };
         let mut taken = 0;
-        let sender = &mut channel.sender;
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            result = sender.send(RunHeader::of(run, self.trusted), payload);
+            result = channel.sender.send(RunHeader::of(run, *trusted), payload);
             if result.is_err() {
                 break;
             }
             taken += 1;
         }
-        self.sent_runs += taken as u64;
-        self.note_sent(now, key, &result);
+        *sent_runs += taken as u64;
+        channel.sender.note_sent(now, *write_wait, write_at, check_at);
+        self.close_if_broken(now, key, &result);
         // an error is told when its run is the first
         Some(if taken > 0 { Ok(taken) } else { result.map(|()| 0) })
     }
 
-    /// Wakes the reader of a channel that something was sent through, and closes one that is broken.
-    fn note_sent(&mut self, now: Instant, key: (IpAddr, IpAddr), result: &io::Result<()>) {
-        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&key) else { return };
-        let sender = &mut channel.sender;
-        if !sender.wake() {
-            self.write_at = Some(now.plus(self.write_wait));
-        }
-        if self.check_at.is_none() {
-            sender.is_stalled(); // from now on
-            self.check_at = Some(now.plus(SILENCE));
-        }
+    /// Closes a channel that was found to be broken.
+    fn close_if_broken(&mut self, now: Instant, key: (IpAddr, IpAddr), result: &io::Result<()>) {
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-            let _uncancelled = Uncancelled::begin(); // closes the channel
+            let _uncancelled = Uncancelled::begin();
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
     }

@@ -1,8 +1,13 @@
 //! The sending side of a channel: a ring that this process writes, and what found no room in it.
 
-use std::{collections::VecDeque, io, os::fd::OwnedFd};
+use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Duration};
 
-use super::ring::{Broken, RunHeader, Writer};
+use roce_transport::time::Instant;
+
+use super::{
+    ring::{Broken, RunHeader, Writer},
+    term::SILENCE,
+};
 
 /// Number of bytes that may wait for room in a ring; more are lost, as when a socket's buffer is
 /// full.
@@ -70,6 +75,24 @@ impl ShmSender {
             self.backlog.pop_front();
         }
         Ok(())
+    }
+
+    /// Something was sent: wakes the reader, and sets when what found no room is tried again, and when it
+    /// is looked at whether the reader reads.
+    pub(super) fn note_sent(
+        &mut self,
+        now: Instant,
+        write_wait: Duration,
+        write_at: &mut Option<Instant>,
+        check_at: &mut Option<Instant>,
+    ) {
+        if !self.wake() {
+            *write_at = Some(now.plus(write_wait));
+        }
+        if check_at.is_none() {
+            self.is_stalled(); // from now on
+            *check_at = Some(now.plus(SILENCE));
+        }
     }
 
     /// Wakes the reader if it sleeps. Returns true if everything is written.
