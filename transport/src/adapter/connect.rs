@@ -392,8 +392,8 @@ impl Adapter {
     pub(super) fn transmit_mads(&mut self, now: Instant, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };
-            let Some((built, reason)) = self.build_mad(slot) else { break };
-            buffer.commit(&built);
+            let Some((built, path, reason)) = self.build_mad(slot) else { break };
+            buffer.commit(&built, &path);
             self.counters.sent_packets += 1;
             self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
             self.record_mad(now, buffer, reason);
@@ -402,7 +402,7 @@ impl Adapter {
     }
 
     /// Writes the next message of connection management to `slot`.
-    fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, MadReason)> {
+    fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, Path, MadReason)> {
         let OutgoingMad { path, mad, reason } = self.cm.poll_transmit()?;
         let mut bth =
             Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
@@ -411,6 +411,6 @@ impl Adapter {
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());
-        Some((Built::new(length + MAD_LEN, path.path), reason))
+        Some((Built::new(length + MAD_LEN), path.path, reason))
     }
 }

@@ -373,7 +373,12 @@ impl Adapter {
         let call = || Call::post_send(wr);
         self.recorded(now, qpn, call, |adapter| {
             let index = *adapter.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
-            adapter.with_qp(index, now, |qp, env| qp.post_send(wr, env))
+            let (qp, mut env) = adapter.split(index, now);
+            let result = qp.post_send(wr, &mut env);
+            adapter.record_notes(now, index);
+            adapter.make_ready(index);
+            adapter.attend_cqs(now);
+            result
         })
     }
 
@@ -518,10 +523,11 @@ impl Adapter {
                     }
                     break (is_flushing, false);
                 };
-                buffer.commit(&built);
+                let Some(path) = self.qps[index].path() else { break (false, false) };
+                buffer.commit(&built, path);
                 self.counters.sent_packets += 1;
                 self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
-                self.counters.sent_multicast_packets += u64::from(built.path.dst.is_multicast());
+                self.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
                 bytes +=
@@ -563,15 +569,15 @@ impl Adapter {
         let (qp, env) = self.split_to_send(index, now);
         let Some(middles) = qp.take_middles(most as u32, length, &env) else { return 0 };
         let Some(path) = self.qps[index].common.path else { return 0 };
-        let packet = Built::new(length, path);
+        let packet = Built::new(length);
         let mut built = 0;
         while built < middles.count
             && let Some(slot) = buffer.slot()
             && self.qps[index].build_middle(&middles, built, slot, &mut self.notes)
         {
             match built {
-                0 => buffer.commit(&packet),
-                _ => buffer.commit_like(&packet),
+                0 => buffer.commit(&packet, &path),
+                _ => buffer.commit_like(&packet, &path),
             }
             self.record_sent(now, index, buffer);
             built += 1;
@@ -623,8 +629,9 @@ impl Adapter {
         let (budget, shares) = &self.reads;
         let read_room = budget.room(shares, index, qp.reads().0);
         let send_room = self.destinations.room(index, qp.flight().0);
-        let (qp, env) = self.split(index, now);
-        (qp, Env { read_room, send_room, ..env })
+        let (qp, mut env) = self.split(index, now);
+        (env.read_room, env.send_room) = (read_room, send_room);
+        (qp, env)
     }
 
     /// Gives a queue pair a turn to send.

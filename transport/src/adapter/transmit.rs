@@ -54,8 +54,8 @@ impl Transmit {
         }
     }
 
-    fn goes(&self, path: &Path) -> bool {
-        let Path { src, dst, src_port, traffic_class, hop_limit, frame } = *path;
+    fn goes(&self, path: &Path, traffic_class: u8) -> bool {
+        let Path { src, dst, src_port, hop_limit, frame, .. } = *path;
         (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit, self.frame)
             == (src, dst, src_port, traffic_class, hop_limit, frame)
     }
@@ -212,17 +212,18 @@ impl TransmitBuffer {
 
     /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC, unless
     /// that is left for later.
-    pub(super) fn commit(&mut self, built: &Built) {
-        self.add(built, false);
+    pub(super) fn commit(&mut self, built: &Built, path: &Path) {
+        self.add(built, path, false);
     }
 
     /// The same for a packet that is, but for its bytes, like the one that was added before it.
-    pub(super) fn commit_like(&mut self, built: &Built) {
-        self.add(built, true);
+    pub(super) fn commit_like(&mut self, built: &Built, path: &Path) {
+        self.add(built, path, true);
     }
 
-    fn add(&mut self, built: &Built, is_like_last: bool) {
-        let Built { length: body, path, rxe_flush } = built;
+    fn add(&mut self, built: &Built, path: &Path, is_like_last: bool) {
+        let Built { length: body, traffic_class, rxe_flush } = *built;
+        let traffic_class = traffic_class.unwrap_or(path.traffic_class);
         let start = self.len;
         let end = start + body + ICRC_LEN;
         self.len = end;
@@ -232,7 +233,8 @@ impl TransmitBuffer {
         let index = match self.runs.last_mut() {
             // a shorter one before would end the run, so all are of full length here
             Some(run)
-                if (is_like_last || run.goes(path) && self.unsealed.last() == Some(&defers))
+                if (is_like_last
+                    || run.goes(path, traffic_class) && self.unsealed.last() == Some(&defers))
                     // only UDP datagrams are cut apart on their way
                     && path.frame.version() == RoceVersion::V2
                     && length <= run.segment
@@ -245,7 +247,7 @@ impl TransmitBuffer {
                 index
             }
             _ => {
-                let Path { src, dst, src_port, traffic_class, hop_limit, frame } = *path;
+                let Path { src, dst, src_port, hop_limit, frame, .. } = *path;
                 self.runs.push(Transmit {
                     src,
                     dst,
@@ -264,8 +266,8 @@ impl TransmitBuffer {
             self.bytes[start + body..end].fill(0);
         } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
-            let (body, tail) = self.bytes[start..end].split_at_mut(*body);
-            let icrc = if *rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
+            let (body, tail) = self.bytes[start..end].split_at_mut(body);
+            let icrc = if rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
             tail.copy_from_slice(&icrc.to_le_bytes());
         }
     }

@@ -7,7 +7,7 @@ use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
 use super::{
     behind::Behind,
     common::Common,
-    note::{Failure, Reason},
+    note::{Failure, Note, Notes, Reason},
     packet::OutgoingPacket,
     replay::PLACED,
     reply::{Attempt, ReadReply, Reply},
@@ -194,15 +194,31 @@ impl Answers {
         }
     }
 
-    /// The next answer that is due.
+    /// Writes the next answer, if it is an acknowledgement, positive or negative, to the start of `slot`.
+    /// Returns its length.
+    pub(super) fn write_acknowledgement(
+        &mut self,
+        common: &Common,
+        slot: &mut [u8],
+        notes: &mut Notes,
+    ) -> Option<usize> {
+        let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
+        self.replies.pop_front();
+        notes.take(|| {
+            Note::Packet(match aeth.syndrome {
+                Syndrome::Ack { .. } => Reason::Acknowledge(psn),
+                syndrome => Reason::Negative(psn, syndrome),
+            })
+        });
+        let opcode = Opcode::known(common.qp_type.service(), Operation::Acknowledge);
+        Some(Headers::built(common.bth(opcode, psn), Ext::Aeth(aeth)).encode(0, slot))
+    }
+
+    /// The next answer that is due, if it is more than an acknowledgement.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
-            Reply::Acknowledge { psn, aeth } => {
-                let (psn, aeth) = (*psn, *aeth);
-                self.replies.pop_front();
-                (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, Source::Nothing)
-            }
+            Reply::Acknowledge { .. } => return None,
             Reply::Atomic { psn, aeth, found, attempt: its } => {
                 let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
                 attempt = *its;
@@ -304,12 +320,7 @@ enum Source {
 impl Response {
     /// Reason for which it leaves.
     pub(super) fn reason(&self) -> Reason {
-        let headers = &self.outgoing.headers;
-        match (headers.bth().opcode.operation(), headers.ext().aeth().map(|aeth| aeth.syndrome)) {
-            (Operation::Acknowledge, Some(Syndrome::Ack { .. })) => Reason::Acknowledge(self.psn),
-            (Operation::Acknowledge, Some(syndrome)) => Reason::Negative(self.psn, syndrome),
-            _ => Reason::Answer { again: self.attempt == Attempt::Repeat },
-        }
+        Reason::Answer { again: self.attempt == Attempt::Repeat }
     }
 
     /// Reason for which the queue pair fails when the memory behind it cannot be read.

@@ -188,9 +188,10 @@ impl Requester {
     }
 
     fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
-        if let Some(wqe) = self.queue.pop() {
+        if let Some(wqe) = self.queue.oldest() {
             self.reads -= u32::from(wqe.holds_slot);
-            common.complete_send(&wqe, Ok(if wqe.awaits_data() { wqe.length } else { 0 }), env);
+            common.complete_send(wqe, Ok(if wqe.awaits_data() { wqe.length } else { 0 }), env);
+            self.queue.pop();
         }
     }
 

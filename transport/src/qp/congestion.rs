@@ -16,7 +16,6 @@ use super::{
     packet::{Built, OutgoingPacket},
 };
 use crate::{
-    gids::Path,
     psn::Psn,
     time::Instant,
     wire::{Ext, Headers, Opcode},
@@ -84,7 +83,7 @@ impl Congestion {
     }
 
     /// Writes the notification that is due, if any, to the start of `slot`.
-    pub(super) fn build(&mut self, common: &Common, path: &Path, slot: &mut [u8]) -> Option<Built> {
+    pub(super) fn build(&mut self, common: &Common, slot: &mut [u8]) -> Option<Built> {
         if !core::mem::take(&mut self.due) {
             return None;
         }
@@ -97,6 +96,6 @@ impl Congestion {
             payload.fill(0);
             Ok(())
         });
-        Some(Built::new(length, Path { traffic_class: TRAFFIC_CLASS, ..*path }))
+        Some(Built { traffic_class: Some(TRAFFIC_CLASS), ..Built::new(length) })
     }
 }

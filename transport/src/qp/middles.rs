@@ -15,7 +15,7 @@ use super::{
     note::Reason,
     packet::OutgoingPacket,
     reply::{self, Reply},
-    requester::{Attempt, Cursor, Requester, WINDOW},
+    requester::{Attempt, Contents, Cursor, Requester, WINDOW},
     responder::{Message, Responder},
     state::State,
 };
@@ -121,6 +121,7 @@ impl Requester {
             return None;
         }
         let request = self.request(self.cursor, first.plus(1), false, Attempt::First, common)?;
+        let (Contents { packet, offset }, _) = self.contents(&request, common)?;
         self.cursor.packet += count;
         self.sent_end = first.plus(count);
         if is_reliable {
@@ -129,8 +130,7 @@ impl Requester {
         } else {
             self.oldest_unacked = self.sent_end;
         }
-        let payload = Payload::Request { number, offset: request.offset };
-        Some(Middles { first, packet: request.packet, payload, count })
+        Some(Middles { first, packet, payload: Payload::Request { number, offset }, count })
     }
 }
 

@@ -58,6 +58,7 @@ use alloc::vec::Vec;
 use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
+    gids::Path,
     psn::Psn,
     time::Instant,
     wire::{Bth, NetHeader, Operation, Packet, Service, XrcEth},
@@ -76,6 +77,8 @@ pub(crate) struct Qp {
     congestion: Congestion,
     rate: Rate,
     turn: Turn,
+    /// Of the datagram that was built last.
+    datagram_path: Option<Path>,
     reliability: Reliability,
     /// True if a packet of the peer has arrived since RTR.
     established: bool,
@@ -105,6 +108,7 @@ impl Qp {
             congestion: Congestion::default(),
             rate: Rate::default(),
             turn: Turn::default(),
+            datagram_path: None,
             reliability: Reliability::NONE,
             established: false,
             drained: false,
@@ -346,7 +350,7 @@ impl Qp {
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let rates = [self.rate.deadline(), self.responder.answers.pace.deadline()];
-        self.requester.deadline().into_iter().chain(rates.into_iter().flatten()).min()
+        Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
     /// Bytes of the shared budget that its READs have asked for and that are not here yet, and
@@ -381,10 +385,12 @@ impl Qp {
         if self.common.qp_type == QpType::Ud {
             let built = ud::build(&self.common, &mut self.requester, slot, env);
             self.settle(env);
-            return built;
+            let (built, path) = built?;
+            self.datagram_path = Some(path);
+            return Some(built);
         }
-        let path = self.common.path.as_ref()?;
-        if let Some(built) = self.congestion.build(&self.common, path, slot) {
+        self.common.path.as_ref()?;
+        if let Some(built) = self.congestion.build(&self.common, slot) {
             env.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
@@ -395,20 +401,19 @@ impl Qp {
             self.responder.answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
         };
-        let kinds = match self.turn.requests_first || passes() {
-            true => [Kind::Request, Kind::Answer],
-            false => [Kind::Answer, Kind::Request],
-        };
-        for kind in kinds {
-            let built = match kind {
-                Kind::Answer => self.build_answer(slot, env),
-                Kind::Request => self.build_request(slot, env),
-            };
-            if built.is_some() {
-                return built;
-            }
+        if self.turn.requests_first || passes() {
+            self.build_request(slot, env).or_else(|| self.build_answer(slot, env))
+        } else {
+            self.build_answer(slot, env).or_else(|| self.build_request(slot, env))
         }
-        None
+    }
+
+    /// Path of the packet that was built last.
+    pub(crate) const fn path(&self) -> Option<&Path> {
+        match self.common.qp_type {
+            QpType::Ud => self.datagram_path.as_ref(),
+            _ => self.common.path.as_ref(),
+        }
     }
 
     /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a one may
@@ -524,6 +529,10 @@ impl Qp {
             return None;
         }
         loop {
+            let answers = &mut self.responder.answers;
+            if let Some(length) = answers.write_acknowledgement(&self.common, slot, env.notes) {
+                return Some(Built::new(length));
+            }
             let has_data = self.responder.answers.next_has_data();
             if has_data
                 && !(self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
@@ -544,7 +553,7 @@ impl Qp {
                         let counters = &self.common.completion_counters;
                         counters.count(CountedOps::REMOTE_READ, Some(bytes));
                     }
-                    return Some(Built::new(length, self.common.path?));
+                    return Some(Built::new(length));
                 }
                 Err(error) => {
                     let msn = self.responder.msn;
@@ -578,7 +587,7 @@ impl Qp {
                 self.settle(env);
                 return None;
             };
-            match self.requester.write(&request, slot) {
+            match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
                     env.note(|| Note::Packet(self.requester.reason(&request)));
                     self.note_data(Kind::Request, length, env);
@@ -588,11 +597,12 @@ impl Qp {
                     {
                         self.common.complete_send(&wqe, Ok(0), env);
                     }
-                    let rxe_flush = self.common.quirks.rxe_flush && request.is_flush();
-                    return Some(Built { length, path: self.common.path?, rxe_flush });
+                    let rxe_flush =
+                        self.common.quirks.rxe_flush && self.requester.is_flush(&request);
+                    return Some(Built { rxe_flush, ..Built::new(length) });
                 }
                 Err(error) => {
-                    self.requester.fail(request.number, error);
+                    self.requester.fail(request.at.number, error);
                     self.settle(env);
                 }
             }

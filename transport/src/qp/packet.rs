@@ -1,9 +1,6 @@
 //! Packets on their way from the halves of a queue pair to the transmit buffer.
 
-use crate::{
-    gids::Path,
-    wire::{Headers, padding},
-};
+use crate::wire::{Headers, padding};
 
 /// A packet to send, as the halves of a queue pair yield it: its headers and the length of its
 /// payload.
@@ -29,17 +26,19 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet that has been written to a slot, without its ICRC.
-#[derive(Debug)]
+/// A packet that has been written to a slot, without its ICRC. Its path is told apart: it is copied
+/// once only.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,
-    pub(crate) path: Path,
+    /// Its traffic class, if that is not its path's.
+    pub(crate) traffic_class: Option<u8>,
     /// True if its ICRC is computed as rxe does for a FLUSH.
     pub(crate) rxe_flush: bool,
 }
 
 impl Built {
-    pub(crate) const fn new(length: usize, path: Path) -> Self {
-        Self { length, path, rxe_flush: false }
+    pub(crate) const fn new(length: usize) -> Self {
+        Self { length, traffic_class: None, rxe_flush: false }
     }
 }

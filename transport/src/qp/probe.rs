@@ -15,18 +15,16 @@
 //! The round-trip time is smoothed as in RFC 6298; a packet that was sent twice is not measured
 //! (Karn's rule): the wait stays as long as the last probe's until one is.
 
-use core::time::Duration;
-
 use crate::{psn::Psn, time::Instant};
 
 /// Probes without an answer in between; after them only the acknowledge timer is left.
 const MOST: u32 = 3;
 /// Number of times that the wait doubles, at most.
 const LONGEST: u32 = 6;
-/// Wait before the first probe, at least: a peer's thread that sleeps takes as long to wake.
-const SHORTEST: Duration = Duration::from_micros(200);
-/// Wait while no round trip has been measured.
-const UNMEASURED: Duration = Duration::from_millis(10);
+/// Nanoseconds before the first probe, at least: a peer's thread that sleeps takes as long to wake.
+const SHORTEST: u64 = 200_000;
+/// Nanoseconds while no round trip has been measured.
+const UNMEASURED: u64 = 10_000_000;
 
 /// Estimate of the round-trip time, and when the next probe is due.
 #[derive(Debug, Default)]
@@ -45,10 +43,11 @@ pub(crate) struct Probe {
     repeated: Option<Psn>,
 }
 
+/// In nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
-    smoothed: Duration,
-    variation: Duration,
+    smoothed: u64,
+    variation: u64,
 }
 
 impl Probe {
@@ -66,7 +65,7 @@ impl Probe {
     /// Everything before `end` has been answered; `waits` if more is still to be answered.
     pub(crate) fn on_progress(&mut self, end: Psn, waits: bool, now: Instant) {
         if let Some((_, left)) = self.timed.filter(|(psn, _)| psn.is_before(end)) {
-            self.measure(now.since(left));
+            self.measure(now.as_nanos().saturating_sub(left.as_nanos()));
             self.timed = None;
             self.doubled = 0;
         }
@@ -138,16 +137,19 @@ impl Probe {
     }
 
     fn start(&mut self, now: Instant) {
-        self.deadline = (self.sent < MOST).then(|| now.plus(self.wait() * (1 << self.doubled)));
+        let wait = self.wait() << self.doubled;
+        self.deadline =
+            (self.sent < MOST).then(|| Instant::from_nanos(now.as_nanos().saturating_add(wait)));
     }
 
-    fn wait(&self) -> Duration {
+    /// Nanoseconds.
+    fn wait(&self) -> u64 {
         self.round_trip.map_or(UNMEASURED, |RoundTrip { smoothed, variation }| {
             (smoothed + variation * 4).max(smoothed * 2).max(SHORTEST)
         })
     }
 
-    fn measure(&mut self, sample: Duration) {
+    fn measure(&mut self, sample: u64) {
         self.round_trip = Some(match self.round_trip {
             None => RoundTrip { smoothed: sample, variation: sample / 2 },
             Some(RoundTrip { smoothed, variation }) => RoundTrip {
@@ -178,14 +180,14 @@ mod tests {
     fn the_wait_follows_the_round_trip() {
         assert_eq!(Probe::default().wait(), UNMEASURED);
         assert_eq!(measured(10).wait(), SHORTEST);
-        assert_eq!(measured(1000).wait(), Duration::from_micros(3000));
+        assert_eq!(measured(1000).wait(), 3_000_000);
         let mut probe = measured(1000);
         for n in 1..100 {
             probe.on_sent(Psn::new(n), false, at(0));
             probe.on_progress(Psn::new(n + 1), false, at(1000));
         }
         // a steady round trip leaves no variation
-        assert!(probe.wait() <= Duration::from_micros(2001), "{:?}", probe.wait());
+        assert!(probe.wait() <= 2_001_000, "{}", probe.wait());
     }
 
     #[test]
@@ -209,6 +211,6 @@ mod tests {
         probe.on_loss();
         probe.on_sent(Psn::new(1), true, at(50_000));
         probe.on_progress(Psn::new(2), false, at(90_000));
-        assert_eq!(probe.wait(), Duration::from_micros(3000));
+        assert_eq!(probe.wait(), 3_000_000);
     }
 }

@@ -72,15 +72,22 @@ pub(crate) struct Requester {
     loss: Loss,
 }
 
-/// A request packet that is due.
-#[derive(Debug)]
+/// A request packet that is due. What is in it is found out when it is written.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
-    pub(super) number: u64,
+    pub(super) at: Cursor,
+    psn: Psn,
     /// PSN after it, and after its answer.
     end: Psn,
     /// Nothing of the work request follows.
     pub(super) ends: bool,
+    /// It asks for an acknowledgement.
+    asks: bool,
     attempt: Attempt,
+}
+
+/// Contents of a request packet, and where in its message the payload begins.
+pub(super) struct Contents {
     pub(super) packet: OutgoingPacket,
     pub(super) offset: u64,
 }
@@ -91,12 +98,6 @@ pub(super) enum Attempt {
     First,
     Again,
     Probe { oldest: bool },
-}
-
-impl RequestPacket {
-    pub(crate) fn is_flush(&self) -> bool {
-        self.packet.headers.bth().opcode.operation() == Operation::Flush
-    }
 }
 
 impl Requester {
@@ -305,9 +306,8 @@ impl Requester {
         }
         if is_reliable {
             self.retry.on_sent(env.now);
-            let asks = request.packet.headers.bth().ack_req;
-            self.flight.on_sent(cost, asks);
-            if asks && self.retry.is_running() {
+            self.flight.on_sent(cost, request.asks);
+            if request.asks && self.retry.is_running() {
                 self.probe.on_sent(psn, again, env.now);
             }
         } else {
@@ -353,29 +353,33 @@ impl Requester {
         attempt: Attempt,
         common: &Common,
     ) -> Option<RequestPacket> {
-        let Cursor { number, packet } = at;
-        let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
-        let psn = wqe.first_psn.plus(packet);
+        let wqe = self.queue.get(at.number).filter(|wqe| wqe.failed.is_none())?;
+        let psn = wqe.first_psn.plus(at.packet);
+        let ends = end == wqe.end_psn();
+        let asks = common.qp_type.is_reliable() && (ends || asks);
+        Some(RequestPacket { at, psn, end, ends, asks, attempt })
+    }
+
+    /// Headers and payload of a request packet.
+    #[inline]
+    pub(super) fn contents(
+        &self,
+        request: &RequestPacket,
+        common: &Common,
+    ) -> Option<(Contents, &SendWqe)> {
+        let RequestPacket { at: Cursor { number, packet }, psn, end, ends, asks, .. } = *request;
+        let wqe = self.queue.get(number)?;
         let Description { operation, ext, offset, payload } =
             describe(wqe, packet, end.after(psn)?, common.mtu.bytes())?;
-        let ends = end == wqe.end_psn();
         let xrceth = wqe.remote_srq.map(XrcEth);
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req = common.qp_type.is_reliable() && (ends || asks);
-        Some(RequestPacket {
-            number,
-            end,
-            ends,
-            attempt,
-            packet: OutgoingPacket {
-                headers: Headers::built(bth, ext).naming(xrceth),
-                payload: payload as usize,
-            },
-            offset: u64::from(offset),
-        })
+        bth.ack_req = asks;
+        let headers = Headers::built(bth, ext).naming(xrceth);
+        let packet = OutgoingPacket { headers, payload: payload as usize };
+        Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
     /// Carries out the binds and invalidations whose turn has come: when they are the oldest,
@@ -441,21 +445,30 @@ impl Requester {
         true
     }
 
-    /// Writes a request packet; its payload comes from the request's buffers.
-    pub(crate) fn write(
+    /// Writes a request packet; its payload comes from the request's buffers. `None`: there is none to
+    /// write.
+    pub(super) fn write(
         &self,
         request: &RequestPacket,
+        common: &Common,
         slot: &mut [u8],
-    ) -> Result<usize, AccessError> {
-        request.packet.write(slot, |payload| match self.queue.get(request.number) {
-            Some(wqe) if !payload.is_empty() => wqe.read(request.offset, payload),
-            _ => Ok(()),
-        })
+    ) -> Option<Result<usize, AccessError>> {
+        let (Contents { packet, offset }, wqe) = self.contents(request, common)?;
+        Some(packet.write(slot, |payload| match payload {
+            [] => Ok(()),
+            payload => wqe.read(offset, payload),
+        }))
+    }
+
+    /// True if a request packet is a FLUSH.
+    pub(super) fn is_flush(&self, request: &RequestPacket) -> bool {
+        let wqe = self.queue.get(request.at.number);
+        wqe.is_some_and(|wqe| matches!(wqe.op, SendOp::Flush { .. }))
     }
 
     /// Reason for which a request packet leaves.
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
-        let part = self.part(request.number, request.packet.headers.bth().psn);
+        let part = self.part(request.at.number, request.psn);
         match request.attempt {
             Attempt::First => Reason::First(part),
             Attempt::Again => Reason::Again(part, self.loss),
@@ -545,7 +558,7 @@ impl Requester {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.retry.next_deadline().into_iter().chain(self.probe.deadline()).min()
+        Instant::earliest([self.retry.next_deadline(), self.probe.deadline()])
     }
 }
 

@@ -13,18 +13,19 @@ use super::{
 use crate::{
     addr::RoceVersion,
     event::DropReason,
+    gids::Path,
     wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Writes the next datagram to `slot` and completes its request. A request that cannot be sent is
+/// Writes the next datagram to `slot` and completes its request; its path comes with it. A request that cannot be sent is
 /// marked as failed.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,
     slot: &mut [u8],
     env: &mut Env<'_>,
-) -> Option<Built> {
+) -> Option<(Built, Path)> {
     if common.state != State::Rts || requester.queue.oldest()?.failed.is_some() {
         return None;
     }
@@ -48,7 +49,7 @@ fn write(
     requester: &Requester,
     slot: &mut [u8],
     env: &Env<'_>,
-) -> Result<Built, WcError> {
+) -> Result<(Built, Path), WcError> {
     let error = |cause| WcError { status: WcStatus::LocQpOpErr, cause };
     let no_route = error(Cause::NoRoute);
     let Some(wqe @ SendWqe { op: SendOp::SendTo { to, immediate }, length, .. }) =
@@ -82,7 +83,7 @@ fn write(
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
     let outgoing = OutgoingPacket { headers: Headers::built(bth, ext), payload: *length as usize };
     let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
-    Ok(Built::new(length, path))
+    Ok((Built::new(length), path))
 }
 
 /// Puts a datagram into the next receive request: the 40-byte GRH area, then the payload.

@@ -29,9 +29,11 @@ struct Gather {
 
 impl Gather {
     fn new(sges: &[Sge], regions: &RegionTable) -> Self {
-        let pieces =
-            sges.iter().map(|&sge| Piece { region: regions.local(sge.lkey).cloned(), sge });
-        Self { pieces: pieces.collect() }
+        let mut pieces = SmallVec::new();
+        for &sge in sges {
+            pieces.push(Piece { region: regions.local(sge.lkey).cloned(), sge });
+        }
+        Self { pieces }
     }
 
     /// Bytes in all. Posting refuses a request of 4 GiB and more.
