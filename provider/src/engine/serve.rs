@@ -236,10 +236,11 @@ impl Engine {
             shard.transmit(start); // a peer can answer while this looks for others
         }
         let received = shard.serve(start, polls, || self.is_wanted());
-        if received >= BATCH {
-            shard.note_hold(start);
-        } else if shard.has_moved() {
-            let end = shard.note_short_hold(start);
+        if shard.has_moved() {
+            let end = match received {
+                0..BATCH => shard.note_short_hold(start),
+                _ => shard.note_hold(start),
+            };
             shard.gathering.note_found(end);
         }
         received

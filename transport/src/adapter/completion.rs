@@ -148,7 +148,16 @@ impl Adapter {
 
     /// Does what follows from completions: sets the timers of events that were put off, and fails
     /// the queue pairs of a queue that has lost a completion (11.6.3.2).
+    #[inline]
     pub(super) fn attend_cqs(&mut self, now: Instant) {
+        if !self.cqs_affected.are_none() {
+            self.attend_affected_cqs(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn attend_affected_cqs(&mut self, now: Instant) {
         while let Some((qpn, queue, error)) = self.cqs_affected.injected.pop() {
             if let Some(&index) = self.by_qpn.get(&qpn) {
                 self.with_qp(index, now, |qp, env| qp.fail_completion(queue, error, env));

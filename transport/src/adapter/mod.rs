@@ -626,11 +626,13 @@ impl Adapter {
     /// A queue pair that is to send, and what it works with.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
-        let (budget, shares) = &self.reads;
-        let read_room = budget.room(shares, index, qp.reads().0);
-        let send_room = self.destinations.room(index, qp.flight().0);
+        let rooms = qp.has_requests().then(|| {
+            let (budget, shares) = &self.reads;
+            let read_room = budget.room(shares, index, qp.reads().0);
+            (read_room, self.destinations.room(index, qp.flight().0))
+        });
         let (qp, mut env) = self.split(index, now);
-        (env.read_room, env.send_room) = (read_room, send_room);
+        (env.read_room, env.send_room) = rooms.unwrap_or((Room::NONE, Room::NONE));
         (qp, env)
     }
 

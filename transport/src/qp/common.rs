@@ -72,6 +72,13 @@ pub(crate) struct AffectedCqs {
     pub(crate) injected: Injected,
 }
 
+impl AffectedCqs {
+    /// True if there are none.
+    pub(crate) fn are_none(&self) -> bool {
+        self.overrun.is_empty() && self.deferred.is_empty() && self.injected.is_empty()
+    }
+}
+
 impl Env<'_> {
     /// Notes a decision for those who read the record.
     #[inline]

@@ -120,4 +120,9 @@ impl Injected {
     pub(crate) fn pop(&mut self) -> Option<(Qpn, Queue, WcError)> {
         self.failed.pop_front()
     }
+
+    /// True if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.failed.is_empty()
+    }
 }

@@ -482,6 +482,11 @@ impl Qp {
             || self.is_flushing()
     }
 
+    /// True if requests wait to be sent, for the first time or again.
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requester.has_sent_all()
+    }
+
     /// True if an acknowledgement is all that it has to send.
     pub(crate) fn only_acknowledges(&self) -> bool {
         self.responder.answers.is_acknowledgement()

@@ -165,21 +165,18 @@ pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
 }
 
 fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
-    let (id, dont_fragment) = match net.ident {
-        Ident::Known { id, dont_fragment } => (id, dont_fragment),
-        Ident::Likely(id) => (id, true),
-    };
+    if let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
+        (net.src, net.dst, net.frame.version())
+        && let Some((bth, rest)) = bytes.split_first_chunk()
+    {
+        return icrc_over_ipv4(net, [src, dst], bth, rest, again);
+    }
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
     if net.frame.version() == RoceVersion::V1 {
         pseudo.global_route(net, udp_length);
     } else {
-        match (net.src, net.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                pseudo.ipv4(src, dst, id, dont_fragment, udp_length);
-            }
-            (src, dst) => pseudo.ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP),
-        }
+        pseudo.ipv6(net.src.into(), net.dst.into(), udp_length, NEXT_HEADER_UDP);
         pseudo.put(&net.src_port.to_be_bytes());
         pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
         pseudo.put(&udp_length.to_be_bytes());
@@ -193,6 +190,58 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&pseudo.bytes[..pseudo.len]);
     crc.update(rest);
+    crc.update(again);
+    crc.finalize()
+}
+
+/// The same of a packet over IPv4, as nearly all are: what comes before the BTH has a fixed length, and with
+/// a short payload all of it is one piece.
+fn icrc_over_ipv4(
+    net: &NetHeader,
+    [src, dst]: [Ipv4Addr; 2],
+    bth: &[u8; Bth::LEN],
+    rest: &[u8],
+    again: &[u8],
+) -> u32 {
+    const SHORT: usize = 64;
+    /// Behind eight bytes of ones, the place of a local route header.
+    const IP: usize = 8;
+    const UDP: usize = IP + IPV4_LEN;
+    const BTH: usize = UDP + UDP_LEN;
+    const REST: usize = BTH + Bth::LEN;
+    let (id, dont_fragment) = match net.ident {
+        Ident::Known { id, dont_fragment } => (id, dont_fragment),
+        Ident::Likely(id) => (id, true),
+    };
+    let udp_length = (UDP_LEN + Bth::LEN + rest.len() + ICRC_LEN) as u16;
+    // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and
+    // must not panic
+    let [length, udp_length] =
+        [udp_length.wrapping_add(IPV4_LEN as u16), udp_length].map(u16::to_be_bytes);
+    let mut piece = [0xFF; REST + SHORT];
+    piece[IP] = 0x45; // the traffic class is not covered
+    piece[IP + 2..IP + 4].copy_from_slice(&length);
+    piece[IP + 4..IP + 6].copy_from_slice(&id.to_be_bytes());
+    piece[IP + 6..IP + 8].copy_from_slice(&[u8::from(dont_fragment) << 6, 0]);
+    piece[IP + 9] = NEXT_HEADER_UDP; // nor hop limit and checksum
+    piece[IP + 12..IP + 16].copy_from_slice(&src.octets());
+    piece[IP + 16..UDP].copy_from_slice(&dst.octets());
+    piece[UDP..UDP + 2].copy_from_slice(&net.src_port.to_be_bytes());
+    piece[UDP + 2..UDP + 4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
+    piece[UDP + 4..UDP + 6].copy_from_slice(&udp_length);
+    piece[BTH..BTH + 4].copy_from_slice(&bth[..4]);
+    piece[BTH + 5..REST].copy_from_slice(&bth[5..]); // nor congestion
+    let mut crc = crc32fast::Hasher::new();
+    match piece[REST..].get_mut(..rest.len()) {
+        Some(short) => {
+            short.copy_from_slice(rest);
+            crc.update(&piece[..REST + rest.len()]);
+        }
+        None => {
+            crc.update(&piece[..REST]);
+            crc.update(rest);
+        }
+    }
     crc.update(again);
     crc.finalize()
 }
@@ -243,6 +292,7 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     })
 }
 
+const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 pub(super) const NEXT_HEADER_UDP: u8 = 17;
 /// "Next header" of a GRH behind which a BTH comes.
@@ -262,24 +312,6 @@ impl Pseudo {
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
-    }
-
-    fn ipv4(
-        &mut self,
-        src: Ipv4Addr,
-        dst: Ipv4Addr,
-        id: u16,
-        dont_fragment: bool,
-        udp_length: u16,
-    ) {
-        self.put(&[0x45, 0xFF]);
-        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC
-        // wrong and must not panic
-        self.put(&udp_length.wrapping_add(20).to_be_bytes());
-        self.put(&id.to_be_bytes());
-        self.put(&[u8::from(dont_fragment) << 6, 0, 0xFF, 17, 0xFF, 0xFF]);
-        self.put(&src.octets());
-        self.put(&dst.octets());
     }
 
     /// The header of RoCE v1, before so many bytes less those of a UDP header.

@@ -231,7 +231,9 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
 /// Buffers for sending, kept between calls.
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    addresses: Vec<SockAddr>,
+    /// As the kernel takes them, made anew only for another address.
+    addresses: Vec<(SocketAddr, SockAddr)>,
+    /// Only what was written last is read.
     controls: Vec<Control>,
     vectors: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -281,10 +283,17 @@ impl SendBuffers {
     /// Fills the headers, each of which points to an address, a vector with the bytes of its run, and
     /// ancillary data.
     fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
-        self.addresses.clear();
-        self.addresses.extend(runs.iter().map(|run| SockAddr::from(to(run))));
-        self.controls.clear();
-        self.controls.resize(runs.len(), Control([0; CONTROL]));
+        for (index, run) in runs.iter().enumerate() {
+            let address = to(run);
+            match self.addresses.get_mut(index) {
+                Some((known, _)) if *known == address => {}
+                Some(other) => *other = (address, address.into()),
+                None => self.addresses.push((address, address.into())),
+            }
+        }
+        if self.controls.len() < runs.len() {
+            self.controls.resize(runs.len(), Control([0; CONTROL]));
+        }
         self.vectors.clear();
         self.headers.clear();
         for run in runs {
@@ -296,7 +305,9 @@ impl SendBuffers {
         }
         // Each is borrowed once for all its pointers: another borrow would end those before it.
         let buffers = self.controls.iter_mut().zip(&mut self.vectors);
-        for ((run, address), (control, vector)) in runs.iter().zip(&self.addresses).zip(buffers) {
+        for ((run, (_, address)), (control, vector)) in
+            runs.iter().zip(&self.addresses).zip(buffers)
+        {
             let length = ancillary(control, run);
             // SAFETY: All zero is a valid message header.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
