@@ -389,7 +389,9 @@ impl Qp {
             self.datagram_path = Some(path);
             return Some(built);
         }
-        self.common.path.as_ref()?;
+        if self.common.path.is_none() {
+            return None;
+        }
         if let Some(built) = self.congestion.build(&self.common, slot) {
             env.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
