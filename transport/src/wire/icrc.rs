@@ -167,9 +167,8 @@ pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
 fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     if let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
         (net.src, net.dst, net.frame.version())
-        && let Some((bth, rest)) = bytes.split_first_chunk()
     {
-        return icrc_over_ipv4(net, [src, dst], bth, rest, again);
+        return icrc_over_ipv4(net, [src, dst], bytes, again);
     }
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
@@ -196,29 +195,23 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
 
 /// The same of a packet over IPv4, as nearly all are: what comes before the BTH has a fixed length, and with
 /// a short payload all of it is one piece.
-fn icrc_over_ipv4(
-    net: &NetHeader,
-    [src, dst]: [Ipv4Addr; 2],
-    bth: &[u8; Bth::LEN],
-    rest: &[u8],
-    again: &[u8],
-) -> u32 {
-    const SHORT: usize = 64;
+fn icrc_over_ipv4(net: &NetHeader, [src, dst]: [Ipv4Addr; 2], bytes: &[u8], again: &[u8]) -> u32 {
+    const SHORT: usize = 80;
     /// Behind eight bytes of ones, the place of a local route header.
     const IP: usize = 8;
     const UDP: usize = IP + IPV4_LEN;
     const BTH: usize = UDP + UDP_LEN;
-    const REST: usize = BTH + Bth::LEN;
+    const CONGESTION: usize = BTH + 4;
     let (id, dont_fragment) = match net.ident {
         Ident::Known { id, dont_fragment } => (id, dont_fragment),
         Ident::Likely(id) => (id, true),
     };
-    let udp_length = (UDP_LEN + Bth::LEN + rest.len() + ICRC_LEN) as u16;
+    let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
     // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and
     // must not panic
     let [length, udp_length] =
         [udp_length.wrapping_add(IPV4_LEN as u16), udp_length].map(u16::to_be_bytes);
-    let mut piece = [0xFF; REST + SHORT];
+    let mut piece = [0xFF; BTH + SHORT];
     piece[IP] = 0x45; // the traffic class is not covered
     piece[IP + 2..IP + 4].copy_from_slice(&length);
     piece[IP + 4..IP + 6].copy_from_slice(&id.to_be_bytes());
@@ -229,19 +222,19 @@ fn icrc_over_ipv4(
     piece[UDP..UDP + 2].copy_from_slice(&net.src_port.to_be_bytes());
     piece[UDP + 2..UDP + 4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
     piece[UDP + 4..UDP + 6].copy_from_slice(&udp_length);
-    piece[BTH..BTH + 4].copy_from_slice(&bth[..4]);
-    piece[BTH + 5..REST].copy_from_slice(&bth[5..]); // nor congestion
-    let mut crc = crc32fast::Hasher::new();
-    match piece[REST..].get_mut(..rest.len()) {
-        Some(short) => {
-            short.copy_from_slice(rest);
-            crc.update(&piece[..REST + rest.len()]);
-        }
-        None => {
-            crc.update(&piece[..REST]);
-            crc.update(rest);
-        }
+    // a short packet is one piece, of a longer one the BTH belongs to the first
+    let (first, rest) = match bytes.len() {
+        ..=SHORT => (bytes, &[][..]),
+        _ => bytes.split_at(Bth::LEN),
+    };
+    let end = BTH + first.len();
+    piece[BTH..end].copy_from_slice(first);
+    if end > CONGESTION {
+        piece[CONGESTION] = 0xFF; // nor this
     }
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&piece[..end]);
+    crc.update(rest);
     crc.update(again);
     crc.finalize()
 }
