@@ -389,9 +389,7 @@ impl Qp {
             self.datagram_path = Some(path);
             return Some(built);
         }
-        if self.common.path.is_none() {
-            return None;
-        }
+        self.common.path.as_ref()?; // without a peer nothing is sent
         if let Some(built) = self.congestion.build(&self.common, slot) {
             env.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
