@@ -39,8 +39,8 @@ pub struct LinkCounters {
     pub bind_errors: u64,
     /// Message of the last of these errors.
     pub last_bind_error: Option<String>,
-    /// Longest time that the device's lock was held, in nanoseconds; posts, and polls that find few
-    /// messages, count only where packets go through sockets.
+    /// Longest time that the device's lock was held, in nanoseconds; posts, and polls that find fewer
+    /// messages than a batch, count only where packets go through sockets.
     pub longest_hold: u64,
     /// Times that the device's lock was held for more than 200 µs.
     pub long_holds: u64,

@@ -232,8 +232,9 @@ impl Shard {
         now
     }
 
-    /// The same for a program's call that has moved few messages. Where they go through memory that takes
-    /// hardly longer than to read the clock, and the time of the call's start is close enough.
+    /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go through memory
+    /// most of these take hardly longer than to read the clock: they are not measured, and the time of their
+    /// start is returned.
     pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
         if self.gathering.is_by_call() {
             return self.note_hold(start);

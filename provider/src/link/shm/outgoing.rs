@@ -148,7 +148,7 @@ impl ShmLink {
     /// Closes a channel that was found to be broken.
     fn close_if_broken(&mut self, now: Instant, key: (IpAddr, IpAddr), result: &io::Result<()>) {
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-            let _uncancelled = Uncancelled::begin();
+            let _uncancelled = Uncancelled::begin(); // descriptors are closed
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
     }
