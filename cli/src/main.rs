@@ -36,6 +36,8 @@ mod rping;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
+mod share;
+#[cfg(target_os = "linux")]
 mod ucmatose;
 #[cfg(target_os = "linux")]
 mod udaddy;
@@ -88,6 +90,8 @@ enum Command {
     #[cfg(target_os = "linux")]
     Run(run::Args),
     #[cfg(target_os = "linux")]
+    Share(share::Args),
+    #[cfg(target_os = "linux")]
     Ucmatose(ucmatose::Args),
     #[cfg(target_os = "linux")]
     Udaddy(udaddy::Args),
@@ -127,6 +131,8 @@ fn main() -> ExitCode {
         Command::Rping(args) => rping::run(args),
         #[cfg(target_os = "linux")]
         Command::Run(args) => return run::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Share(args) => share::run(&args),
         #[cfg(target_os = "linux")]
         Command::Ucmatose(args) => ucmatose::run(&args),
         #[cfg(target_os = "linux")]

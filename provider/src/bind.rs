@@ -18,6 +18,16 @@ pub enum BindError {
          (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
+    /// A process of another user has the port.
+    #[error("{}", other_user(*address, *process, *user))]
+    OtherUser {
+        /// The address.
+        address: IpAddr,
+        /// Number of the process, if it can be seen.
+        process: Option<u32>,
+        /// Number of the user.
+        user: u32,
+    },
     /// A process has the port that is stopped, and alone there: nobody can let others in.
     #[error(
         "process {process} has port 4791 on {address} and is stopped; have it go on (kill -CONT \
@@ -114,6 +124,27 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
+}
+
+impl BindError {
+    /// What it means that the port of an address cannot be bound to.
+    pub(crate) fn of_socket(address: IpAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::Taken(address),
+            io::ErrorKind::AddrNotAvailable => Self::NotLocal(address),
+            _ => Self::System { address, source },
+        }
+    }
+}
+
+fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
+    let process =
+        process.map_or_else(|| "a process".to_owned(), |number| format!("process {number}"));
+    format!(
+        "{process} of the user {user} has port 4791 on {address}; with ROCE_TRUSTED_USERS={user} (or \
+         OpenOptions::trusted_users) it receives for this one, too, and so can read and forge what \
+         comes; or choose another address (udp:ADDRESS) or device, such as roce_lo"
+    )
 }
 
 /// Reason why an interface cannot be used with AF_XDP.

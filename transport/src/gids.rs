@@ -51,6 +51,8 @@ pub struct GidTable {
     source_port: SourcePort,
     /// Source ports of data from an address, where there are several.
     flow_ports: BTreeMap<IpAddr, Vec<u16>>,
+    /// Source ports of all else from an address, where it is another than `source_port`.
+    control_ports: BTreeMap<IpAddr, u16>,
 }
 
 impl GidTable {
@@ -61,6 +63,7 @@ impl GidTable {
             port_mtu,
             source_port,
             flow_ports: BTreeMap::new(),
+            control_ports: BTreeMap::new(),
         }
     }
 
@@ -78,6 +81,14 @@ impl GidTable {
         } else {
             self.flow_ports.insert(address, ports);
         }
+    }
+
+    /// What has no flow port leaves from this one from now on; `None`: from that of the adapter.
+    pub(crate) fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
+        match port {
+            Some(port) => self.control_ports.insert(address, port),
+            None => self.control_ports.remove(&address),
+        };
     }
 
     pub(crate) fn has_flow_ports(&self) -> bool {
@@ -168,7 +179,7 @@ impl GidTable {
         let ports = self.flow_ports.get(&src).filter(|_| local != Qpn::GSI);
         let src_port = match (ports, self.source_port) {
             (Some(ports), _) => ports[usize::from(by_flow) % ports.len()],
-            (None, SourcePort::Fixed(port)) => port,
+            (None, SourcePort::Fixed(port)) => *self.control_ports.get(&src).unwrap_or(&port),
             (None, SourcePort::PerFlow) => by_flow,
         };
         let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
@@ -201,7 +212,12 @@ mod tests {
         gids.set_flow_ports(own, Vec::from([61_000, 61_001]));
         assert_eq!(port(&gids, 0x11), Some(61_001), "49441 is odd");
         assert_eq!(port(&gids, Qpn::GSI.get()), Some(4791));
+        gids.set_control_port(own, Some(61_002));
+        assert_eq!(port(&gids, Qpn::GSI.get()), Some(61_002));
+        assert_eq!(port(&gids, 0x11), Some(61_001));
         gids.set_flow_ports(own, Vec::new());
+        assert_eq!(port(&gids, 0x11), Some(61_002));
+        gids.set_control_port(own, None);
         assert_eq!(port(&gids, 0x11), Some(4791));
     }
 }

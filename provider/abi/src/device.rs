@@ -191,13 +191,13 @@ impl Dev {
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {
-            Err(OpenError::Bind(BindError::Taken(address))) => {
-                let address = taken(address).map_err(busy)?;
-                message::print(&format!(
-                    "the port of {} is down: {}",
-                    device.name(),
-                    busy(address)
-                ));
+            Err(OpenError::Bind(
+                error @ (BindError::Taken(address) | BindError::OtherUser { address, .. }),
+            )) => {
+                if taken(address).is_err() {
+                    return Err(OpenError::Bind(error));
+                }
+                message::print(&format!("the port of {} is down: {error}", device.name()));
                 (device.open_down(options()?)?, Some(address))
             }
             other => (other?, None),

@@ -217,6 +217,7 @@ impl From<OpenError> for Errno {
             OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::told(libc::EINVAL),
             OpenError::Bind(
                 BindError::Taken(_)
+                | BindError::OtherUser { .. }
                 | BindError::Stopped { .. }
                 | BindError::LoopbackFull
                 | BindError::NoLoopbackLeft { .. },

@@ -169,6 +169,7 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
         OpenError::Bind(
             BindError::Taken(_)
+            | BindError::OtherUser { .. }
             | BindError::Stopped { .. }
             | BindError::LoopbackFull
             | BindError::NoLoopbackLeft { .. },

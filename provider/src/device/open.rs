@@ -52,6 +52,7 @@ pub(super) fn open_link(
         receive_buffer: _,
         source_ports: _,
         segments: _,
+        trusted_users: _,
         equal_keys,
         congestion,
         observer,
@@ -125,6 +126,7 @@ pub(super) fn open_link(
     });
     for address in link.addresses() {
         adapter.set_flow_ports(address, link.flow_ports(address));
+        adapter.set_control_port(address, link.control_port(address));
     }
     while adapter.poll_event().is_some() {} // how it starts is no news
     let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);

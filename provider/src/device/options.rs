@@ -9,12 +9,14 @@ use roce_transport::{
     trace::Trace,
     work::LateConfig,
 };
+use tracing::warn;
 
 use crate::{
     diagnosis::ExplainFormat,
     engine::Progress,
     fabric::FaultPlan,
-    link::{Observer, SocketOptions},
+    link::{Observer, SocketOptions, TrustedUsers},
+    notice,
     profile::Profile,
     variables,
 };
@@ -52,6 +54,10 @@ pub struct OpenOptions {
     /// network cards that number the parts of a run otherwise than Linux does. Without it the
     /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
     pub segments: Option<usize>,
+    /// Users whose processes may receive for this one, where they have the address that the device is
+    /// to have; root by default. Without it the variable `ROCE_TRUSTED_USERS` of the environment says
+    /// so: `root`, `all`, or the number of a user.
+    pub trusted_users: Option<TrustedUsers>,
     /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
     /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
     ///
@@ -107,6 +113,16 @@ impl OpenOptions {
             receive_buffer: self.receive_buffer.or_else(variables::receive_buffer),
             source_ports: self.source_ports.or_else(variables::source_ports),
             segments: self.segments.or_else(variables::segments),
+            trusted_users: self.trusted_users.or_else(trusted_users),
         }
     }
+}
+
+/// Those that the environment names. What makes no sense is told, and trusts nobody more than by
+/// default.
+fn trusted_users() -> Option<TrustedUsers> {
+    let users = variables::trusted_users()?.parse();
+    let told =
+        |error: &&str| warn!(target: notice::TARGET, "{}: {error}", variables::TRUSTED_USERS);
+    users.inspect_err(told).ok()
 }

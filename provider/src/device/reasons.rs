@@ -47,6 +47,11 @@ impl Explain for BindError {
                 "EADDRINUSE",
                 "`ss -ulnp sport = :4791` shows who has the port; `lsmod` whether rdma_rxe is loaded",
             ),
+            Self::OtherUser { .. } => (
+                "other_user",
+                "EADDRINUSE",
+                "`roce share` run by root has all users share the addresses of the host",
+            ),
             Self::Stopped { .. } => {
                 ("holder_stopped", "EADDRINUSE", "`kill -CONT` has the stopped process go on")
             }

@@ -398,6 +398,7 @@ impl Shard {
             info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
             self.adapter.set_flow_ports(address, Vec::new());
+            self.adapter.set_control_port(address, None);
             port::remove(&mut table, address);
         }
         let mut added = false;
@@ -423,6 +424,7 @@ impl Shard {
         // after the table: connections that had one of the new addresses before have its ports again
         for address in if added { self.link.addresses() } else { Vec::new() } {
             self.adapter.set_flow_ports(address, self.link.flow_ports(address));
+            self.adapter.set_control_port(address, self.link.control_port(address));
         }
         added
     }

@@ -123,6 +123,10 @@ impl Link for FaultyLink {
         self.inner.flow_ports(address)
     }
 
+    fn control_port(&self, address: IpAddr) -> Option<u16> {
+        self.inner.control_port(address)
+    }
+
     fn receive_buffer(&self) -> Option<usize> {
         let receiver = self.inward.faults().conditions().receiver.map(|receiver| receiver.room());
         [self.inner.receive_buffer(), receiver].into_iter().flatten().min()

@@ -38,7 +38,7 @@ pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
-pub use udp::{Locality, SocketOptions, UdpLink};
+pub use udp::{Locality, SocketOptions, TrustedUsers, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
 /// so many.
@@ -82,6 +82,13 @@ pub trait Link: Send {
     fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
         let _ = address;
         Vec::new()
+    }
+
+    /// UDP source port of what leaves from one of its addresses and from none of the
+    /// [flow ports](Self::flow_ports), where it is another than [`source_port`](Self::source_port).
+    fn control_port(&self, address: IpAddr) -> Option<u16> {
+        let _ = address;
+        None
     }
 
     /// Sends runs, from the first on and in order, and returns the number of those that it took; a

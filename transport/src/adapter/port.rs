@@ -30,10 +30,23 @@ impl Adapter {
 
     /// Data from this own address leaves from these UDP source ports from now on, that of a flow from
     /// one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves from
-    /// the [source port](super::AdapterConfig::source_port) of everything else, as messages of
-    /// connection management always do.
+    /// the [port](Self::set_control_port) of everything else, as messages of connection management
+    /// always do.
     pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         self.gids.set_flow_ports(address, ports);
+        self.update_source_ports(address);
+    }
+
+    /// What leaves from this own address, and not from one of its
+    /// [flow ports](Self::set_flow_ports), has this UDP source port from now on; `None`: the
+    /// [adapter's](super::AdapterConfig::source_port). It counts where that is a fixed one.
+    pub fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
+        self.gids.set_control_port(address, port);
+        self.update_source_ports(address);
+    }
+
+    /// Connected queue pairs send from the ports that there are.
+    fn update_source_ports(&mut self, address: IpAddr) {
         for (_, qp) in &mut self.qps {
             let Common { qpn, dest_qpn, av, path, .. } = &mut qp.common;
             if let (Some(av), Some(path)) = (av, path)

@@ -14,13 +14,15 @@ use socket2::Socket;
 use super::{
     ShmLink,
     channel::{IncomingChannel, Origin},
-    credentials,
+    claim::Entry,
+    credentials::{self, check_trust},
+    foreign::{ForeignAddress, Standing},
     listener::request_grant,
-    members::MakeMember,
+    members::MakeSocket,
     owner::{Grant, HANDOVER, SharedAddress, Sockets},
     reaper,
     ring::Reader,
-    socket::connect,
+    socket::{connect, connect_unchecked},
 };
 use crate::{
     bind::{BindError, is_stopped},
@@ -42,20 +44,21 @@ const PASSING: Duration = Duration::from_secs(3);
 const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
-    /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
-    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing.
-    /// `make_member`: makes a socket like the one of `bind`, beside it.
+    /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that
+    /// has it, whose socket it is given; `None`: that is of another user, and receives for this one.
+    /// `exclusive`: fails instead of sharing.
     ///
     /// # Errors
-    /// Those of `bind`; [`BindError::Taken`], [`BindError::Stopped`].
+    /// Those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
+    /// [`BindError::Stopped`].
     pub(in crate::link) fn acquire(
         &mut self,
         address: IpAddr,
         interface: u32,
         exclusive: bool,
-        bind: impl Fn() -> Result<Socket, BindError>,
-        make_member: &MakeMember,
-    ) -> Result<Socket, BindError> {
+        make_socket: &MakeSocket,
+    ) -> Result<Option<Socket>, BindError> {
+        let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
         let mut tries = if exclusive || !self.shares { 1 } else { ENDING_TRIES };
         let mut grants = GRANTS;
         let end = clock::now().plus(PASSING);
@@ -64,9 +67,9 @@ impl ShmLink {
             match self.listeners.listen(&self.epoll, address, interface) {
                 Ok(()) => match bind() {
                     Ok(socket) => {
-                        self.own(address, interface, &socket, make_member)
+                        self.own(address, interface, &socket, make_socket)
                             .map_err(|source| BindError::System { address, source })?;
-                        return Ok(socket);
+                        return Ok(Some(socket));
                     }
                     Err(error) => {
                         self.forget(address);
@@ -77,7 +80,7 @@ impl ShmLink {
                     }
                 },
                 // there are no such names here
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind().map(Some),
                 Err(_) if exclusive => match connect(address, interface) {
                     Ok(_) => return Err(BindError::Taken(address)),
                     // it has just ended, and its UDP socket perhaps not yet
@@ -85,10 +88,10 @@ impl ShmLink {
                         return Err(BindError::Taken(address));
                     }
                     // another user's process has the name, and perhaps not the address
-                    Err(_) => return bind(),
+                    Err(_) => return bind().map(Some),
                 },
-                Err(_) if !self.shares => return bind(),
-                Err(_) => match self.join_shared(address, interface, make_member) {
+                Err(_) if !self.shares => return bind().map(Some),
+                Err(_) => match self.join(address, interface, make_socket) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => {
                         let may_change = match error.kind() {
@@ -107,13 +110,13 @@ impl ShmLink {
                             // another process has the name, and perhaps not the address
                             self.forget(address);
                             let silent = error.kind() == io::ErrorKind::TimedOut;
-                            return bind().map_err(|error| {
+                            return bind().map(Some).map_err(|error| {
                                 let stopped =
                                     if silent { stopped(address, interface) } else { None };
-                                stopped.map_or(error, |process| BindError::Stopped {
-                                    address,
-                                    process,
-                                })
+                                match stopped {
+                                    Some(process) => BindError::Stopped { address, process },
+                                    None => other_user(address, interface).unwrap_or(error),
+                                }
                             });
                         }
                     }
@@ -129,14 +132,14 @@ impl ShmLink {
         address: IpAddr,
         interface: u32,
         socket: &Socket,
-        make_member: &MakeMember,
+        make_socket: &MakeSocket,
     ) -> io::Result<()> {
         let Some(name) = self.listeners.socket(address).filter(|_| self.shares) else {
             return Ok(());
         };
         let udp = socket.as_fd().try_clone_to_owned()?;
         let name = name.try_clone()?;
-        let sockets = Sockets { udp, name, make_member: make_member.clone() };
+        let sockets = Sockets { udp, name, make_socket: make_socket.clone() };
         self.add(SharedAddress::owned(&self.epoll, address, interface, sockets)?)
     }
 
@@ -146,12 +149,42 @@ impl ShmLink {
         self.addresses.add(&self.epoll, shared)
     }
 
-    /// Shares an address with the process that has it. This waits for its answer.
+    /// Has an address together with the process that has it. This waits for its answer.
+    fn join(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        make_socket: &MakeSocket,
+    ) -> io::Result<Option<Socket>> {
+        match self.join_shared(address, interface, make_socket) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.join_foreign(address, interface, make_socket).map(|()| None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the process of another user that has an address receive for this one.
+    pub(super) fn join_foreign(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        make_socket: &MakeSocket,
+    ) -> io::Result<()> {
+        let Self { epoll, trusted_users, .. } = self;
+        let (foreign, ring) =
+            ForeignAddress::join(epoll, address, interface, *trusted_users, make_socket.clone())?;
+        self.addresses.add_foreign(foreign)?;
+        self.attach_foreign_ring(address, ring)
+    }
+
+    /// Shares an address with the process that has it, if each trusts the other.
     fn join_shared(
         &mut self,
         address: IpAddr,
         interface: u32,
-        make_member: &MakeMember,
+        make_socket: &MakeSocket,
     ) -> io::Result<Socket> {
         let owner = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
         wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
@@ -164,7 +197,7 @@ impl ShmLink {
             interface,
             grant,
             owner.clone(),
-            make_member.clone(),
+            make_socket.clone(),
         )?;
         self.attach_ring(address, ring, owner)?;
         self.add(shared)?;
@@ -178,11 +211,61 @@ impl ShmLink {
         ring: OwnedFd,
         owner: Arc<OwnedFd>,
     ) -> io::Result<()> {
+        self.attach(Origin::Owner, address, ring, Some(owner))
+    }
+
+    /// Likewise, if that is of another user. Its connection has messages, which the address reads.
+    pub(super) fn attach_foreign_ring(&mut self, address: IpAddr, ring: OwnedFd) -> io::Result<()> {
+        self.attach(Origin::ForeignOwner, address, ring, None)
+    }
+
+    fn attach(
+        &mut self,
+        origin: Origin,
+        address: IpAddr,
+        ring: OwnedFd,
+        owner: Option<Arc<OwnedFd>>,
+    ) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(IncomingChannel::new(Origin::Owner, address, owner, reader));
+        self.incoming.push(IncomingChannel::new(origin, address, owner, reader));
         Ok(())
     }
+
+    /// Becomes the owner of an address that a process of another user has received for, by these
+    /// sockets.
+    pub(super) fn succeed_foreign(
+        &mut self,
+        address: IpAddr,
+        udp: Socket,
+        name: OwnedFd,
+    ) -> io::Result<()> {
+        let Some(foreign) = self.addresses.take_foreign_at(address) else { return Ok(()) };
+        let Standing { interface, make_socket, services, records } = foreign.into_standing();
+        let sockets = Sockets {
+            udp: udp.as_fd().try_clone_to_owned()?,
+            name: name.try_clone()?,
+            make_socket,
+        };
+        let mut shared = SharedAddress::owned(&self.epoll, address, interface, sockets)?;
+        for service in services {
+            shared.claims.take(Entry::Service(service))?;
+            shared.services.insert(service);
+        }
+        self.listeners.adopt(&self.epoll, address, name)?;
+        self.add(shared)?;
+        records.values().for_each(|record| self.addresses.keep_record(record));
+        self.owned.push((address, udp));
+        Ok(())
+    }
+}
+
+/// What keeps this process from an address that one of another user has.
+fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
+    let socket = connect_unchecked(address, interface).ok()?;
+    check_trust(&socket).err()?;
+    let (process, user) = (credentials::process(&socket).ok(), credentials::user(&socket).ok()?);
+    Some(BindError::OtherUser { address, process, user })
 }
 
 /// The process that has an address, if it is stopped.

@@ -10,7 +10,7 @@ use roce_transport::{
 use super::{
     peer::ForwardHeader,
     ring::{Reader, RunHeader, Writer},
-    sender::ShmSender,
+    sender::{ShmSender, Wakeup},
     socket::{is_closed, receive_with, wakeup},
     witness::{Witness, Witnesses},
 };
@@ -67,7 +67,7 @@ impl OutgoingChannel {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(Answer { wakeup, claims })) => {
                     let Request { socket, writer, interface, .. } = request;
-                    let sender = ShmSender::new(writer, wakeup);
+                    let sender = ShmSender::new(writer, Wakeup::Counter(wakeup));
                     let (renewal, renewals) = (None, 0);
                     let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                     Self::Open(Box::new(OpenChannel {
@@ -123,7 +123,7 @@ impl OpenChannel {
         match request.answer() {
             Ok(None) => self.renewal = Some(request),
             Ok(Some(Answer { wakeup, claims })) if self.sender.is_stalled() => {
-                self.sender.redirect(request.writer, wakeup);
+                self.sender.redirect(request.writer, Wakeup::Counter(wakeup));
                 self.socket = request.socket;
                 let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                 if let Some(former) = mem::replace(&mut self.witness, witness) {
@@ -139,7 +139,7 @@ impl OpenChannel {
 pub(super) struct IncomingChannel {
     pub(super) origin: Origin,
     pub(super) dst: IpAddr,
-    /// `None`: closed by this process.
+    /// Shows that the other process has ended; `None`: something else does.
     socket: Option<Arc<OwnedFd>>,
     pub(super) reader: Reader,
     /// The other process has ended, or has been told to send elsewhere; what it wrote before is still
@@ -155,6 +155,8 @@ pub(super) enum Origin {
     Address(IpAddr),
     /// The owner of the own address forwards them, and says of each where it comes from.
     Owner,
+    /// Likewise, and that is of another user.
+    ForeignOwner,
     /// A peer process at the own address passes on what is not for it, in the same way.
     Peer,
 }
@@ -163,15 +165,15 @@ impl IncomingChannel {
     pub(super) const fn new(
         origin: Origin,
         dst: IpAddr,
-        socket: Arc<OwnedFd>,
+        socket: Option<Arc<OwnedFd>>,
         reader: Reader,
     ) -> Self {
-        Self { origin, dst, socket: Some(socket), reader, closed: false, broken: false }
+        Self { origin, dst, socket, reader, closed: false, broken: false }
     }
 
     /// Notes whether the other process has ended.
     pub(super) fn update(&mut self) {
-        self.closed |= self.socket.as_ref().is_none_or(|socket| is_closed(socket));
+        self.closed |= self.socket.as_ref().is_some_and(|socket| is_closed(socket));
     }
 
     /// Has the other process send elsewhere.

@@ -13,7 +13,8 @@ use rustix::net::SocketFlags;
 
 use super::{
     channel::Request,
-    credentials::check_trust,
+    credentials::{self, check_trust},
+    foreign::{self, HELLO_FOREIGN},
     ring::{Reader, Writer},
     socket::{self, connect, receive_with, send_with, unwatch, watch},
 };
@@ -21,6 +22,8 @@ use super::{
 /// Number of processes that may have connected and not yet said what for. One more takes the place
 /// of the one that has been silent for longest: who asks for something does so at once.
 pub(super) const MAX_PENDING: usize = 64;
+/// The same for processes that are not trusted.
+const MAX_FOREIGN_PENDING: usize = 16;
 /// Time that a process has to say what it has connected for.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of connections to an address's socket that are looked at in one go. Every user of the host
@@ -43,6 +46,8 @@ pub(super) enum Hello {
     Ring(IpAddr, Reader),
     /// To share the address, and to be woken by this descriptor.
     Share(OwnedFd),
+    /// To be received for, by a process of this user.
+    Foreign(u32),
 }
 
 /// A connection to the socket of an own address.
@@ -50,6 +55,8 @@ pub(super) struct Pending {
     /// The own address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
+    /// False: it is heard as a process of any user is.
+    is_trusted: bool,
     /// Time at which it is closed if it has still not asked for anything.
     until: Instant,
 }
@@ -118,9 +125,9 @@ impl Listeners {
         self.pending.front().map(|pending| pending.until)
     }
 
-    /// Accepts some connections, and returns those that have said what for. Others are closed: of
-    /// processes that are not to be trusted, and what says something that makes no sense, or nothing
-    /// for too long.
+    /// Accepts some connections, and returns those that have said what for. Others are closed: what
+    /// says something that makes no sense, or that a process which is not trusted cannot have, or
+    /// nothing for too long.
     pub(super) fn accept_pending(
         &mut self,
         now: Instant,
@@ -130,14 +137,23 @@ impl Listeners {
             for _ in 0..ACCEPT_BATCH {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let Ok(socket) = rustix::net::accept_with(socket, flags) else { break };
-                if check_trust(&socket).is_err() || watch(epoll, &socket).is_err() {
+                let is_trusted = match check_trust(&socket) {
+                    Ok(()) => true,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
+                    Err(_) => continue,
+                };
+                if watch(epoll, &socket).is_err() {
                     continue;
                 }
-                if self.pending.len() >= MAX_PENDING {
-                    self.pending.pop_front();
+                let most = if is_trusted { MAX_PENDING } else { MAX_FOREIGN_PENDING };
+                let alike = |pending: &Pending| pending.is_trusted == is_trusted;
+                if self.pending.iter().filter(|pending| alike(pending)).count() >= most
+                    && let Some(oldest) = self.pending.iter().position(alike)
+                {
+                    self.pending.remove(oldest);
                 }
                 let until = now.plus(PENDING_TIMEOUT);
-                self.pending.push_back(Pending { dst: *address, socket, until });
+                self.pending.push_back(Pending { dst: *address, socket, is_trusted, until });
             }
         }
         let mut accepted = Vec::new();
@@ -168,6 +184,15 @@ impl Pending {
     /// Its request, once it has come.
     fn hello(&self) -> io::Result<Option<Hello>> {
         let mut message = [0; HELLO_RING_LEN];
+        if !self.is_trusted {
+            return match foreign::receive(&self.socket, &mut message)? {
+                None => Ok(None),
+                Some(length) if message[..length] == HELLO_FOREIGN => {
+                    Ok(Some(Hello::Foreign(credentials::user(&self.socket)?)))
+                }
+                Some(_) => Err(io::ErrorKind::InvalidData.into()),
+            };
+        }
         let (length, mut descriptors) = match receive_with(&self.socket, &mut message) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             other => other?,
@@ -180,6 +205,9 @@ impl Pending {
             }
             (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => {
                 Ok(Some(Hello::Share(socket::wakeup(wakeup)?)))
+            }
+            (Some((&HELLO_FOREIGN, _)), None) if length == HELLO_FOREIGN.len() => {
+                Ok(Some(Hello::Foreign(credentials::user(&self.socket)?)))
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

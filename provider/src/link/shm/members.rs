@@ -28,8 +28,9 @@ use socket2::{SockRef, Socket};
 
 use super::socket::{MAX_DESCRIPTORS, peek_with, send_with};
 
-/// Makes a socket like the address's, which may have the same port as others.
-pub(in crate::link) type MakeMember = Arc<dyn Fn() -> io::Result<Socket> + Send + Sync>;
+/// Makes the UDP socket of an address; with `true` one beside it, which may have the same port as
+/// others.
+pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
 /// Number of member sockets: as many as one message carries. What is for further processes is
 /// forwarded.
@@ -59,7 +60,7 @@ impl MemberSockets {
     /// # Errors
     /// When the system has no such groups or filters, or no more descriptors. Nothing has changed
     /// then.
-    pub(super) fn new(first: &OwnedFd, make: &MakeMember) -> io::Result<Self> {
+    pub(super) fn new(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
         let made = Self::make(first, make);
         if made.is_err() {
             let _ = SockRef::from(first).set_reuse_port(false);
@@ -67,13 +68,13 @@ impl MemberSockets {
         made
     }
 
-    fn make(first: &OwnedFd, make: &MakeMember) -> io::Result<Self> {
+    fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         SockRef::from(first).set_reuse_port(true)?;
         let mut sockets = Vec::with_capacity(MEMBERS);
         for place in 0..MEMBERS {
-            sockets.push(make()?);
+            sockets.push(make(true)?);
             if place == 0 {
                 // There is a group from now on. What has come to this socket before is found by the
                 // process that takes it.
@@ -177,10 +178,10 @@ mod tests {
     }
 
     /// An address's socket, and how others like it are made.
-    fn first(address: IpAddr) -> (OwnedFd, SocketAddr, MakeMember) {
+    fn first(address: IpAddr) -> (OwnedFd, SocketAddr, MakeSocket) {
         let socket = bound((address, 0).into(), false).unwrap();
         let to = socket.local_addr().unwrap().as_socket().unwrap();
-        (socket.into(), to, Arc::new(move || bound(to, true)))
+        (socket.into(), to, Arc::new(move |_| bound(to, true)))
     }
 
     /// The partitions of the packets that have arrived at a socket.
@@ -287,12 +288,12 @@ mod tests {
     #[test]
     fn an_address_without_members_is_as_before() {
         let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
-        let fail: [MakeMember; 2] = [Arc::new(|| Err(io::ErrorKind::Unsupported.into())), {
+        let fail: [MakeSocket; 2] = [Arc::new(|_| Err(io::ErrorKind::Unsupported.into())), {
             let left = std::sync::Mutex::new(3);
-            Arc::new(move || {
+            Arc::new(move |_| {
                 let mut left = left.lock().unwrap();
                 *left -= 1;
-                if *left == 0 { Err(io::ErrorKind::OutOfMemory.into()) } else { make() }
+                if *left == 0 { Err(io::ErrorKind::OutOfMemory.into()) } else { make(true) }
             })
         }];
         for make in fail {

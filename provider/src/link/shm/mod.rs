@@ -20,6 +20,7 @@ mod address;
 mod channel;
 mod claim;
 mod credentials;
+mod foreign;
 mod listener;
 mod look;
 mod members;
@@ -53,14 +54,16 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use socket2::Socket;
+use tracing::{info, warn};
 
-use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink};
+use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink, TrustedUsers};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, RETRY};
 pub(crate) use credentials::check_trust;
+use foreign::ForeignChange;
 use listener::{FORWARDED, Hello, Listeners};
-pub(super) use members::MakeMember;
+pub(super) use members::MakeSocket;
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
@@ -92,6 +95,10 @@ pub(super) struct ShmLink {
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
     addresses: SharedAddresses,
+    /// Users whose processes may receive for this one.
+    trusted_users: TrustedUsers,
+    /// UDP sockets that are to be read from now on in the place of those of their addresses.
+    owned: Vec<(IpAddr, Socket)>,
     witnesses: Witnesses,
     /// News of processes that have ended.
     ended: VecDeque<Ended>,
@@ -136,6 +143,8 @@ impl ShmLink {
             shares,
             trusted: false,
             addresses: SharedAddresses::default(),
+            trusted_users: TrustedUsers::default(),
+            owned: Vec::new(),
             witnesses: Witnesses::default(),
             ended: VecDeque::new(),
             reaper: Vec::new(),
@@ -158,6 +167,7 @@ impl ShmLink {
         let mut part = Self::new(self.shares)?;
         (part.epoll, part.wakeup) = (self.epoll.try_clone()?, self.wakeup.try_clone()?);
         part.addresses = self.addresses.part();
+        part.trusted_users = self.trusted_users;
         Ok(part)
     }
 
@@ -186,6 +196,17 @@ impl ShmLink {
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built.
     pub(super) const fn set_trusted(&mut self) {
         self.trusted = true;
+    }
+
+    /// Lets processes of these users receive for this one.
+    pub(super) const fn set_trusted_users(&mut self, users: TrustedUsers) {
+        self.trusted_users = users;
+    }
+
+    /// Size of the receive buffer of the process of another user that receives for an address;
+    /// `None`: none does.
+    pub(super) fn foreign_receive_buffer(&self, address: IpAddr) -> Option<usize> {
+        self.addresses.foreign_receive_buffer(address)
     }
 
     /// Chooses the partition of the numbers that this device has, `first` if it is free.
@@ -232,6 +253,12 @@ impl ShmLink {
     /// readable, this link's descriptor is.
     pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
         self.addresses.poll_member()
+    }
+
+    /// The UDP socket of an address that this process receives for from now on, and another one has
+    /// before.
+    pub(super) fn poll_owned(&mut self) -> Option<(IpAddr, Socket)> {
+        self.owned.pop()
     }
 
     /// Gives an address up.
@@ -358,10 +385,13 @@ impl ShmLink {
                         self.incoming.push(IncomingChannel::new(
                             origin,
                             pending.dst,
-                            socket,
+                            Some(socket),
                             reader,
                         ));
                     }
+                }
+                Hello::Foreign(user) => {
+                    let _ = self.addresses.accept_foreign(pending.dst, pending.socket, user);
                 }
                 Hello::Share(wakeup) => {
                     let _ = self.addresses.accept_peer(pending.dst, pending.socket, wakeup);
@@ -389,6 +419,26 @@ impl ShmLink {
                 }
             }
         }
+        for (address, change) in self.addresses.update_foreign(now, &self.epoll) {
+            match change {
+                ForeignChange::Lost => self.close_foreign_rings(address),
+                ForeignChange::Granted(ring) => {
+                    if self.attach_foreign_ring(address, ring).is_err() {
+                        self.addresses.lose_foreign(now, address);
+                    }
+                }
+                ForeignChange::Owner(udp, name) => match self.succeed_foreign(address, udp, name) {
+                    Ok(()) => info!(%address, "this process receives for all at the address"),
+                    Err(error) => warn!(%address, %error, "nobody receives at the address"),
+                },
+            }
+        }
+    }
+
+    /// What the process of another user has written that received for this one is still read.
+    fn close_foreign_rings(&mut self, address: IpAddr) {
+        let rings = self.incoming.iter_mut().filter(|incoming| incoming.dst == address);
+        rings.filter(|ring| ring.origin == Origin::ForeignOwner).for_each(IncomingChannel::close);
     }
 
     /// Wakes the peers of shared addresses, and tries again later what finds no room.

@@ -16,6 +16,7 @@ use roce_transport::{
 use rustix::{io::Errno, net::RecvFlags};
 
 use super::{
+    foreign::ForeignPeer,
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
 };
@@ -37,6 +38,12 @@ const UPDATES: usize = 4;
 #[derive(Default)]
 pub(super) struct Peers {
     peers: Vec<Peer>,
+    /// Number of the next one.
+    next: u64,
+    /// What foreign peers have asked for, with their numbers.
+    requests: Vec<(u64, Vec<u8>)>,
+    /// Partitions of foreign peers that have ended.
+    gone: Vec<(IpAddr, IdPartition)>,
     scratch: Vec<u8>,
     /// Number of datagrams that were for peers.
     forwarded: u64,
@@ -48,26 +55,75 @@ pub(super) struct Peers {
 
 /// Another process at one of this one's addresses.
 pub(super) struct Peer {
+    /// Given by [`Peers`].
+    number: u64,
     pub(super) address: IpAddr,
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     /// `None`: not announced yet.
     pub(super) partition: Option<IdPartition>,
     pub(super) services: BTreeSet<ServiceId>,
     sender: ShmSender,
+    /// If it is of another user.
+    pub(super) foreign: Option<ForeignPeer>,
 }
 
 impl Peers {
     /// Adds a peer. If there are too many, it takes the place of one that has not announced its
     /// partition; if all have, it is disconnected.
-    pub(super) fn add(&mut self, address: IpAddr, socket: OwnedFd, sender: ShmSender) {
-        let here = self.peers.iter().filter(|peer| peer.address == address);
+    pub(super) fn add(&mut self, peer: Peer) {
+        let here = self.peers.iter().filter(|other| other.address == peer.address);
         if here.count() >= MAX_PEERS {
-            let is_silent = |peer: &Peer| peer.address == address && peer.partition.is_none();
+            let is_silent = |it: &Peer| it.address == peer.address && it.partition.is_none();
             let Some(silent) = self.peers.iter().position(is_silent) else { return };
             self.peers.remove(silent);
         }
-        let (partition, services) = (None, BTreeSet::new());
-        self.peers.push(Peer { address, socket, partition, services, sender });
+        self.peers.push(Peer { number: self.next, ..peer });
+        self.next += 1;
+    }
+
+    /// The foreign peers at an address, and their numbers.
+    pub(super) fn foreign_at(&self, address: IpAddr) -> impl Iterator<Item = (u64, &ForeignPeer)> {
+        let here = self.peers.iter().filter(move |peer| peer.address == address);
+        here.filter_map(|peer| Some((peer.number, peer.foreign.as_ref()?)))
+    }
+
+    /// What peers at an address listen for, with their numbers.
+    pub(super) fn services_at(&self, address: IpAddr) -> impl Iterator<Item = (u64, ServiceId)> {
+        let here = self.peers.iter().filter(move |peer| peer.address == address);
+        here.flat_map(|peer| peer.services.iter().map(|service| (peer.number, *service)))
+    }
+
+    /// The peer of this number.
+    pub(super) fn by_number(&mut self, number: u64) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.number == number)
+    }
+
+    /// Disconnects the peer of this number if that is what `stays` says of it.
+    pub(super) fn drop_unless(&mut self, number: u64, stays: impl Fn(&mut Peer) -> bool) {
+        self.retain(|peer| peer.number != number || stays(peer));
+    }
+
+    /// What foreign peers have asked for since this was last called.
+    pub(super) fn take_requests(&mut self) -> Vec<(u64, Vec<u8>)> {
+        mem::take(&mut self.requests)
+    }
+
+    /// The partitions of foreign peers that have ended since this was last called.
+    pub(super) fn take_gone(&mut self) -> Vec<(IpAddr, IdPartition)> {
+        mem::take(&mut self.gone)
+    }
+
+    /// Forgets peers that have ended, it seems.
+    fn retain(&mut self, mut is: impl FnMut(&mut Peer) -> bool) {
+        let Self { peers, gone, ended, .. } = self;
+        peers.retain_mut(|peer| {
+            let stays = is(peer);
+            *ended |= !stays;
+            if !stays && peer.foreign.is_some() {
+                gone.extend(peer.partition.map(|partition| (peer.address, partition)));
+            }
+            stays
+        });
     }
 
     /// Forgets the peers at an address.
@@ -94,12 +150,16 @@ impl Peers {
     pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
         let mut is_news = false;
-        let before = self.peers.len();
-        self.peers.retain_mut(|peer| {
+        let mut requests = mem::take(&mut self.requests);
+        self.retain(|peer| {
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
+                    Ok((_, length)) if peer.foreign.is_some() => {
+                        requests.push((peer.number, message[..length].to_vec()));
+                        is_news = true;
+                    }
                     Ok((_, length)) => {
                         peer.update(&message[..length]);
                         is_news = true;
@@ -109,7 +169,7 @@ impl Peers {
             }
             true // more are read next time
         });
-        self.ended |= self.peers.len() < before;
+        self.requests = requests;
         is_news
     }
 
@@ -146,9 +206,7 @@ impl Peers {
             return true;
         }
         let _uncancelled = Uncancelled::begin(); // closes what leads to those that have ended
-        let before = self.peers.len();
-        self.peers.retain_mut(|peer| peer.sender.write_backlog().is_ok());
-        self.ended |= self.peers.len() < before;
+        self.retain(|peer| peer.sender.write_backlog().is_ok());
         self.written = false;
         for peer in &self.peers {
             self.written |= !peer.sender.wake();
@@ -158,6 +216,17 @@ impl Peers {
 }
 
 impl Peer {
+    /// One that has announced nothing yet. `foreign`: it is of another user.
+    pub(super) fn new(
+        address: IpAddr,
+        socket: OwnedFd,
+        sender: ShmSender,
+        foreign: Option<ForeignPeer>,
+    ) -> Self {
+        let (partition, services) = (None, BTreeSet::new());
+        Self { number: 0, address, socket, partition, services, sender, foreign }
+    }
+
     /// Takes an announcement: partition and services.
     fn update(&mut self, message: &[u8]) {
         let Some((&partition, services)) = message.split_first() else { return };

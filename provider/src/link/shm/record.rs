@@ -32,7 +32,7 @@ const SLOTS: u32 = 4096;
 
 const COUNTS_AT: u64 = term::SIZE;
 const SLOTS_AT: u64 = COUNTS_AT + 4096;
-const SLOT: usize = 32;
+pub(super) const SLOT: usize = 32;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
 
 /// The records of a process's own connections at an address.
@@ -132,7 +132,7 @@ fn slot_at(partition: IdPartition, slot: u32) -> u64 {
     SLOTS_AT + u64::from(partition.get() - 1) * AREA + u64::from(slot) * SLOT as u64
 }
 
-fn encode(record: &ConnRecord) -> [u8; SLOT] {
+pub(super) fn encode(record: &ConnRecord) -> [u8; SLOT] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut slot = [0; SLOT];
     slot[..4].copy_from_slice(&local_id.to_be_bytes()); // of which the first is never 0
@@ -144,7 +144,12 @@ fn encode(record: &ConnRecord) -> [u8; SLOT] {
     slot
 }
 
-fn decode(slot: &[u8; SLOT], partition: IdPartition, local: IpAddr) -> Option<ConnRecord> {
+/// What a slot of such a partition says of a connection between `local` and others.
+pub(super) fn decode(
+    slot: &[u8; SLOT],
+    partition: IdPartition,
+    local: IpAddr,
+) -> Option<ConnRecord> {
     let (local_id, rest) = slot.split_first_chunk()?;
     let (remote, rest) = rest.split_first_chunk::<16>()?;
     let (remote_id, rest) = rest.split_first_chunk()?;

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
+    foreign,
     ring::{Broken, RunHeader, Writer},
     term::SILENCE,
 };
@@ -16,8 +17,7 @@ const BACKLOG: usize = 16 << 20;
 /// Sender of runs to another process.
 pub(super) struct ShmSender {
     writer: Writer,
-    /// Wakeup eventfd of the reader.
-    wakeup: OwnedFd,
+    wakeup: Wakeup,
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
@@ -25,13 +25,21 @@ pub(super) struct ShmSender {
     stood: Option<u64>,
 }
 
+/// What wakes a reader.
+pub(super) enum Wakeup {
+    /// An eventfd of its own.
+    Counter(OwnedFd),
+    /// The connection to a process that is not trusted: that could have a counter make this one wait.
+    Connection(OwnedFd),
+}
+
 impl ShmSender {
-    pub(super) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
+    pub(super) const fn new(writer: Writer, wakeup: Wakeup) -> Self {
         Self { writer, wakeup, backlog: VecDeque::new(), backlog_bytes: 0, stood: None }
     }
 
     /// Sends to another reader from now on, first what still waits.
-    pub(super) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
+    pub(super) fn redirect(&mut self, writer: Writer, wakeup: Wakeup) {
         (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
     }
 
@@ -98,7 +106,13 @@ impl ShmSender {
     /// Wakes the reader if it sleeps. Returns true if everything is written.
     pub(super) fn wake(&self) -> bool {
         if self.writer.must_wake() {
-            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes()); // full means that it is awake already
+            match &self.wakeup {
+                // full means that it is awake already
+                Wakeup::Counter(counter) => {
+                    let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
+                }
+                Wakeup::Connection(socket) => foreign::wake(socket),
+            }
         }
         self.backlog.is_empty()
     }

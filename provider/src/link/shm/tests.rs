@@ -27,6 +27,7 @@ use super::{
 use crate::{bind::BindError, link::DatagramMeta};
 
 mod ended;
+mod foreign;
 mod members;
 mod stopped;
 mod trust;
@@ -313,19 +314,23 @@ fn an_address_that_goes_takes_its_channels_with_it() {
     assert!(a.outgoing.is_empty());
 }
 
-/// Any UDP socket stands for the one of the address.
-fn udp() -> Result<Socket, BindError> {
-    Ok(Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap()))
+/// Any UDP socket stands for the one of the address. No socket can be beside it.
+fn udp() -> MakeSocket {
+    Arc::new(
+        |beside| {
+            if beside { taken()(beside) } else { Ok(UdpSocket::bind("127.0.0.1:0")?.into()) }
+        },
+    )
 }
 
-/// No socket can be beside that one.
-fn no_members() -> MakeMember {
-    Arc::new(|| Err(io::ErrorKind::AddrInUse.into()))
+/// There can be no socket.
+fn taken() -> MakeSocket {
+    Arc::new(|_| Err(io::ErrorKind::AddrInUse.into()))
 }
 
 fn owner(address: IpAddr) -> ShmLink {
     let mut link = ShmLink::new(true).unwrap();
-    link.acquire(address, 0, false, udp, &no_members()).unwrap();
+    link.acquire(address, 0, false, &udp()).unwrap();
     link.choose_partition(7).unwrap();
     link
 }
@@ -341,8 +346,7 @@ fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
                 thread::yield_now();
             }
         });
-        let acquired =
-            link.acquire(address, 0, false, || Err(BindError::Taken(address)), &no_members());
+        let acquired = link.acquire(address, 0, false, &taken());
         done.store(true, Ordering::SeqCst);
         acquired
     })?;
@@ -548,7 +552,7 @@ fn a_name_alone_is_no_address() {
     let name = socket::listen(address, 0).unwrap();
     let squat = || {
         let mut a = ShmLink::new(true).unwrap();
-        a.acquire(address, 0, false, udp, &no_members()).unwrap();
+        a.acquire(address, 0, false, &udp()).unwrap();
         a.choose_partition(7).unwrap();
         a.partition()
     };
@@ -571,7 +575,7 @@ fn an_address_may_take_long_to_pass_on() {
             }
             drop(name);
         });
-        a.acquire(address, 0, false, udp, &no_members()).unwrap();
+        a.acquire(address, 0, false, &udp()).unwrap();
     });
     a.choose_partition(7).unwrap();
     assert!(a.partition().is_some());
@@ -581,7 +585,7 @@ fn an_address_may_take_long_to_pass_on() {
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
     let mut a = ShmLink::new(false).unwrap();
-    a.acquire(address, 0, false, udp, &no_members()).unwrap();
+    a.acquire(address, 0, false, &udp()).unwrap();
     assert_eq!(a.partition(), None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }

@@ -31,7 +31,7 @@ use super::{
 use crate::{bind::BindError, notice};
 use groups::Groups;
 use message::SendBuffers;
-pub use options::SocketOptions;
+pub use options::{SocketOptions, TrustedUsers};
 use port::Port;
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
@@ -142,7 +142,7 @@ impl UdpLink {
                 // shared then, as the address of any other interface is
                 Err(BindError::NotLocal(missing)) => {
                     return match Self::on(&[(first, 0)], locality, false, options) {
-                        Err(BindError::Taken(_)) => {
+                        Err(BindError::Taken(_) | BindError::OtherUser { .. }) => {
                             let taken = taken.unwrap_or(first);
                             Err(BindError::NoLoopbackLeft { taken, missing })
                         }
@@ -180,7 +180,11 @@ impl UdpLink {
         let mut shm = match locality {
             Locality::Network => None,
             Locality::SharedMemory => Some(ShmLink::new(false).map_err(system)?),
-            Locality::SharedAddress { .. } => Some(ShmLink::new(true).map_err(system)?),
+            Locality::SharedAddress { .. } => {
+                let mut shm = ShmLink::new(true).map_err(system)?;
+                shm.set_trusted_users(options.trusted_users.unwrap_or_default());
+                Some(shm)
+            }
         };
         let mut ports = Vec::new();
         let (mut missing, mut left_out) = (None, Vec::new());
@@ -234,7 +238,7 @@ impl UdpLink {
     /// See [`BindError`].
     pub(super) fn guard(address: IpAddr, interface: u32) -> Result<Socket, BindError> {
         flows::deaf(address, interface, ROCE_UDP_PORT)
-            .map_err(|source| Port::error(address, source))
+            .map_err(|source| BindError::of_socket(address, source))
     }
 
     /// Why it has not all addresses that it was to have, for those that it may get later.
@@ -316,8 +320,16 @@ impl Link for UdpLink {
         port.map(|port| port.flows.iter().map(|flow| flow.port).collect()).unwrap_or_default()
     }
 
+    fn control_port(&self, address: IpAddr) -> Option<u16> {
+        self.ports.iter().find(|port| port.address == address)?.control
+    }
+
     fn receive_buffer(&self) -> Option<usize> {
-        let sizes = self.ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
+        let sizes = self.ports.iter().filter_map(|port| {
+            let shm = self.shm.as_ref();
+            let foreign = shm.and_then(|shm| shm.foreign_receive_buffer(port.address));
+            foreign.or_else(|| port.socket.recv_buffer_size().ok())
+        });
         sizes.min()
     }
 
@@ -403,6 +415,11 @@ impl Link for UdpLink {
             while let Some((address, socket)) = shm.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
+                }
+            }
+            while let Some((address, socket)) = shm.poll_owned() {
+                if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
+                    port.set_socket(socket);
                 }
             }
             shm.is_settled()

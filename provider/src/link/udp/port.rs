@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bind::BindError,
-    link::shm::{MakeMember, ShmLink},
+    link::shm::{MakeSocket, ShmLink},
 };
 
 pub(super) struct Port {
@@ -30,6 +30,8 @@ pub(super) struct Port {
     pub(super) member: Option<(Socket, Overflow)>,
     /// Sockets for data, each with a source port of its own.
     pub(super) flows: Vec<FlowSocket>,
+    /// Source port of all else, if that is not 4791, which a process of another user has.
+    pub(super) control: Option<u16>,
 }
 
 impl Port {
@@ -40,31 +42,30 @@ impl Port {
         exclusive: bool,
         options: &SocketOptions,
     ) -> Result<Self, BindError> {
-        let bind = || {
-            Self::bound(address, interface, options, false)
-                .map_err(|source| Self::error(address, source))
+        let make_socket: MakeSocket = {
+            let options = *options;
+            Arc::new(move |beside| Self::bound(address, interface, &options, beside))
         };
+        let error = |source| BindError::of_socket(address, source);
         let socket = match shm {
-            Some(shm) => {
-                let options = *options;
-                let make_member: MakeMember =
-                    Arc::new(move || Self::bound(address, interface, &options, true));
-                shm.acquire(address, interface, exclusive, bind, &make_member)?
-            }
-            None => bind()?,
+            Some(shm) => shm.acquire(address, interface, exclusive, &make_socket)?,
+            None => Some(make_socket(false).map_err(error)?),
+        };
+        let ports = options.source_ports(address).max(usize::from(socket.is_none()));
+        let flows = flows::open(address, interface, ports);
+        let (socket, control) = match (socket, flows.first()) {
+            (Some(socket), _) => (socket, None),
+            (None, Some(flow)) => (flow.socket.try_clone().map_err(error)?, Some(flow.port)),
+            (None, None) => return Err(error(io::Error::from_raw_os_error(libc::EMFILE))),
         };
         let overflow = Overflow::of(&socket);
-        let flows = flows::open(address, interface, options.source_ports(address));
-        Ok(Self { socket, address, interface, overflow, member: None, flows })
+        Ok(Self { socket, address, interface, overflow, member: None, flows, control })
     }
 
-    /// What it means that the address cannot be bound to.
-    pub(super) fn error(address: IpAddr, source: io::Error) -> BindError {
-        match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::Taken(address),
-            io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
-            _ => BindError::System { address, source },
-        }
+    /// Receives by this socket from now on.
+    pub(super) fn set_socket(&mut self, socket: Socket) {
+        self.overflow = Overflow::of(&socket);
+        self.socket = socket;
     }
 
     /// Reads one more socket from now on.

@@ -8,7 +8,11 @@ fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let to = socket.local_addr().unwrap();
-    let make_member: MakeMember = Arc::new(move || {
+    let first = socket.try_clone().unwrap();
+    let make_socket: MakeSocket = Arc::new(move |beside| {
+        if !beside {
+            return Ok(first.try_clone()?.into());
+        }
         let member = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         member.set_nonblocking(true)?;
         member.set_reuse_port(true)?;
@@ -16,8 +20,7 @@ fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
         Ok(member)
     });
     let mut link = ShmLink::new(true).unwrap();
-    let bind = || Ok(Socket::from(socket.try_clone().unwrap()));
-    link.acquire(address, 0, false, bind, &make_member).unwrap();
+    link.acquire(address, 0, false, &make_socket).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)
 }

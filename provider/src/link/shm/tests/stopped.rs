@@ -13,8 +13,14 @@ const SILENT: u64 = SILENCE.as_millis() as u64;
 fn owner_and_socket(address: IpAddr) -> (ShmLink, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut link = ShmLink::new(true).unwrap();
-    let bind = || Ok(Socket::from(socket.try_clone().unwrap()));
-    link.acquire(address, 0, false, bind, &no_members()).unwrap();
+    let first = socket.try_clone().unwrap();
+    let make_socket: MakeSocket =
+        Arc::new(
+            move |beside| {
+                if beside { taken()(beside) } else { Ok(first.try_clone()?.into()) }
+            },
+        );
+    link.acquire(address, 0, false, &make_socket).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)
 }
@@ -103,7 +109,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        c.acquire(address, 0, false, || Err(BindError::Taken(address)), &no_members()).unwrap();
+        c.acquire(address, 0, false, &taken()).unwrap();
         done.store(true, Ordering::SeqCst);
     });
     assert!(c.is_peer(address) && !b.is_peer(address));

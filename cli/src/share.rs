@@ -1,0 +1,64 @@
+//! `roce share`: addresses of this host for programs of all its users.
+
+use std::thread;
+
+use roce::{Context, Device, OpenOptions, devices};
+
+use crate::{
+    failure::Failure,
+    output::{errln, outln},
+};
+
+/// Have the addresses of this host for programs of all its users.
+///
+/// One process receives what comes to an address, on UDP port 4791. Without this command that is the
+/// first program that opens the address, and only programs of the same user can have it as well. Run
+/// by root, before them, this one receives, and hands to each program what is for its queue pairs and
+/// what it listens for, and nothing else. Programs trust root to do so; another user they trust if
+/// ROCE_TRUSTED_USERS names it.
+///
+/// It runs until it is ended (Ctrl-C). Programs that go on meanwhile lose no connection: one of them
+/// receives then. Programs of one user exchange packets through the network stack meanwhile, not
+/// through memory. roce_lo needs none of this: each program has an address of its own there.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
+    #[arg(value_name = "DEV")]
+    devices: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let named: Result<Vec<Device>, _> =
+        args.devices.iter().map(|name| Device::named(name)).collect();
+    let all = || devices().into_iter().filter(|device| device.name() != "roce_lo").collect();
+    let devices = if args.devices.is_empty() { all() } else { named? };
+    let mut open = Vec::new();
+    for device in &devices {
+        match device.open(OpenOptions::default()) {
+            Ok(context) => {
+                outln!("{}: {}", device.name(), addresses(&context));
+                open.push(context);
+            }
+            Err(error) => errln!("roce: {}: {error}", device.name()),
+        }
+    }
+    match (devices.len(), open.len()) {
+        (0, _) => Err("no interface of this host has an address; udp:ADDRESS names one".into()),
+        (_, 0) => Err("there is no address to share".into()),
+        _ => loop {
+            thread::park();
+        },
+    }
+}
+
+/// The addresses of a device, each once.
+fn addresses(context: &Context) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for gid in context.gids().into_iter().filter(|gid| !gid.is_zero()) {
+        let address = gid.to_ip().to_string();
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.join(", ")
+}

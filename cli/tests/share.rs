@@ -1,0 +1,216 @@
+//! Programs of several users at one address. Only root can start them.
+
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ROOT: u32 = 0;
+const ONE: u32 = 65_532;
+const OTHER: u32 = 65_533;
+
+/// The tool where every user can start it.
+struct Tool(PathBuf);
+
+impl Tool {
+    /// `None`: this is not root.
+    fn new(test: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("programs of other users can be started by root only: left to CI");
+            return None;
+        }
+        watchdog::start(String::new);
+        let directory = env::temp_dir().join(format!("roce-share-{test}-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
+        // by another process, so that no child of a test beside this holds it open to write
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&directory).status();
+        assert!(copied.unwrap().success());
+        Some(Self(directory))
+    }
+
+    /// A command as a user runs it.
+    fn by(&self, user: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.0.join("roce"));
+        command.args(arguments).uid(user).gid(user).env("ROCE_LOG", "info").stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A process that has an address, once it has it.
+    fn share(&self, user: u32, device: &str) -> Program {
+        let mut child = Program(self.by(user, &["share", device]).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{device}: {}\n", device.replace("udp:", "")));
+        child
+    }
+}
+
+/// A program that ends with the test.
+struct Program(Child);
+
+impl Program {
+    /// What it has said if it has ended.
+    fn ended(&mut self) -> Option<String> {
+        self.0.try_wait().unwrap()?;
+        let mut error = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        Some(error)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn end(child: Child) -> Output {
+    watchdog::programs::wait_with_output(child, PATIENCE)
+}
+
+/// Has a client ask until its server is there; both are to succeed.
+fn play(mut server: Command, mut client: Command) {
+    let mut server = server.spawn().unwrap();
+    let start = Instant::now();
+    loop {
+        let output = end(client.spawn().unwrap());
+        if output.status.success() {
+            break;
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        if !error.contains("start the server there first") || start.elapsed() > PATIENCE {
+            let _ = server.kill();
+            panic!("client: {error}server: {:?}", server.wait_with_output().unwrap());
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let server = end(server);
+    assert!(server.status.success(), "{server:?}");
+}
+
+/// One of them is at another address, then both are at the one that root has.
+#[test]
+fn programs_of_several_users_are_at_one_address() {
+    let Some(tool) = Tool::new("several") else { return };
+    let shared = "udp:127.79.40.1";
+    let owner = tool.share(ROOT, shared);
+    for device in ["udp:127.79.40.2", shared] {
+        let rest = ["-C", "20", "-S", "9000", "--device"];
+        let server = [&["rping", "-s", "-a", "127.79.40.1"][..], &rest, &[shared]].concat();
+        let client = [&["rping", "-c", "-a", "127.79.40.1"][..], &rest, &[device]].concat();
+        play(tool.by(ONE, &server), tool.by(OTHER, &client));
+    }
+    // large messages, both ways
+    for test in ["write", "read"] {
+        let options = ["-n", "200", "-s", "65536", "-p", "18811", "-d"];
+        let server = [&["perf", test][..], &options, &[shared]].concat();
+        let client = [&["perf", test][..], &options, &["udp:127.79.40.2", "127.79.40.1"]].concat();
+        let start = Instant::now();
+        let mut listening = tool.by(ONE, &server).spawn().unwrap();
+        loop {
+            let output = end(tool.by(OTHER, &client).spawn().unwrap());
+            if output.status.success() {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{output:?} {:?}", listening.kill());
+            sleep(Duration::from_millis(50));
+        }
+        assert!(end(listening).status.success());
+    }
+    drop(owner);
+}
+
+/// What one listens for is taken for all, whoever their users are.
+#[test]
+fn a_service_is_one_programs() {
+    let Some(tool) = Tool::new("service") else { return };
+    let shared = "udp:127.79.41.1";
+    let owner = tool.share(ROOT, shared);
+    let listen = ["rping", "-s", "-a", "127.79.41.1", "-C", "1", "--device", shared];
+    let spawn = |user| Program(tool.by(user, &listen).spawn().unwrap());
+    let mut first = spawn(ONE);
+    let start = Instant::now();
+    let refused = loop {
+        sleep(Duration::from_millis(300)); // each comes when the other listens
+        let mut second = spawn(OTHER);
+        sleep(Duration::from_millis(500));
+        if let Some(ended) = [&mut first, &mut second].into_iter().find_map(Program::ended) {
+            break ended;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    };
+    assert!(refused.contains("7174") && refused.contains("in use"), "{refused}");
+    drop(owner);
+}
+
+/// The process that receives is killed while others have a connection. The one that it has received
+/// for does so itself from then on.
+#[test]
+fn connections_outlive_the_process_that_receives() {
+    let Some(tool) = Tool::new("outlive") else { return };
+    let shared = "udp:127.79.42.1";
+    let owner = tool.share(ROOT, shared);
+    let rest = ["-a", "127.79.42.1", "-C", "3000", "-S", "4000", "--device"];
+    let server = [&["rping", "-s"][..], &rest, &[shared]].concat();
+    let client = [&["rping", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
+    let serving = tool.by(ONE, &server).spawn().unwrap();
+    sleep(Duration::from_millis(300));
+    let asking = tool.by(OTHER, &client).spawn().unwrap();
+    sleep(Duration::from_millis(200));
+    drop(owner);
+    let (asked, served) = (end(asking), end(serving));
+    assert!(asked.status.success() && served.status.success(), "{asked:?} {served:?}");
+    let log = String::from_utf8_lossy(&served.stderr);
+    assert!(log.contains("this process receives for all at the address"), "{log}");
+}
+
+/// Another user than root is trusted where it is named, and the refusal says so.
+#[test]
+fn who_is_not_trusted_does_not_receive() {
+    let Some(tool) = Tool::new("trust") else { return };
+    let device = "udp:127.79.43.1";
+    let owner = tool.share(ONE, device);
+    let perf = ["perf", "write", "--local", "-n", "100", "-s", "4096", "-d", device];
+    for (user, trusted) in [(OTHER, ""), (OTHER, "root"), (OTHER, "65534"), (ROOT, "")] {
+        let output = end(tool.by(user, &perf).env("ROCE_TRUSTED_USERS", trusted).spawn().unwrap());
+        let error = String::from_utf8_lossy(&output.stderr);
+        let line =
+            format!("process {} of the user {ONE} has port 4791 on 127.79.43.1", owner.0.id());
+        assert!(!output.status.success() && error.contains(&line), "{user} {trusted}: {error}");
+        assert!(error.contains(&format!("ROCE_TRUSTED_USERS={ONE}")), "{error}");
+    }
+    for trusted in ["all", "65532"] {
+        let output = end(tool.by(OTHER, &perf).env("ROCE_TRUSTED_USERS", trusted).spawn().unwrap());
+        assert!(output.status.success(), "{trusted}: {output:?}");
+    }
+    let output = end(tool.by(OTHER, &perf).env("ROCE_TRUSTED_USERS", "alice").spawn().unwrap());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("ROCE_TRUSTED_USERS: expected `root`, `all`, or the number"), "{error}");
+    drop(owner);
+}
+
+#[test]
+fn a_device_that_cannot_be_shared_is_told() {
+    let Some(tool) = Tool::new("told") else { return };
+    let output = end(tool.by(ONE, &["share", "udp:192.0.2.77"]).spawn().unwrap());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("192.0.2.77 is not an address"), "{error}");
+}
