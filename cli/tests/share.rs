@@ -48,7 +48,11 @@ impl Tool {
 
     /// A process that has an address, once it has it.
     fn share(&self, user: u32, device: &str) -> Program {
-        let mut child = Program(self.by(user, &["share", device]).spawn().unwrap());
+        Self::shared(&mut self.by(user, &["share", device]), device)
+    }
+
+    fn shared(command: &mut Command, device: &str) -> Program {
+        let mut child = Program(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, format!("{device}: {}\n", device.replace("udp:", "")));
@@ -205,6 +209,19 @@ fn who_is_not_trusted_does_not_receive() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("ROCE_TRUSTED_USERS: expected `root`, `all`, or the number"), "{error}");
     drop(owner);
+    // root in a container may be without the capability that makes it trusted
+    let root = |capabilities: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--inh-caps=-all", &format!("--bounding-set=-all{capabilities}")]);
+        command.arg(tool.0.join("roce")).args(["share", device]);
+        Tool::shared(&mut command, device)
+    };
+    for (capabilities, is_trusted) in [("", false), (",+sys_ptrace", true)] {
+        let owner = root(capabilities);
+        let output = end(tool.by(OTHER, &perf).spawn().unwrap());
+        assert_eq!(output.status.success(), is_trusted, "{capabilities:?} {output:?}");
+        drop(owner);
+    }
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl World {
             12 => self.accept(input),
             13 => self.share(input),
             14 => self.now = self.now.plus(Duration::from_micros(1 << (input.byte() % 22))),
-            _ => {}
+            _ => self.with(input, Connection::ask_as_another_user),
         }
         self.exchange();
     }

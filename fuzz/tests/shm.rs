@@ -35,7 +35,7 @@ fn shm_holds() {
     });
 }
 
-/// A program that gets on: two rings to the device, two processes at its address, and a ring from it;
+/// A program that gets on: two rings to the device, three processes at its address, and a ring from it;
 /// then what a process does, mostly as it should.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
@@ -46,6 +46,8 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
         program.extend([0, 1, connection, kind, any() % 250]);
         program.extend([7, connection, connection, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
+    // and one of another user, which has a partition
+    program.extend([0, 15, 4, 0, 0, 11, 0, 0, 0, 15, 4, 1, 4]);
     program.extend([11, 9, 9, 9, 12, if any() < 230 { 0 } else { any() }, 1, 8]);
     for _ in 0..10 + any() % 90 {
         match any() % 12 {
@@ -55,7 +57,7 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let how = if any() < 250 { any() & 0xE4 } else { any() };
                 program.extend([4, any() & 1, how, any(), any() & 3, any(), any() & 3]);
             }
-            5 => program.extend([10, any() % 210, 2 + any() % 2]),
+            5 => program.extend([10, any() % 210, 2 + any() % 3]),
             6 => program.extend([7, any(), any(), 0, 0, 0, 0, 0, 0, 0, 0]),
             7 => program.push(8),
             8 => program.extend([11, any(), any(), any()]),
@@ -65,6 +67,7 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let high = if any() < 64 { 0xFF } else { 0 };
                 program.extend([9, any(), at, any(), any(), any() & 31, high, 0, 0, 0, 0]);
             }
+            11 if any() < 128 => program.extend([15, 4, any(), any(), 0, 0, 0, 0, 0]),
             _ => program.extend((0..any() % 12).map(|_| any())),
         }
     }

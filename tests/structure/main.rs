@@ -132,6 +132,7 @@ const CLI: Crate = Crate {
             "run",
             "ucmatose",
             "udaddy",
+            "share",
             "unpack",
         ],
     ],
