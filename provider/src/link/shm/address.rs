@@ -95,19 +95,26 @@ impl SharedAddresses {
             || self.foreign.iter().any(|foreign| foreign.address == address)
     }
 
+    /// Time of this round.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Begins a round of serving. Returns true if a [role](Self::update_roles) may change now.
     pub(super) fn begin_round(&mut self, now: Instant) -> bool {
         self.now = now;
         // all of them count
         let due = self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due);
-        due || self.foreign.iter().any(|foreign| foreign.deadline().is_some_and(|at| at <= now))
+        due || self.peers.has_requests()
+            || self.foreign.iter().any(|foreign| foreign.deadline().is_some_and(|at| at <= now))
     }
 
     /// Time at which a [role](Self::update_roles) may change although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let shared = self.addresses.iter().filter_map(SharedAddress::deadline);
         let foreign = self.foreign.iter().filter_map(ForeignAddress::deadline);
-        shared.chain(foreign).chain(self.looks_at()).min()
+        let requests = self.peers.has_requests().then_some(self.now);
+        shared.chain(foreign).chain(self.looks_at()).chain(requests).min()
     }
 
     /// Something has arrived at one of the addresses that another process is to read.
@@ -449,7 +456,7 @@ impl SharedAddresses {
         let is_news = self.peers.read_updates();
         for (number, message) in self.peers.take_requests() {
             if !self.serve_foreign(number, &message) {
-                self.peers.drop_unless(number, |_| false);
+                self.peers.retain(|peer| !peer.is(number));
             }
         }
         let mut is_told = is_news;

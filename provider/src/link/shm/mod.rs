@@ -289,6 +289,7 @@ impl ShmLink {
     pub(super) fn attend(&mut self, now: Instant) {
         if self.addresses.begin_round(now) {
             let _uncancelled = Uncancelled::begin(); // descriptors may be closed, here and below
+            self.addresses.read_updates();
             self.update_roles(now);
         }
         if self.write_at.is_some_and(|due| due <= now) {

@@ -66,6 +66,8 @@ pub(super) struct SharedAddress {
     /// Partitions of foreign peers that the former owner had, which may come to this one until then.
     pub(super) awaited: BTreeSet<IdPartition>,
     awaited_until: Option<Instant>,
+    /// Services that foreign peers have been told to be taken.
+    pub(super) told: BTreeSet<ServiceId>,
     role: Role,
 }
 
@@ -200,6 +202,7 @@ impl SharedAddress {
             foreign: BTreeMap::new(),
             awaited: BTreeSet::new(),
             awaited_until: None,
+            told: BTreeSet::new(),
             role,
         }
     }

@@ -33,6 +33,8 @@ pub(super) const MAX_SERVICES: usize = 8192;
 const MAX_PEERS: usize = 2 * IdPartition::COUNT as usize;
 /// Number of announcements of a peer that are read in one go.
 const UPDATES: usize = 4;
+/// Number of requests of foreign peers that are served in one go.
+const REQUESTS: usize = 8;
 
 /// The peers of all addresses, and what is forwarded to them.
 #[derive(Default)]
@@ -81,16 +83,16 @@ impl Peers {
         self.next += 1;
     }
 
-    /// The foreign peers at an address, and their numbers.
-    pub(super) fn foreign_at(&self, address: IpAddr) -> impl Iterator<Item = (u64, &ForeignPeer)> {
+    /// The foreign peers at an address.
+    pub(super) fn foreign_at(&self, address: IpAddr) -> impl Iterator<Item = &ForeignPeer> {
         let here = self.peers.iter().filter(move |peer| peer.address == address);
-        here.filter_map(|peer| Some((peer.number, peer.foreign.as_ref()?)))
+        here.filter_map(|peer| peer.foreign.as_ref())
     }
 
-    /// What peers at an address listen for, with their numbers.
-    pub(super) fn services_at(&self, address: IpAddr) -> impl Iterator<Item = (u64, ServiceId)> {
+    /// What peers at an address listen for.
+    pub(super) fn services_at(&self, address: IpAddr) -> impl Iterator<Item = ServiceId> {
         let here = self.peers.iter().filter(move |peer| peer.address == address);
-        here.flat_map(|peer| peer.services.iter().map(|service| (peer.number, *service)))
+        here.flat_map(|peer| peer.services.iter().copied())
     }
 
     /// The peer of this number.
@@ -98,14 +100,14 @@ impl Peers {
         self.peers.iter_mut().find(|peer| peer.number == number)
     }
 
-    /// Disconnects the peer of this number if that is what `stays` says of it.
-    pub(super) fn drop_unless(&mut self, number: u64, stays: impl Fn(&mut Peer) -> bool) {
-        self.retain(|peer| peer.number != number || stays(peer));
+    /// What foreign peers have asked for, with their numbers: some at a time, since anybody can ask.
+    pub(super) fn take_requests(&mut self) -> Vec<(u64, Vec<u8>)> {
+        self.requests.drain(..REQUESTS.min(self.requests.len())).collect()
     }
 
-    /// What foreign peers have asked for since this was last called.
-    pub(super) fn take_requests(&mut self) -> Vec<(u64, Vec<u8>)> {
-        mem::take(&mut self.requests)
+    /// True if there are more.
+    pub(super) const fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// The partitions of foreign peers that have ended since this was last called.
@@ -113,8 +115,8 @@ impl Peers {
         mem::take(&mut self.gone)
     }
 
-    /// Forgets peers that have ended, it seems.
-    fn retain(&mut self, mut is: impl FnMut(&mut Peer) -> bool) {
+    /// Forgets peers that have ended, it seems, and disconnects them.
+    pub(super) fn retain(&mut self, mut is: impl FnMut(&mut Peer) -> bool) {
         let Self { peers, gone, ended, .. } = self;
         peers.retain_mut(|peer| {
             let stays = is(peer);
@@ -142,7 +144,8 @@ impl Peers {
 
     /// True if one has not announced its partition yet.
     pub(super) fn has_unannounced(&self) -> bool {
-        self.peers.iter().any(|peer| peer.partition.is_none())
+        // a foreign one has none before it is told so
+        self.peers.iter().any(|peer| peer.partition.is_none() && peer.foreign.is_none())
     }
 
     /// Reads what peers announce, and forgets those that have ended. Returns true if one has
@@ -152,6 +155,9 @@ impl Peers {
         let mut is_news = false;
         let mut requests = mem::take(&mut self.requests);
         self.retain(|peer| {
+            if requests.iter().any(|(number, _)| *number == peer.number) {
+                return true; // after that one
+            }
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
@@ -159,6 +165,7 @@ impl Peers {
                     Ok((_, length)) if peer.foreign.is_some() => {
                         requests.push((peer.number, message[..length].to_vec()));
                         is_news = true;
+                        break;
                     }
                     Ok((_, length)) => {
                         peer.update(&message[..length]);
@@ -225,6 +232,11 @@ impl Peer {
     ) -> Self {
         let (partition, services) = (None, BTreeSet::new());
         Self { number: 0, address, socket, partition, services, sender, foreign }
+    }
+
+    /// True if it has this number.
+    pub(super) const fn is(&self, number: u64) -> bool {
+        self.number == number
     }
 
     /// Takes an announcement: partition and services.

@@ -45,9 +45,9 @@ pub(in super::super) struct ForeignAddress {
     /// This device's partition, once it is chosen, and what shows it to the next owner.
     partition: Option<IdPartition>,
     token: u64,
-    /// Services that this device listens for, and those that others do.
+    /// Services that this device listens for, and all that processes at the address do.
     services: BTreeSet<ServiceId>,
-    others: BTreeSet<ServiceId>,
+    taken: BTreeSet<ServiceId>,
     /// Connections, by communication ID.
     records: BTreeMap<u32, ConnRecord>,
     /// Size of the owner's receive buffer.
@@ -105,7 +105,7 @@ impl ForeignAddress {
             partition: None,
             token: 0,
             services: BTreeSet::new(),
-            others: BTreeSet::new(),
+            taken: BTreeSet::new(),
             records: BTreeMap::new(),
             receive_buffer,
         };
@@ -156,7 +156,7 @@ impl ForeignAddress {
     /// [`io::ErrorKind::AddrInUse`] when another process does, as far as that has been told.
     pub(in super::super) fn claim(&mut self, now: Instant, service: ServiceId) -> io::Result<()> {
         self.read(now);
-        if self.others.contains(&service) || self.services.len() >= message::MAX_SERVICES {
+        if self.is_claimed(service) || self.services.len() >= message::MAX_SERVICES {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         if self.services.insert(service) {
@@ -167,7 +167,7 @@ impl ForeignAddress {
 
     /// True if another process listens for it, as far as that has been told.
     pub(in super::super) fn is_claimed(&self, service: ServiceId) -> bool {
-        self.others.contains(&service)
+        self.taken.contains(&service) && !self.services.contains(&service)
     }
 
     /// Listens for it no more.
@@ -206,14 +206,14 @@ impl ForeignAddress {
 
     /// Takes what the owner tells at any time.
     fn note(&mut self, answer: Answer) {
-        if let Answer::Others(others) = answer {
-            // of two that begin at the same time, one hears of the other too late
-            let lost = others.intersection(&self.services).next();
-            if let Some(service) = lost.filter(|service| !self.others.contains(service)) {
-                let address = self.address;
-                warn!(%address, ?service, "another process listens for the same, and was first");
+        let address = self.address;
+        match answer {
+            Answer::Taken(services) => self.taken = services,
+            // of two that begin at the same time, one has heard of the other too late
+            Answer::Refused(services) => {
+                warn!(%address, ?services, "another process listens for the same, and was first");
             }
-            self.others = others;
+            Answer::Granted(_) | Answer::Partition(_) | Answer::Wake => {}
         }
     }
 

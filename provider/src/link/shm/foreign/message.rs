@@ -15,11 +15,11 @@ use super::super::record;
 pub(in super::super) const HELLO_FOREIGN: [u8; 8] = *b"foreign\x01";
 /// Number of services that a foreign peer may listen for. The owner claims each while it has its
 /// lock.
-pub(super) const MAX_SERVICES: usize = 256;
-/// Number of services of others that it is told.
-const MAX_OTHERS: usize = 8192;
+pub(super) const MAX_SERVICES: usize = 32;
+/// Number of services at an address that it is told.
+const MAX_TOLD: usize = 8192;
 /// Length of the longest message.
-pub(super) const LONGEST: usize = 1 + 8 * MAX_OTHERS;
+pub(super) const LONGEST: usize = 1 + 8 * MAX_TOLD;
 
 /// What a foreign peer asks for, or tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,8 +42,10 @@ pub(super) enum Answer {
     /// The partition is the peer's, with this token for the next owner; `None`: another process has
     /// it.
     Partition(Option<u64>),
-    /// All services that others at the address listen for.
-    Others(BTreeSet<ServiceId>),
+    /// All services that processes at the address listen for, the peer's own among them.
+    Taken(BTreeSet<ServiceId>),
+    /// Of the services that the peer has told, those that another process was first with.
+    Refused(BTreeSet<ServiceId>),
     /// There is something in the ring.
     Wake,
 }
@@ -86,7 +88,8 @@ impl Answer {
         match self {
             Self::Granted(receive_buffer) => [&[0][..], &receive_buffer.to_ne_bytes()].concat(),
             Self::Partition(token) => [&[1][..], &token.unwrap_or_default().to_ne_bytes()].concat(),
-            Self::Others(services) => encode_services(2, services, MAX_OTHERS),
+            Self::Taken(services) => encode_services(2, services, MAX_TOLD),
+            Self::Refused(services) => encode_services(4, services, MAX_SERVICES),
             Self::Wake => WAKE.to_vec(),
         }
     }
@@ -99,8 +102,9 @@ impl Answer {
                 let token = u64::from_ne_bytes(rest.try_into().ok()?);
                 Some(Self::Partition((token != 0).then_some(token)))
             }
-            2 => decode_services(rest, MAX_OTHERS).map(Self::Others),
+            2 => decode_services(rest, MAX_TOLD).map(Self::Taken),
             3 => Some(Self::Wake),
+            4 => decode_services(rest, MAX_SERVICES).map(Self::Refused),
             _ => None,
         }
     }
@@ -164,7 +168,8 @@ mod tests {
             Answer::Granted(212_992),
             Answer::Partition(Some(1)),
             Answer::Partition(None),
-            Answer::Others(services),
+            Answer::Taken(services.clone()),
+            Answer::Refused(services),
             Answer::Wake,
         ] {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
@@ -179,7 +184,7 @@ mod tests {
         for message in messages.into_iter().chain([&too_many[..]]) {
             assert_eq!(Request::decode(message), None, "{message:?}");
         }
-        for message in [&[][..], &[0, 1], &[1], &[2, 1], &[4]] {
+        for message in [&[][..], &[0, 1], &[1], &[2, 1], &[4, 1], &[5]] {
             assert_eq!(Answer::decode(message), None, "{message:?}");
         }
     }

@@ -1,8 +1,6 @@
 //! What the owner of an address knows of a foreign peer.
 
-use std::collections::BTreeSet;
-
-use roce_transport::cm::ServiceId;
+use roce_transport::time::Instant;
 
 use super::super::record::OwnRecords;
 
@@ -11,12 +9,12 @@ pub(in super::super) struct ForeignPeer {
     pub(super) user: u32,
     /// Where the records of its connections are.
     pub(super) records: OwnRecords,
-    /// What it has been told that others listen for.
-    pub(super) told: BTreeSet<ServiceId>,
+    /// Time at which it has come.
+    pub(super) since: Instant,
 }
 
 impl ForeignPeer {
-    pub(super) fn new(user: u32) -> Self {
-        Self { user, records: OwnRecords::default(), told: BTreeSet::new() }
+    pub(super) fn new(user: u32, since: Instant) -> Self {
+        Self { user, records: OwnRecords::default(), since }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     io, mem,
     net::IpAddr,
     os::fd::{AsFd, OwnedFd},
+    time::Duration,
 };
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
@@ -28,6 +29,8 @@ use super::{
 /// partitions that are left, whatever others do.
 const MAX_FOREIGN: usize = 40;
 pub(in super::super) const MAX_OF_USER: usize = 20;
+/// Time that one has to ask for a partition.
+const SILENCE: Duration = Duration::from_secs(1);
 
 impl SharedAddresses {
     /// Accepts a process of another user at an address of which this one is the owner.
@@ -41,7 +44,12 @@ impl SharedAddresses {
         socket: OwnedFd,
         user: u32,
     ) -> io::Result<()> {
-        let users = || self.peers.foreign_at(address).map(|(_, peer)| peer.user);
+        let now = self.now();
+        self.peers.retain(|peer| {
+            let is_silent = peer.foreign.as_ref().filter(|_| peer.partition.is_none());
+            is_silent.is_none_or(|foreign| now.since(foreign.since) < SILENCE)
+        });
+        let users = || self.peers.foreign_at(address).map(|peer| peer.user);
         if users().count() >= MAX_FOREIGN || users().filter(|it| *it == user).count() >= MAX_OF_USER
         {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -51,7 +59,7 @@ impl SharedAddresses {
         let (writer, memory) = Writer::new()?;
         send_with(&socket, &Answer::Granted(receive_buffer).encode(), &[memory.as_fd()])?;
         let sender = ShmSender::new(writer, Wakeup::Connection(socket.try_clone()?));
-        let foreign = ForeignPeer::new(user);
+        let foreign = ForeignPeer::new(user, now);
         self.add_peer(Peer::new(address, socket, sender, Some(foreign)));
         Ok(())
     }
@@ -74,11 +82,14 @@ impl SharedAddresses {
                 }
                 let token = (Some(wanted) != own).then(|| shared.host(wanted, token)).flatten();
                 *partition = token.map(|_| wanted);
-                return peer.tell(&Answer::Partition(token));
+                let taken = Answer::Taken(shared.told.clone());
+                return peer.tell(&Answer::Partition(token)) && peer.tell(&taken);
             }
             Request::Services(wanted) => {
                 let Some(partition) = *partition else { return false };
-                *services = shared.claim_for(partition, wanted);
+                *services = shared.claim_for(partition, &wanted);
+                let refused: BTreeSet<_> = wanted.difference(services).copied().collect();
+                return refused.is_empty() || peer.tell(&Answer::Refused(refused));
             }
             Request::Record(slot) => {
                 let Some(partition) = *partition else { return false };
@@ -94,30 +105,21 @@ impl SharedAddresses {
         true
     }
 
-    /// Tells the foreign peers at an address what others listen for there, where that has changed.
+    /// Tells the foreign peers at an address what processes listen for there, if that has changed.
     pub(in super::super) fn tell_foreign(&mut self, address: IpAddr) {
         let Self { addresses, peers, .. } = self;
+        let here = |shared: &&mut SharedAddress| shared.address == address && shared.is_owner();
+        let Some(shared) = addresses.iter_mut().find(here) else { return };
         if peers.foreign_at(address).next().is_none() {
             return;
         }
-        let own = addresses.iter().filter(|shared| shared.address == address);
-        let own: BTreeSet<_> = own.flat_map(|shared| shared.services.iter().copied()).collect();
-        let by: Vec<_> = peers.services_at(address).collect();
-        let of_others = |number: u64| {
-            let others = by.iter().filter(|(other, _)| *other != number);
-            others.map(|(_, service)| *service).chain(own.iter().copied()).collect()
-        };
-        let all: Vec<(u64, BTreeSet<ServiceId>)> =
-            peers.foreign_at(address).map(|(number, _)| (number, of_others(number))).collect();
-        for (number, others) in all {
-            let answer = Answer::Others(others.clone());
-            peers.drop_unless(number, |peer| {
-                let Some(foreign) = &mut peer.foreign else { return true };
-                if foreign.told == others {
-                    return true;
-                }
-                foreign.told.clone_from(&others);
-                peer.tell(&answer)
+        let own = shared.services.iter().copied();
+        let taken: BTreeSet<_> = peers.services_at(address).chain(own).collect();
+        if shared.told != taken {
+            shared.told.clone_from(&taken);
+            let answer = Answer::Taken(taken);
+            peers.retain(|peer| {
+                peer.address != address || peer.foreign.is_none() || peer.tell(&answer)
             });
         }
     }
@@ -158,10 +160,10 @@ impl SharedAddress {
     fn claim_for(
         &mut self,
         partition: IdPartition,
-        wanted: BTreeSet<ServiceId>,
+        wanted: &BTreeSet<ServiceId>,
     ) -> BTreeSet<ServiceId> {
         let had = self.foreign.insert(partition, BTreeSet::new()).unwrap_or_default();
-        for service in had.difference(&wanted) {
+        for service in had.difference(wanted) {
             self.claims.release(Entry::Service(*service));
         }
         // what this process has claimed, for itself or for another, the kernel would give it again
@@ -173,7 +175,7 @@ impl SharedAddress {
             had.contains(service)
                 || !is_own(service) && self.claims.take(Entry::Service(*service)).is_ok()
         };
-        let has: BTreeSet<_> = wanted.into_iter().filter(takes).collect();
+        let has: BTreeSet<_> = wanted.iter().copied().filter(takes).collect();
         self.foreign.insert(partition, has.clone());
         has
     }

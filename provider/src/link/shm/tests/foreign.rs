@@ -17,18 +17,19 @@ fn serve(links: &mut [&mut ShmLink], from: u64, to: u64) {
 }
 
 /// A process of another user at the address that `owner` has: it is treated as one, though this one
-/// could read its memory.
+/// could read its memory. `from`: the time in microseconds.
 fn foreign_by(
     owner: &mut ShmLink,
     address: IpAddr,
     make_socket: &MakeSocket,
+    from: u64,
 ) -> io::Result<ShmLink> {
     let mut link = ShmLink::new(true).unwrap();
     link.set_trusted_users(TrustedUsers::All);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            for now in (0..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
+            for now in (from..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
                 owner.look_at = Instant::ZERO;
                 owner.attend(at(now));
                 thread::yield_now();
@@ -43,7 +44,7 @@ fn foreign_by(
 }
 
 fn foreign(owner: &mut ShmLink, address: IpAddr) -> io::Result<ShmLink> {
-    foreign_by(owner, address, &udp())
+    foreign_by(owner, address, &udp(), 0)
 }
 
 #[test]
@@ -120,9 +121,8 @@ fn a_service_belongs_to_one_process_whoever_its_user_is() {
         in_use(link.claim(two, address));
     }
     // its requests come to it, those of others do not
-    let services = |link: &ShmLink| -> Vec<_> {
-        link.addresses.peers.services_at(address).map(|(_, service)| service).collect()
-    };
+    let services =
+        |link: &ShmLink| -> Vec<_> { link.addresses.peers.services_at(address).collect() };
     assert_eq!(services(&a).into_iter().filter(|it| *it == two).count(), 1);
     b.release(two, address);
     settle(&mut [&mut a, &mut peer, &mut b, &mut c]);
@@ -164,10 +164,18 @@ fn processes_of_one_user_are_bounded_and_nonsense_is_refused() {
     serve(&mut [&mut a], 210, 230);
     assert_eq!(a.addresses.peers.foreign_at(address).count(), peers);
     drop(nonsense);
+    // one that asks for nothing is not for ever in the way of the others of its user
+    let silent: Vec<_> = (0..MAX_OF_USER).map(|_| ask(&[&HELLO_FOREIGN])).collect();
+    for now in (240..240 + 2 * MAX_OF_USER as u64).step_by(10) {
+        serve(&mut [&mut a], now, now + 10);
+    }
+    assert!(foreign_by(&mut a, address, &udp(), 1_000_000).is_err());
+    assert!(foreign_by(&mut a, address, &udp(), 1_500_000).is_ok());
+    drop(silent);
     // the owner's own partition is not to be had
     let own = a.partition().unwrap().get();
     let socket = ask(&[&HELLO_FOREIGN, &[0, own, 0, 0, 0, 0, 0, 0, 0, 0]]);
-    serve(&mut [&mut a], 230, 240);
+    serve(&mut [&mut a], 2000, 2010);
     let mut answer = [0; 16];
     receive_with(&socket, &mut answer).unwrap(); // the ring
     let (length, _) = receive_with(&socket, &mut answer).unwrap();
@@ -180,7 +188,7 @@ fn when_the_owner_ends_a_foreign_peer_goes_on_by_the_next() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut next = peer(&mut a, address).unwrap();
-    let mut b = foreign_by(&mut a, address, &taken()).unwrap();
+    let mut b = foreign_by(&mut a, address, &taken(), 0).unwrap();
     let partition = b.partition().unwrap();
     b.claim(ServiceId(5), address).unwrap();
     serve(&mut [&mut a, &mut next, &mut b], 10, 20);
@@ -209,7 +217,7 @@ fn numbers_of_a_foreign_peer_that_does_not_come_are_free_after_a_second() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut next = peer(&mut a, address).unwrap();
-    let b = foreign_by(&mut a, address, &taken()).unwrap();
+    let b = foreign_by(&mut a, address, &taken(), 0).unwrap();
     let partition = b.partition().unwrap();
     drop(a);
     drop(b);
