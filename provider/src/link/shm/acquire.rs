@@ -15,7 +15,7 @@ use super::{
     ShmLink,
     channel::{IncomingChannel, Origin},
     claim::Entry,
-    credentials::{self, check_trust},
+    credentials::{self, check_receiver, check_trust},
     foreign::{ForeignAddress, Standing},
     listener::request_grant,
     members::MakeSocket,
@@ -115,7 +115,7 @@ impl ShmLink {
                                     if silent { stopped(address, interface) } else { None };
                                 match stopped {
                                     Some(process) => BindError::Stopped { address, process },
-                                    None => other_user(address, interface).unwrap_or(error),
+                                    None => self.other_user(address, interface).unwrap_or(error),
                                 }
                             });
                         }
@@ -232,6 +232,16 @@ impl ShmLink {
         Ok(())
     }
 
+    /// The process of another user that has an address, if that is what keeps this one from it.
+    fn other_user(&self, address: IpAddr, interface: u32) -> Option<BindError> {
+        let socket = connect_unchecked(address, interface).ok()?;
+        check_trust(&socket).err()?;
+        check_receiver(&socket, self.trusted_users).err()?;
+        let (process, user) =
+            (credentials::process(&socket).ok(), credentials::user(&socket).ok()?);
+        Some(BindError::OtherUser { address, process, user })
+    }
+
     /// Becomes the owner of an address that a process of another user has received for, by these
     /// sockets.
     pub(super) fn succeed_foreign(
@@ -258,14 +268,6 @@ impl ShmLink {
         self.owned.push((address, udp));
         Ok(())
     }
-}
-
-/// What keeps this process from an address that one of another user has.
-fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
-    let socket = connect_unchecked(address, interface).ok()?;
-    check_trust(&socket).err()?;
-    let (process, user) = (credentials::process(&socket).ok(), credentials::user(&socket).ok()?);
-    Some(BindError::OtherUser { address, process, user })
 }
 
 /// The process that has an address, if it is stopped.

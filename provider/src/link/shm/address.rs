@@ -454,12 +454,13 @@ impl SharedAddresses {
     /// Reads what peers announce, and forwards what has waited for it.
     pub(super) fn read_updates(&mut self) {
         let is_news = self.peers.read_updates();
-        for (number, message) in self.peers.take_requests() {
+        let requests = self.peers.take_requests();
+        let mut is_told = is_news || !requests.is_empty();
+        for (number, message) in requests {
             if !self.serve_foreign(number, &message) {
                 self.peers.retain(|peer| !peer.is(number));
             }
         }
-        let mut is_told = is_news;
         for (address, partition) in self.peers.take_gone() {
             is_told = true;
             self.address(address).into_iter().for_each(|shared| shared.end_foreign(partition));

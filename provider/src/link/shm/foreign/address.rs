@@ -15,7 +15,7 @@ use roce_transport::{
     time::Instant,
 };
 use socket2::Socket;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
     super::{
@@ -325,7 +325,7 @@ impl ForeignAddress {
         patience: Duration,
         epoll: &OwnedFd,
     ) -> (State, Option<ForeignChange>) {
-        let patience = PATIENCE.min(patience * 2);
+        let (before, patience) = (patience, PATIENCE.min(patience * 2));
         let later = State::Searching(now.plus(patience), patience);
         let Self { address, interface, trusted, make_socket, .. } = self;
         match ask(epoll, *address, *interface, *trusted) {
@@ -340,7 +340,9 @@ impl ForeignAddress {
                 }
             }
             Err(error) => {
-                debug!(%address, %error, "the process that has the address cannot be asked");
+                if before < patience && patience == PATIENCE {
+                    warn!(%address, %error, "nobody receives for this process");
+                }
                 (later, None)
             }
         }

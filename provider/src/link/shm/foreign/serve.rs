@@ -77,8 +77,10 @@ impl SharedAddresses {
         let Some(shared) = addresses.iter_mut().find(is_here) else { return true };
         match request {
             Request::Partition(wanted, token) => {
-                if partition.is_some() {
-                    return false;
+                if let Some(former) = partition.take() {
+                    // it is another's at one more address of the peer's
+                    shared.end_foreign(former);
+                    services.clear();
                 }
                 let token = (Some(wanted) != own).then(|| shared.host(wanted, token)).flatten();
                 *partition = token.map(|_| wanted);

@@ -248,3 +248,35 @@ fn when_nobody_is_left_a_foreign_peer_is_the_owner() {
     b.flush(at(100_000));
     assert_eq!(take(&mut c).len(), 1);
 }
+
+/// A device has one partition at all its addresses. What it was given at one of them and cannot have
+/// at another is free again.
+#[test]
+fn a_partition_is_one_at_several_addresses() {
+    let both = addresses();
+    let mut a = ShmLink::new(true).unwrap();
+    both.iter().for_each(|address| drop(a.acquire(*address, 0, false, &udp()).unwrap()));
+    a.choose_partition(7).unwrap();
+    let first = foreign(&mut a, both[1]).unwrap();
+    let mut second = ShmLink::new(true).unwrap();
+    second.set_trusted_users(TrustedUsers::All);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for now in (100_000..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
+                a.look_at = Instant::ZERO;
+                a.attend(at(now));
+                thread::yield_now();
+            }
+        });
+        let joined = both.iter().try_for_each(|to| second.join_foreign(*to, 0, &udp()));
+        let chosen = joined.and_then(|()| second.choose_partition(7));
+        done.store(true, Ordering::SeqCst);
+        chosen.unwrap();
+    });
+    let [one, other] = [&first, &second].map(|link| link.partition().unwrap());
+    assert_ne!(one, other);
+    let has = |address: usize, partition| a.addresses.addresses[address].is_left(partition);
+    assert_eq!([has(0, one), has(1, one)], [false, true]);
+    assert_eq!([has(0, other), has(1, other)], [true, true]);
+}
