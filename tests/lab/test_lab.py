@@ -15,6 +15,7 @@ from unittest import mock
 
 from lab import binaries, command_line, hang, report, requirements
 from lab.conform import known
+from lab.dropin.pyverbs import Edition, PyverbsCase, judge
 from lab.host import LabError
 from lab.interop.rows.compliance import compliance_problems
 
@@ -208,6 +209,55 @@ class HangTest(unittest.TestCase):
         self.assertRegex(text, r"process \d+: sh -c")
         sleeping = r"process \d+: sleep 60 \nState:\s+S \(sleeping\)\nthread \d+: sleep;"
         self.assertRegex(text, sleeping)
+
+
+class PyverbsTest(unittest.TestCase):
+    """Outcomes of rdma-core's own tests, and what is listed of them."""
+
+    LISTED = "tests.test_qp.Q.test_rc\ntests.test_qp.Q.test_ud\ntests.test_qpex.Q.test_rc\n"
+
+    def setUp(self):
+        expected = Path(self.enterContext(TemporaryDirectory())) / "expected.txt"
+        expected.write_text(self.LISTED)
+        self.edition = Edition("pyverbs", ("qp", "qpex"), expected)
+
+    def problems(self, *pinned, case=None, **words):
+        """Problems of a case whose tests have these outcomes: name=(word, text)."""
+        case = case or PyverbsCase("qp", edition=self.edition)
+        outcomes = {f"tests.test_qp.Q.test_{name}": outcome for name, outcome in words.items()}
+        return judge(case, outcomes, *pinned)
+
+    def test_as_listed(self):
+        skipped = ("skip", "no huge pages")
+        passed = ("pass", "")
+        self.assertEqual(self.problems(rc=passed, ud=passed, huge=skipped), [])
+
+    def test_each_difference_is_named(self):
+        words = {"rc": ("fail", "wrong"), "ud": ("skip", "no packets"), "uc": ("pass", "")}
+        problems = [
+            "tests.test_qp.Q.test_rc fails",
+            "tests.test_qp.Q.test_ud does not pass: no packets",
+            "tests.test_qp.Q.test_uc passes and is not in expected.txt: --pin",
+        ]
+        self.assertEqual(self.problems(**words), problems)
+        self.assertEqual(self.problems(True, **words), problems[:1])
+        missing = "tests.test_qp.Q.test_ud does not pass: it did not run"
+        self.assertEqual(self.problems(rc=("pass", "")), [missing])
+
+    def test_what_is_left_out_is_not_missed(self):
+        case = PyverbsCase("qp", edition=self.edition, condition="drop", left_out="_ud(_|$)")
+        self.assertEqual(case.name, "pyverbs/qp/drop")
+        self.assertEqual(self.problems(case=case, rc=("pass", "")), [])
+
+    def test_on_a_raw_device_every_test_passes(self):
+        case = PyverbsCase("qp", raw=True, edition=self.edition)
+        problems = self.problems(case=case, raw=("skip", "no"))
+        self.assertEqual(problems, ["tests.test_qp.Q.test_raw does not pass: no"])
+
+    def test_makers_modules_are_one_case(self):
+        case = PyverbsCase("mlx5", edition=self.edition)
+        self.assertTrue(case.has("tests.test_mlx5_dr.D.test_rule"))
+        self.assertFalse(case.has("tests.test_qp.Q.test_rc"))
 
 
 class ComplianceTest(unittest.TestCase):

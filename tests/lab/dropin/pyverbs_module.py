@@ -1,19 +1,32 @@
-"""Runs one module of rdma-core's own tests and writes their outcomes, a line of JSON per test.
+"""Runs one module of rdma-core's own tests, or all that a pattern with `*` names, and writes their
+outcomes, a line of JSON per test. Tests in whose names LEFT_OUT, a regular expression, is found do
+not run, if it is not empty.
 
-usage: pyverbs_module.py TESTS_DIRECTORY MODULE RESULTS_FILE [ARGUMENT OF THE SUITE...]
+usage: pyverbs_module.py DIRECTORY MODULE RESULTS_FILE LEFT_OUT [ARGUMENT OF THE SUITE...]
+
+The directory has the tests in `tests`. If pyverbs itself is beside them, that one is used, with the
+libraries in `lib` and the programs in `bin`.
 """
 
+import ctypes
+import importlib
 import json
+import os
+import re
 import sys
 import unittest
+from pathlib import Path
 
-directory, module, results = sys.argv[1:4]
-sys.argv[1:4] = []
+directory, module, results, left_out = sys.argv[1:5]
+sys.argv[1:5] = []
 # As in run_tests.py: the tests import each other as `tests.base`, and their arguments as
 # `args_parser`.
 sys.path[0] = directory
 sys.path.insert(1, directory + "/tests")
 sys.dont_write_bytecode = True
+for library in sorted(Path(directory, "lib").glob("*")):
+    ctypes.CDLL(library)
+os.environ["PATH"] = f"{directory}/bin:{os.environ['PATH']}"
 
 
 class WritingResult(unittest.TestResult):
@@ -55,14 +68,17 @@ class WritingResult(unittest.TestResult):
         self.write(test, "fail", "it passed, and should not")
 
 
+def tests_of(suite):
+    for test in suite:
+        yield from tests_of(test) if isinstance(test, unittest.TestSuite) else [test]
+
+
 from args_parser import parser  # noqa: E402
 
 parser.parse_args()
+load = unittest.defaultTestLoader.loadTestsFromModule
 with open(results, "w") as file:
-    # By the package's own list, for a module alone would load all of them.
-    import importlib
-
-    suite = unittest.defaultTestLoader.loadTestsFromModule(
-        importlib.import_module("tests." + module)
-    )
-    suite.run(WritingResult(file))
+    for path in sorted(Path(directory, "tests").glob(f"{module}.py")):
+        tests = tests_of(load(importlib.import_module(f"tests.{path.stem}")))
+        chosen = [test for test in tests if not (left_out and re.search(left_out, test.id()))]
+        unittest.TestSuite(chosen).run(WritingResult(file))

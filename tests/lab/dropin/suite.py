@@ -21,7 +21,7 @@ from lab.dropin.hosts import (
 from lab.dropin.memcheck import memcheck_cases
 from lab.dropin.middleware import middleware_cases
 from lab.dropin.perftest import perftest_cases
-from lab.dropin.pyverbs import PyverbsCase, PyverbsRunner, pyverbs_cases
+from lab.dropin.pyverbs import DebianRunner, PyverbsCase, pyverbs_cases
 from lab.dropin.qperf import qperf_cases
 from lab.dropin.ratios import RatioCase, RatioRunner, ratio_cases
 from lab.dropin.rdmacm import rdmacm_cases
@@ -103,7 +103,7 @@ def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
     if options.check:
         chosen = checked(chosen, options.check)
-    lab = Lab(chosen, logs)
+    lab = Lab(chosen, logs, options.pin)
     started = time.monotonic()
     with GuestBridge(lab.roce) as bridge:
         guest = lab.boot(bridge) if lab.with_guest or lab.ratios else None
@@ -129,7 +129,7 @@ def run(options, chosen, logs):
 class Lab:
     """Chosen cases, the programs that they need, and the table of their results."""
 
-    def __init__(self, chosen, logs):
+    def __init__(self, chosen, logs, pin):
         self.logs = logs
         self.table = CaseTable(chosen)
         self.library = binaries.library()
@@ -137,7 +137,7 @@ class Lab:
         place_sockets(self.roce)
         place_findings(self.roce)
         self.runner = CaseRunner(logs, {**middleware.build(logs), **build_wheel(logs)})
-        self.pyverbs = PyverbsRunner(logs)
+        self.pyverbs = DebianRunner(logs, pin)
         self.ratios = [case for case in chosen if isinstance(case, RatioCase)]
         self.with_guest = [case for case in chosen if case.in_guest and case not in self.ratios]
         self.waiting = iter([case for case in chosen if not case.in_guest])
@@ -161,8 +161,7 @@ class Lab:
         with HostPair(number, self.roce) as pair:
             while case := self.next_case():
                 if isinstance(case, PyverbsCase):
-                    host = pair.raw[0] if case.raw else pair.hosts[0]
-                    execute = partial(self.pyverbs.run, case, host)
+                    execute = partial(self.pyverbs.run, case, pair)
                 else:
                     execute = partial(self.runner.run, case, *pair.sides(case.place))
                 self.table.run(case, execute)
