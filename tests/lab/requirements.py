@@ -167,22 +167,25 @@ class Wheel(PypiPackage):
 
 class DebianSource(PinnedSource):
     """The original sources of a package of a newer Debian, built. `build(tree, target)` is called
-    in their directory, and fills another one, which is kept.
+    in their directory, and fills another one, which is kept. `archive` is the name of their file
+    up to the version, if it is not that of what is built, and its ending.
     """
 
     origin = "Debian's sources"
 
-    def __init__(self, name, version, sha256, packages, build):
+    def __init__(self, name, version, sha256, packages, build, archive=None):
         super().__init__(name, version, sha256)
         self.packages, self.build = packages, build
+        self.archive = archive or (name, "tar.xz")
 
     def install(self):
         with scratch_dir() as scratch:
             archive, tree, built = (scratch / name for name in ["archive", "tree", "built"])
-            name = f"{self.name}_{self.version}.orig.tar.xz"
+            package, ending = self.archive
+            name = f"{package}_{self.version}.orig.{ending}"
             # Those of libraries are by four letters: there are so many.
-            letters = self.name[:4] if self.name.startswith("lib") else self.name[0]
-            address = f"{repository()}pool/main/{letters}/{self.name}/{name}"
+            letters = package[:4] if package.startswith("lib") else package[0]
+            address = f"{repository()}pool/main/{letters}/{package}/{name}"
             helper = "/usr/lib/apt/apt-helper"
             output_of([helper, "download-file", address, archive, f"SHA256:{self.sha256}"])
             for directory in [tree, built]:

@@ -2,9 +2,11 @@
 
 from lab import binaries
 from lab.dropin.hosts import place_ours
+from lab.dropin.pyverbs import PyverbsCase, PyverbsRunner
 from lab.dropin.runner import CaseRunner
 from lab.programs import record
 from lab.programs.build import build
+from lab.programs.pyverbs import EDITION, PYVERBS
 from lab.programs.trial import sources_of
 from lab.requirements import package_versions
 
@@ -19,6 +21,9 @@ class TrialRunner:
         self.roce = place_ours(binaries.roce(), binaries.library(), logs)
         built = build(logs / "built", sources_of(chosen))
         self.runner = CaseRunner(logs, {"roce": self.roce, **built})
+        self.pyverbs = None
+        if PYVERBS.word in built:
+            self.pyverbs = PyverbsRunner(logs, EDITION, built[PYVERBS.word], pin)
         self.versions = package_versions({trial.package for trial in chosen})
         for source in sources_of(chosen):
             self.versions.setdefault(source.name, source.version)
@@ -27,9 +32,12 @@ class TrialRunner:
         self.entries = {}  # of the trials that have passed
 
     def run(self, trial, pair):
-        result = self.runner.run(trial.case, *pair.sides(trial.case.place))
+        if isinstance(trial.case, PyverbsCase):
+            result = self.pyverbs.run(trial.case, pair)
+        else:
+            result = self.runner.run(trial.case, *pair.sides(trial.case.place))
         version = self.versions[trial.package]
-        notes, ratio = [f"{trial.package} {version}"], None
+        notes, ratio = [f"{trial.package} {version}", *[result.note] * bool(result.note)], None
         if trial.figure and not result.problems:
             ratio, shown = self.measure(trial, pair, result)
             notes += [shown] * bool(shown)
@@ -43,6 +51,12 @@ class TrialRunner:
             notes += [note] * bool(note)
         result.note = ", ".join(notes)
         return result
+
+    def write(self):
+        """Writes down what is to be recorded."""
+        record.write(self.entries)
+        if self.pyverbs:
+            self.pyverbs.pin()
 
     def measure(self, trial, pair, result):
         """Runs the program's TCP mode beside it; returns the ratio of the two, and what to say.

@@ -4,13 +4,13 @@ import time
 from functools import partial
 
 from lab.dropin.hosts import HostPair
-from lab.programs import record
 from lab.programs.ceph import ceph_trials
 from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
 from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
 from lab.programs.mpi4py import mpi4py_trials
+from lab.programs.pyverbs import pyverbs_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
 from lab.programs.runner import TrialRunner
@@ -34,6 +34,7 @@ def cases():
         *middleware_trials(),
         *mpi4py_trials(),
         *fabtests_trials(),
+        *pyverbs_trials(),
         *valkey_trials(),
         *wheel_trials(),
         *qemu_trials(),
@@ -45,7 +46,9 @@ def cases():
 def add_arguments(parser):
     parser.add_argument("--all", action="store_true", help="the large ones, too")
     parser.add_argument(
-        "--pin", action="store_true", help="write down the versions, and how fast the programs are"
+        "--pin",
+        action="store_true",
+        help="write down the versions, how fast the programs are, and which tests of pyverbs pass",
     )
 
 
@@ -78,7 +81,7 @@ def run(options, chosen, logs):
         for trial in chosen:
             table.run(trial, partial(runner.run, trial, pair))
     if options.pin:
-        record.write(runner.entries)
+        runner.write()
     say(f"{len(chosen)} trials in {time.monotonic() - started:.0f} s")
     table.print_summary()
     return table.failed

@@ -1,0 +1,81 @@
+"""rdma-core's own tests of the verbs in a version that Debian 12 has not, with the pyverbs of that
+version: built with its headers and libraries, and run on ours.
+"""
+
+import shutil
+from pathlib import Path
+
+from lab.dropin.pyverbs import MODULES, RAW_MODULES, VENDORS, Edition, PyverbsCase
+from lab.host import output_of
+from lab.programs.trial import CONDITIONS, Trial
+from lab.requirements import DebianSource
+
+PACKAGES = [
+    *("cmake", "make", "gcc", "libc6-dev", "pkg-config", "cython3", "python3-dev"),
+    *("libnl-3-dev", "libnl-route-3-dev", "libdrm-dev"),
+]
+# The tests import the modules for makers' devices, and so need the libraries of those.
+LIBRARIES = ["libefa.so.1", "libmlx5.so.1"]
+# The tests ask `rdma link show -j` which interface a device has, and if it names none look into
+# /sys/class. That program asks the kernel, which knows none of our devices, and where the kernel
+# has no RDMA at all it fails.
+RDMA = "#!/bin/sh\necho '[]'\n"
+
+
+def build_pyverbs(tree, target):
+    options = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0 -w", "-DNO_MAN_PAGES=1"]
+    places = ["-DPYTHON_EXECUTABLE=/usr/bin/python3", "-DCMAKE_SKIP_RPATH=1"]
+    built = tree / "built"
+    output_of(["cmake", "-S", tree, "-B", built, *options, *places])
+    output_of(["make", "-s", "-j2", "-C", built / "pyverbs"])
+    shutil.copytree(built / "python" / "pyverbs", target / "pyverbs")
+    shutil.copytree(tree / "tests", target / "tests")
+    for name in ["lib", "bin"]:
+        (target / name).mkdir()
+    for name in LIBRARIES:
+        shutil.copy(built / "lib" / name, target / "lib")
+    (target / "bin" / "rdma").write_text(RDMA)
+    (target / "bin" / "rdma").chmod(0o755)
+
+
+# In Debian 13.
+PYVERBS = DebianSource(
+    "pyverbs",
+    "56.1",
+    "63ce7f2baa7242c2dbc76375dac957c420187dd27f8c5e148efc07971ee522a8",
+    PACKAGES,
+    build_pyverbs,
+    archive=("rdma-core", "tar.gz"),
+)
+EDITION = Edition(
+    f"{PYVERBS.name}/{PYVERBS.version}",
+    (*MODULES, "srq"),
+    Path(__file__).resolve().parent / "pyverbs-expected.txt",
+)
+# Modules with packets between queue pairs.
+EXCHANGES = [
+    *("atomic", "cq", "cq_events", "cqex", "mr", "odp", "parent_domain", "qpex", "rdmacm"),
+    *("relaxed_ordering", "shared_pd", "srq"),
+]
+# Tests that are left out under a condition.
+LEFT_OUT = {
+    # two processes bind the address, which those with ROCE_SOCKETS_ONLY cannot share
+    "sockets": "_multicast_",
+    # they wait for each of their datagrams
+    "drop": "_ud(_|$)|_multicast_",
+}
+
+
+def pyverbs_trials():
+    for module in [*EDITION.modules, *VENDORS]:
+        yield trial(PyverbsCase(module, edition=EDITION))
+    for module in RAW_MODULES:
+        yield trial(PyverbsCase(module, raw=True, edition=EDITION))
+    for condition, options in CONDITIONS.items():
+        how = {"condition": condition, "left_out": LEFT_OUT[condition], **options}
+        for module in EXCHANGES:
+            yield trial(PyverbsCase(module, edition=EDITION, **how))
+
+
+def trial(case):
+    return Trial(case, PYVERBS.name, large=True, source=PYVERBS)
