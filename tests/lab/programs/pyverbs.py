@@ -59,7 +59,7 @@ EXCHANGES = [
 ]
 # Tests that are left out under a condition.
 LEFT_OUT = {
-    # two processes bind the address, which those with ROCE_SOCKETS_ONLY cannot share
+    # the address is open in more than one process, which those with ROCE_SOCKETS_ONLY cannot share
     "sockets": "_multicast_",
     # they wait for each of their datagrams
     "drop": "_ud(_|$)|_multicast_",
