@@ -18,8 +18,7 @@ use crate::{
 /// ROCE_TRUSTED_USERS names it.
 ///
 /// It runs until it is ended (Ctrl-C). Programs that go on meanwhile lose no connection: one of them
-/// receives then. Programs of one user exchange packets through the network stack meanwhile, not
-/// through memory. roce_lo needs none of this: each program has an address of its own there.
+/// receives then. roce_lo needs none of this: each program has an address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo

@@ -142,6 +142,30 @@ fn programs_of_several_users_are_at_one_address() {
     drop(owner);
 }
 
+/// Two programs of one user exchange packets through memory, whoever receives for the address.
+#[test]
+fn programs_of_one_user_share_memory() {
+    let Some(tool) = Tool::new("memory") else { return };
+    let shared = "udp:127.79.44.1";
+    let owner = tool.share(ROOT, shared);
+    let options = ["perf", "write", "-D", "3", "-s", "65536", "-p", "18812", "-d", shared];
+    let _server = Program(tool.by(ONE, &options).spawn().unwrap());
+    sleep(Duration::from_millis(500));
+    let _client =
+        Program(tool.by(ONE, &[&options[..], &["127.79.44.1"]].concat()).spawn().unwrap());
+    sleep(Duration::from_millis(1000));
+    let counters = ["devinfo", "--counters", "--json", "-d", shared];
+    let output = end(tool.by(ONE, &counters).spawn().unwrap());
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |name| -> u64 {
+        let programs = counters.as_array().unwrap().iter();
+        programs.filter_map(|program| program["counters"][name]["value"].as_u64()).sum()
+    };
+    let (shared, all) = (count("link_shared_runs"), count("link_sent_runs"));
+    assert!(all > 100 && shared * 10 > all * 9, "{shared} of {all}: {counters:#}");
+    drop(owner);
+}
+
 /// What one listens for is taken for all, whoever their users are.
 #[test]
 fn a_service_is_one_programs() {

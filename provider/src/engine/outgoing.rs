@@ -89,7 +89,7 @@ impl Outgoing {
     pub(super) fn offer(&mut self, now: Instant, link: &mut dyn Link) -> Offer {
         let end = self.buffer.runs().len().min(self.taken + PORTION);
         for index in self.taken..end {
-            if link.needs_icrc(&self.buffer.runs()[index]) {
+            if link.needs_icrc(self.buffer.bytes(), &self.buffer.runs()[index]) {
                 self.buffer.seal(index);
             }
         }

@@ -103,9 +103,10 @@ pub trait Link: Send {
 
     /// True if the datagrams of a run need their ICRC, which is zero else when it is
     /// [sent](Self::send): so it is for all receivers but those that this link hands them to as they are,
-    /// marked as [verified](DatagramMeta::checksum_verified). Asked right before the run is sent.
-    fn needs_icrc(&self, run: &Transmit) -> bool {
-        let _ = run;
+    /// marked as [verified](DatagramMeta::checksum_verified). Asked right before the run is sent; its
+    /// range is an index into `bytes`.
+    fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
+        let _ = (bytes, run);
         true
     }
 

@@ -100,6 +100,13 @@ impl SharedAddresses {
         self.now
     }
 
+    /// Addresses that other processes receive for, with the indices of their interfaces.
+    pub(super) fn of_others(&self) -> Vec<(IpAddr, u32)> {
+        let peers = self.addresses.iter().filter(|shared| !shared.is_owner());
+        let foreign = self.foreign.iter().map(|foreign| (foreign.address, foreign.interface));
+        peers.map(|shared| (shared.address, shared.interface)).chain(foreign).collect()
+    }
+
     /// Begins a round of serving. Returns true if a [role](Self::update_roles) may change now.
     pub(super) fn begin_round(&mut self, now: Instant) -> bool {
         self.now = now;

@@ -3,6 +3,7 @@
 use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use roce_transport::{
+    share::IdPartition,
     time::Instant,
     wire::{FrameFields, Ident, NetHeader},
 };
@@ -23,6 +24,9 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 pub(super) enum OutgoingChannel {
     /// There is none, and none is requested before this time.
     Absent(Instant),
+    /// Likewise: a process has the address that does not trust this one, or that this one does not
+    /// trust. It may receive for others.
+    Distrusted(Instant),
     /// Requested, not yet granted.
     Requested(Request),
     Open(Box<OpenChannel>),
@@ -32,6 +36,8 @@ pub(super) enum OutgoingChannel {
 pub(super) struct Request {
     pub(super) socket: OwnedFd,
     pub(super) writer: Writer,
+    /// Of the process that is asked, if that is one of several at the address.
+    pub(super) partition: Option<IdPartition>,
     /// Index of the interface of the addresses.
     pub(super) interface: u32,
     /// Time at which it is made again: who has not answered by then may be stopped, and another
@@ -42,11 +48,17 @@ pub(super) struct Request {
 pub(super) struct OpenChannel {
     socket: OwnedFd,
     pub(super) sender: ShmSender,
+    /// See [`Request`].
+    pub(super) partition: Option<IdPartition>,
     pub(super) interface: u32,
+    /// True if there may be several processes at the address, of which this one forwards to others.
+    pub(super) shares: bool,
     /// The reader is stopped. Perhaps another process has the address by now.
     pub(super) renewal: Option<Request>,
     /// Number of times that it was asked for while the reader was stopped.
     pub(super) renewals: u32,
+    /// True if something was sent that the reader is not woken for yet.
+    pub(super) is_used: bool,
     /// What tells which connections with the address are over when the reader has ended.
     pub(super) witness: Option<Witness>,
 }
@@ -60,22 +72,31 @@ struct Answer {
 }
 
 impl OutgoingChannel {
+    /// The channel, if it is open.
+    pub(super) fn open(&mut self) -> Option<&mut OpenChannel> {
+        if let Self::Open(channel) = self { Some(channel) } else { None }
+    }
+
     /// Opens if there is an answer, and closes if the other process has ended. `ends`: the addresses
     /// that it is between.
     pub(super) fn update(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
         *self = match mem::replace(self, Self::Absent(now)) {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(Answer { wakeup, claims })) => {
-                    let Request { socket, writer, interface, .. } = request;
+                    let Request { socket, writer, partition, interface, .. } = request;
                     let sender = ShmSender::new(writer, Wakeup::Counter(wakeup));
                     let (renewal, renewals) = (None, 0);
+                    let shares = claims.is_some();
                     let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                     Self::Open(Box::new(OpenChannel {
                         socket,
                         sender,
+                        partition,
                         interface,
+                        shares,
                         renewal,
                         renewals,
+                        is_used: false,
                         witness,
                     }))
                 }
@@ -93,9 +114,124 @@ impl OutgoingChannel {
                     Self::Open(channel)
                 }
             }
-            absent @ Self::Absent(_) => absent,
+            absent @ (Self::Absent(_) | Self::Distrusted(_)) => absent,
         };
     }
+}
+
+/// What leads to an address.
+pub(super) struct Ways {
+    /// The channel to the process that has the address.
+    pub(super) main: OutgoingChannel,
+    /// Those to other processes there, requested or open, by their partitions.
+    pub(super) direct: Vec<(IdPartition, OutgoingChannel)>,
+    /// Time from which others are looked for.
+    pub(super) probe_at: Instant,
+}
+
+/// Number of direct channels to an address: one for each process that there can be.
+const MAX_DIRECT: usize = IdPartition::COUNT as usize;
+
+impl Ways {
+    pub(super) const fn new(main: OutgoingChannel) -> Self {
+        Self { main, direct: Vec::new(), probe_at: Instant::ZERO }
+    }
+
+    /// The channels that are open.
+    pub(super) fn open(&mut self) -> impl Iterator<Item = &mut OpenChannel> {
+        let direct = self.direct.iter_mut().map(|(_, channel)| channel);
+        [&mut self.main].into_iter().chain(direct).filter_map(OutgoingChannel::open)
+    }
+
+    /// The channel for datagrams to this partition.
+    fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut OpenChannel> {
+        let found = self.direct.iter_mut().find(|(it, _)| Some(*it) == partition);
+        let direct = found.and_then(|(_, channel)| channel.open());
+        direct.or_else(|| self.main.open())
+    }
+
+    /// True if there is one for a run.
+    pub(super) fn take(&self, datagrams: &[u8], segment: usize) -> bool {
+        let is_open = |channel: &OutgoingChannel| matches!(channel, OutgoingChannel::Open(_));
+        is_open(&self.main)
+            || one_partition(datagrams, segment).is_some_and(|partition| {
+                self.direct.iter().any(|(it, channel)| *it == partition && is_open(channel))
+            })
+    }
+
+    /// The process for which another is to be looked for now, if the datagrams are for one that may
+    /// have a channel of its own.
+    pub(super) fn wants(&self, now: Instant, datagrams: &[u8]) -> Option<IdPartition> {
+        let may_be_several = match &self.main {
+            OutgoingChannel::Open(channel) => channel.shares,
+            OutgoingChannel::Distrusted(_) => true,
+            OutgoingChannel::Absent(_) | OutgoingChannel::Requested(_) => false,
+        };
+        let partition = (may_be_several && self.probe_at <= now && self.direct.len() < MAX_DIRECT)
+            .then(|| partition_of(datagrams))??;
+        self.direct.iter().all(|(it, _)| *it != partition).then_some(partition)
+    }
+
+    /// Opens what has an answer, and forgets what has ended.
+    pub(super) fn update(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
+        self.main.update(now, ends, witnesses);
+        self.direct.retain_mut(|(_, channel)| {
+            channel.update(now, ends, witnesses);
+            match channel {
+                OutgoingChannel::Requested(request) => now < request.until,
+                OutgoingChannel::Open(_) => true,
+                OutgoingChannel::Absent(_) | OutgoingChannel::Distrusted(_) => false,
+            }
+        });
+    }
+
+    /// Sends a run through the channels that [take](Self::take) it.
+    pub(super) fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<()> {
+        if self.direct.is_empty() || one_partition(datagrams, header.segment).is_some() {
+            return self.send_to(partition_of(datagrams), header, datagrams);
+        }
+        for datagram in datagrams.chunks(header.segment) {
+            let length = datagram.len();
+            let header = RunHeader { length, segment: length, ..header };
+            self.send_to(partition_of(datagram), header, datagram)?;
+        }
+        Ok(())
+    }
+
+    fn send_to(
+        &mut self,
+        partition: Option<IdPartition>,
+        header: RunHeader,
+        datagrams: &[u8],
+    ) -> io::Result<()> {
+        let channel = self.to(partition).ok_or(io::ErrorKind::NotConnected)?;
+        channel.is_used = true;
+        channel.sender.send(header, datagrams)
+    }
+
+    /// Closes channels that were found to be broken.
+    pub(super) fn close_broken(&mut self, now: Instant) {
+        let is_broken = |channel: &mut OutgoingChannel| {
+            channel.open().is_some_and(|channel| channel.sender.is_broken())
+        };
+        if is_broken(&mut self.main) {
+            self.main = OutgoingChannel::Absent(now.plus(RETRY));
+        }
+        self.direct.retain_mut(|(_, channel)| !is_broken(channel));
+    }
+}
+
+/// Partition of the process that a datagram is for; `None`: no queue pair of any.
+fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
+    // the upper six bits of the destination's number
+    IdPartition::new(datagram.get(5)? >> 2)
+}
+
+/// That of a run, if all its datagrams are for one process.
+fn one_partition(datagrams: &[u8], segment: usize) -> Option<IdPartition> {
+    let mut partitions = datagrams.chunks(segment.max(1)).map(partition_of);
+    let first = partitions.next()??;
+    partitions.all(|other| other == Some(first)).then_some(first)
 }
 
 impl Request {

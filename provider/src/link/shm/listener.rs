@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{addr::Gid, time::Instant};
+use roce_transport::{addr::Gid, share::IdPartition, time::Instant};
 use rustix::net::SocketFlags;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     credentials::{self, check_trust},
     foreign::{self, HELLO_FOREIGN},
     ring::{Reader, Writer},
-    socket::{self, connect, receive_with, send_with, unwatch, watch},
+    socket::{self, connect, connect_directly, receive_with, send_with, unwatch, watch},
 };
 
 /// Number of processes that may have connected and not yet said what for. One more takes the place
@@ -55,6 +55,8 @@ pub(super) struct Pending {
     /// The own address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
+    /// True: it has come to this process, whichever receives for the address.
+    pub(super) is_direct: bool,
     /// False: it is heard as a process of any user is.
     is_trusted: bool,
     /// Time at which it is closed if it has still not asked for anything.
@@ -71,6 +73,8 @@ pub(super) struct Listeners {
 
 struct Listener {
     address: IpAddr,
+    /// True: the name is not the address's, but this process's there.
+    is_direct: bool,
     socket: OwnedFd,
 }
 
@@ -95,8 +99,30 @@ impl Listeners {
         address: IpAddr,
         socket: OwnedFd,
     ) -> io::Result<()> {
-        watch(epoll, &socket)?;
-        self.listeners.push(Listener { address, socket });
+        self.add(epoll, Listener { address, is_direct: false, socket })
+    }
+
+    /// Can be found by the processes that send to this one at an address that several have.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process has the name.
+    pub(super) fn listen_directly(
+        &mut self,
+        epoll: &OwnedFd,
+        address: IpAddr,
+        interface: u32,
+        partition: IdPartition,
+    ) -> io::Result<()> {
+        if self.listeners.iter().any(|listener| listener.address == address && listener.is_direct) {
+            return Ok(());
+        }
+        let socket = socket::listen_directly(address, interface, partition)?;
+        self.add(epoll, Listener { address, is_direct: true, socket })
+    }
+
+    fn add(&mut self, epoll: &OwnedFd, listener: Listener) -> io::Result<()> {
+        watch(epoll, &listener.socket)?;
+        self.listeners.push(listener);
         Ok(())
     }
 
@@ -110,13 +136,21 @@ impl Listeners {
     pub(super) fn socket(&self, address: IpAddr) -> Option<&OwnedFd> {
         self.listeners
             .iter()
-            .find(|listener| listener.address == address)
+            .find(|listener| listener.address == address && !listener.is_direct)
             .map(|found| &found.socket)
     }
 
     /// Is not found at this address any more.
     pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
+        self.resign(epoll, address);
         let gone = self.listeners.extract_if(.., |listener| listener.address == address);
+        gone.for_each(|listener| unwatch(epoll, &listener.socket));
+    }
+
+    /// Leaves to another process to accept who comes to the address.
+    pub(super) fn resign(&mut self, epoll: &OwnedFd, address: IpAddr) {
+        let is_its = |listener: &mut Listener| listener.address == address && !listener.is_direct;
+        let gone = self.listeners.extract_if(.., is_its);
         gone.for_each(|listener| unwatch(epoll, &listener.socket));
     }
 
@@ -133,13 +167,15 @@ impl Listeners {
         now: Instant,
         epoll: &OwnedFd,
     ) -> Vec<(Pending, Hello)> {
-        for Listener { address, socket } in &self.listeners {
+        for Listener { address, is_direct, socket } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let Ok(socket) = rustix::net::accept_with(socket, flags) else { break };
                 let is_trusted = match check_trust(&socket) {
                     Ok(()) => true,
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_direct => {
+                        false
+                    }
                     Err(_) => continue,
                 };
                 if watch(epoll, &socket).is_err() {
@@ -153,7 +189,8 @@ impl Listeners {
                     self.pending.remove(oldest);
                 }
                 let until = now.plus(PENDING_TIMEOUT);
-                self.pending.push_back(Pending { dst: *address, socket, is_trusted, until });
+                let (dst, is_direct) = (*address, *is_direct);
+                self.pending.push_back(Pending { dst, socket, is_direct, is_trusted, until });
             }
         }
         let mut accepted = Vec::new();
@@ -165,6 +202,12 @@ impl Listeners {
             }
         }
         accepted
+    }
+
+    /// Cannot be found by those that send to this process.
+    #[cfg(test)]
+    pub(super) fn forget_direct(&mut self) {
+        self.listeners.retain(|listener| !listener.is_direct);
     }
 
     /// What a process has done that is stopped then.
@@ -214,14 +257,19 @@ impl Pending {
     }
 }
 
-/// Asks the process that has `dst` to read a ring from `src`, and to answer until then.
+/// Asks the process that has `dst`, or of several the one with this partition, to read a ring from
+/// `src`, and to answer until then.
 pub(super) fn request_channel(
     epoll: &OwnedFd,
     [src, dst]: [IpAddr; 2],
+    partition: Option<IdPartition>,
     interface: u32,
     until: Instant,
 ) -> io::Result<Request> {
-    let socket = connect(dst, interface)?;
+    let socket = match partition {
+        Some(partition) => connect_directly(dst, interface, partition)?,
+        None => connect(dst, interface)?,
+    };
     let (writer, memory) = Writer::new()?;
     let mut hello = [0; HELLO_RING_LEN];
     let (first, address) = hello.split_at_mut(HELLO_RING.len());
@@ -229,7 +277,7 @@ pub(super) fn request_channel(
     address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
     watch(epoll, &socket)?;
-    Ok(Request { socket, writer, interface, until })
+    Ok(Request { socket, writer, partition, interface, until })
 }
 
 /// Asks the owner of an address to share it.

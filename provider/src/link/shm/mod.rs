@@ -59,7 +59,7 @@ use tracing::{info, warn};
 use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink, TrustedUsers};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
-use channel::{IncomingChannel, Origin, OutgoingChannel, RETRY};
+use channel::{IncomingChannel, Origin, OutgoingChannel, Ways};
 pub(crate) use credentials::check_trust;
 use foreign::ForeignChange;
 use listener::{FORWARDED, Hello, Listeners};
@@ -88,7 +88,7 @@ pub(super) struct ShmLink {
     /// Wakeup eventfd: other processes write to it to wake this one.
     wakeup: OwnedFd,
     listeners: Listeners,
-    outgoing: BTreeMap<(IpAddr, IpAddr), OutgoingChannel>,
+    outgoing: BTreeMap<(IpAddr, IpAddr), Ways>,
     incoming: Vec<IncomingChannel>,
     /// True if addresses may be shared.
     shares: bool,
@@ -184,6 +184,7 @@ impl ShmLink {
             }
             self.incoming.push(incoming);
         }
+        self.listen_directly();
         self.look_at = Instant::ZERO;
     }
 
@@ -214,7 +215,19 @@ impl ShmLink {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<()> {
-        self.addresses.choose_partition(&self.epoll, first)
+        self.addresses.choose_partition(&self.epoll, first)?;
+        self.listen_directly();
+        Ok(())
+    }
+
+    /// Can be found, at each address that another process receives for, by those that send to this
+    /// one. Where another process has the name, all comes by that one that receives.
+    fn listen_directly(&mut self) {
+        let Self { epoll, listeners, addresses, .. } = self;
+        let Some(partition) = addresses.partition() else { return };
+        for (address, interface) in addresses.of_others() {
+            let _ = listeners.listen_directly(epoll, address, interface, partition);
+        }
     }
 
     /// True if another process reads the UDP socket of this address.
@@ -326,8 +339,8 @@ impl ShmLink {
         self.accept_pending(now);
         self.addresses.read_updates();
         self.update_roles(now);
-        for (&(src, dst), outgoing) in &mut self.outgoing {
-            outgoing.update(now, [src, dst], &mut self.witnesses);
+        for (&(src, dst), ways) in &mut self.outgoing {
+            ways.update(now, [src, dst], &mut self.witnesses);
         }
         self.incoming.retain_mut(|incoming| {
             incoming.update();
@@ -353,13 +366,13 @@ impl ShmLink {
     fn write_backlogs(&mut self, now: Instant) {
         self.write_at = None;
         self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
-        for outgoing in self.outgoing.values_mut() {
-            let OutgoingChannel::Open(channel) = outgoing else { continue };
-            if channel.sender.write_backlog().is_err() {
-                *outgoing = OutgoingChannel::Absent(now.plus(RETRY));
-            } else if !channel.sender.wake() {
-                self.write_at = Some(now.plus(self.write_wait));
+        for ways in self.outgoing.values_mut() {
+            for channel in ways.open() {
+                if channel.sender.write_backlog().is_ok() && !channel.sender.wake() {
+                    self.write_at = Some(now.plus(self.write_wait));
+                }
             }
+            ways.close_broken(now);
         }
         self.flush(now);
         if self.write_at.is_none() {
@@ -373,10 +386,12 @@ impl ShmLink {
         for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
             match hello {
                 Hello::Ring(src, reader) => {
-                    let claims = self.addresses.claims(pending.dst);
+                    // who has asked one of several processes hears of their ends from the address's
+                    let shares = !pending.is_direct;
+                    let claims = self.addresses.claims(pending.dst).filter(|_| shares);
                     let answer: Vec<_> = [self.wakeup.as_fd()].into_iter().chain(claims).collect();
                     if self.incoming.len() < MAX_PAIRS
-                        && !self.is_peer(pending.dst)
+                        && (pending.is_direct || !self.is_peer(pending.dst))
                         && send_with(&pending.socket, &[0], &answer).is_ok()
                     {
                         reader.set_asleep(self.sleepers > 0);
@@ -391,6 +406,7 @@ impl ShmLink {
                         ));
                     }
                 }
+                Hello::Foreign(_) | Hello::Share(_) if pending.is_direct => {}
                 Hello::Foreign(user) => {
                     let _ = self.addresses.accept_foreign(pending.dst, pending.socket, user);
                 }
@@ -405,6 +421,7 @@ impl ShmLink {
     fn update_roles(&mut self, now: Instant) {
         let Self { epoll, wakeup, listeners, addresses, .. } = self;
         let changes = addresses.update_roles(now, &mut Place { epoll, wakeup, listeners });
+        let has_changed = !changes.is_empty();
         for (address, change) in changes {
             match change {
                 Change::Granted(grant, owner) => {
@@ -419,6 +436,9 @@ impl ShmLink {
                         .for_each(IncomingChannel::close);
                 }
             }
+        }
+        if has_changed {
+            self.listen_directly();
         }
         for (address, change) in self.addresses.update_foreign(now, &self.epoll) {
             match change {
@@ -546,14 +566,14 @@ impl SharingLink for ShmLink {
         self.witnesses.keep(conn, record);
         let ends = [record.local, record.remote];
         let has_room = self.outgoing.contains_key(&ends.into()) || self.has_room(now);
-        match self.outgoing.get_mut(&ends.into()) {
+        match self.outgoing.get_mut(&ends.into()).map(|ways| &mut ways.main) {
             Some(OutgoingChannel::Open(channel)) => {
                 channel.witness.iter_mut().for_each(|witness| witness.watch(conn, record));
                 return;
             }
             Some(OutgoingChannel::Requested(_)) => return, // the answer brings the witness
             // a peer on this host can be found by now, and perhaps nothing more is sent to it
-            Some(OutgoingChannel::Absent(_)) | None => {}
+            Some(OutgoingChannel::Absent(_) | OutgoingChannel::Distrusted(_)) | None => {}
         }
         if has_room {
             self.request(now, ends, self.addresses.interface(record.local));
@@ -563,8 +583,8 @@ impl SharingLink for ShmLink {
     fn discard_record(&mut self, conn: ConnId) {
         let Some(record) = self.witnesses.discard(conn) else { return };
         self.addresses.erase_record(&record);
-        let channel = self.outgoing.get_mut(&(record.local, record.remote));
-        if let Some(OutgoingChannel::Open(channel)) = channel {
+        let ways = self.outgoing.get_mut(&(record.local, record.remote));
+        if let Some(channel) = ways.and_then(|ways| ways.main.open()) {
             channel.witness.iter_mut().for_each(|witness| witness.forget(conn));
         }
     }

@@ -2,11 +2,11 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use roce_transport::{adapter::Transmit, time::Instant};
+use roce_transport::{adapter::Transmit, share::IdPartition, time::Instant};
 
 use super::{
     MAX_PAIRS, ShmLink,
-    channel::{OutgoingChannel, RETRY},
+    channel::{OpenChannel, OutgoingChannel, RETRY, Ways},
     listener::{FORWARDED, request_channel},
     peer::ForwardHeader,
     ring::RunHeader,
@@ -29,11 +29,15 @@ impl ShmLink {
         dst: IpAddr,
         interface: u32,
     ) -> bool {
-        match self.outgoing.get(&(src, dst)) {
+        match self.outgoing.get(&(src, dst)).map(|ways| &ways.main) {
             Some(OutgoingChannel::Open(..)) => return true,
             Some(OutgoingChannel::Requested(request)) if now < request.until => return false,
-            Some(OutgoingChannel::Absent(until)) if now < *until => return false,
-            Some(OutgoingChannel::Requested(_) | OutgoingChannel::Absent(_)) => {}
+            Some(OutgoingChannel::Absent(until) | OutgoingChannel::Distrusted(until))
+                if now < *until =>
+            {
+                return false;
+            }
+            Some(_) => {}
             None => {
                 if dst.is_multicast() || !self.has_room(now) {
                     return false;
@@ -44,19 +48,51 @@ impl ShmLink {
         false
     }
 
+    /// True if there are channels for all datagrams of a run.
+    pub(in crate::link) fn takes(&self, bytes: &[u8], run: &Transmit) -> bool {
+        let ways = self.outgoing.get(&(run.src, run.dst));
+        ways.is_some_and(|ways| {
+            ways.take(bytes.get(run.range.clone()).unwrap_or_default(), run.segment)
+        })
+    }
+
     /// True if the receiver of a run looks at ICRCs, or may: it is not sent through a channel.
-    pub(in crate::link) fn needs_icrc(&self, run: &Transmit) -> bool {
-        let outgoing = self.outgoing.get(&(run.src, run.dst));
-        !(self.trusted && matches!(outgoing, Some(OutgoingChannel::Open(..))))
+    pub(in crate::link) fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
+        !(self.trusted && self.takes(bytes, run))
     }
 
     /// Requests a channel between two addresses.
     pub(super) fn request(&mut self, now: Instant, ends: [IpAddr; 2], interface: u32) {
         let _uncancelled = Uncancelled::begin();
-        let requested = request_channel(&self.epoll, ends, interface, now.plus(ANSWER));
-        let channel =
-            requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
-        self.outgoing.insert(ends.into(), channel);
+        let again = now.plus(RETRY);
+        let main = match request_channel(&self.epoll, ends, None, interface, now.plus(ANSWER)) {
+            Ok(request) => OutgoingChannel::Requested(request),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                OutgoingChannel::Distrusted(again)
+            }
+            Err(_) => OutgoingChannel::Absent(again),
+        };
+        match self.outgoing.get_mut(&ends.into()) {
+            Some(ways) => ways.main = main,
+            None => drop(self.outgoing.insert(ends.into(), Ways::new(main))),
+        }
+    }
+
+    /// Requests a channel to one of several processes at an address.
+    fn request_directly(&mut self, now: Instant, ends: [IpAddr; 2], partition: IdPartition) {
+        let _uncancelled = Uncancelled::begin();
+        let interface = self.addresses.interface(ends[0]);
+        let number: usize = self.outgoing.values().map(|ways| ways.direct.len()).sum();
+        let Some(ways) = self.outgoing.get_mut(&ends.into()) else { return };
+        ways.probe_at = now.plus(RETRY);
+        if number >= MAX_PAIRS {
+            return;
+        }
+        let until = now.plus(ANSWER);
+        if let Ok(request) = request_channel(&self.epoll, ends, Some(partition), interface, until) {
+            ways.direct.push((partition, OutgoingChannel::Requested(request)));
+            ways.probe_at = now; // perhaps there are more
+        }
     }
 
     /// Looks for readers that are stopped, and asks whether another process has their address by
@@ -64,8 +100,11 @@ impl ShmLink {
     pub(super) fn check_readers(&mut self, now: Instant) {
         let mut is_unread = false;
         let mut renewals = RENEWALS;
-        for (&(src, dst), outgoing) in &mut self.outgoing {
-            let OutgoingChannel::Open(channel) = outgoing else { continue };
+        let channels = self
+            .outgoing
+            .iter_mut()
+            .flat_map(|(ends, ways)| ways.open().map(move |channel| (*ends, channel)));
+        for ((src, dst), channel) in channels {
             is_unread |= channel.sender.is_unread();
             let is_stalled = channel.sender.is_stalled();
             if !is_stalled {
@@ -77,8 +116,9 @@ impl ShmLink {
                 // another process needs some time to take over; perhaps there is none
                 let until = now.plus(SILENCE * (3 << channel.renewals.min(5)));
                 channel.renewals = channel.renewals.saturating_add(1);
-                let interface = channel.interface;
-                channel.renewal = request_channel(&self.epoll, [src, dst], interface, until).ok();
+                let OpenChannel { partition, interface, .. } = *channel;
+                channel.renewal =
+                    request_channel(&self.epoll, [src, dst], partition, interface, until).ok();
             }
         }
         self.check_at = is_unread.then(|| now.plus(SILENCE));
@@ -93,7 +133,8 @@ impl ShmLink {
             return;
         }
         let Some(header) = ForwardHeader::write(datagram, &mut self.scratch) else { return };
-        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&ends.into()) else {
+        let Some(channel) = self.outgoing.get_mut(&ends.into()).and_then(|ways| ways.main.open())
+        else {
             return;
         };
         let result = channel.sender.send(header, &self.scratch);
@@ -106,9 +147,14 @@ impl ShmLink {
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
-            self.outgoing.retain(
-                |_, outgoing| !matches!(outgoing, OutgoingChannel::Absent(until) if *until <= now),
-            );
+            self.outgoing.retain(|_, ways| {
+                let is_absent = matches!(
+                    ways.main,
+                    OutgoingChannel::Absent(until) | OutgoingChannel::Distrusted(until)
+                        if until <= now
+                );
+                !(is_absent && ways.direct.is_empty())
+            });
         }
         self.outgoing.len() < MAX_PAIRS
     }
@@ -127,29 +173,41 @@ impl ShmLink {
         let first = runs.first()?;
         let key = (first.src, first.dst);
         let Self { outgoing, trusted, sent_runs, write_wait, write_at, check_at, .. } = self;
-        let Some(OutgoingChannel::Open(channel)) = outgoing.get_mut(&key) else { return None };
+        let ways = outgoing.get_mut(&key)?;
+        let payload = |run: &Transmit| bytes.get(run.range.clone()).unwrap_or_default();
         let mut taken = 0;
         let mut result = Ok(());
         for run in runs {
-            let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            result = channel.sender.send(RunHeader::of(run, *trusted), payload);
+            let payload = payload(run);
+            if !ways.take(payload, run.segment) {
+                break;
+            }
+            result = ways.send(RunHeader::of(run, *trusted), payload);
             if result.is_err() {
                 break;
             }
             taken += 1;
         }
         *sent_runs += taken as u64;
-        channel.sender.note_sent(now, *write_wait, write_at, check_at);
+        for channel in ways.open().filter(|channel| channel.is_used) {
+            channel.is_used = false;
+            channel.sender.note_sent(now, *write_wait, write_at, check_at);
+        }
+        if let Some(partition) = ways.wants(now, payload(first)) {
+            self.request_directly(now, key.into(), partition);
+        }
         self.close_if_broken(now, key, &result);
         // an error is told when its run is the first
-        Some(if taken > 0 { Ok(taken) } else { result.map(|()| 0) })
+        if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
     }
 
     /// Closes a channel that was found to be broken.
     fn close_if_broken(&mut self, now: Instant, key: (IpAddr, IpAddr), result: &io::Result<()>) {
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             let _uncancelled = Uncancelled::begin(); // descriptors are closed
-            self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
+            if let Some(ways) = self.outgoing.get_mut(&key) {
+                ways.close_broken(now);
+            }
         }
     }
 }

@@ -485,7 +485,7 @@ impl SharedAddress {
             self.claims.release(Entry::Partition(partition));
         }
         self.awaited_until = None;
-        place.listeners.forget(place.epoll, self.address);
+        place.listeners.resign(place.epoll, self.address);
         let _ = self.watch_owner(place.epoll);
         info!(address = %self.address, "another process receives for all at the address by now");
     }

@@ -21,6 +21,8 @@ pub(super) struct ShmSender {
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
+    /// The reader has written what cannot be.
+    is_broken: bool,
     /// Where the reader stood when it was last looked at, if it had something to read.
     stood: Option<u64>,
 }
@@ -35,12 +37,14 @@ pub(super) enum Wakeup {
 
 impl ShmSender {
     pub(super) const fn new(writer: Writer, wakeup: Wakeup) -> Self {
-        Self { writer, wakeup, backlog: VecDeque::new(), backlog_bytes: 0, stood: None }
+        let backlog = VecDeque::new();
+        Self { writer, wakeup, backlog, backlog_bytes: 0, is_broken: false, stood: None }
     }
 
     /// Sends to another reader from now on, first what still waits.
     pub(super) fn redirect(&mut self, writer: Writer, wakeup: Wakeup) {
         (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
+        self.is_broken = false;
     }
 
     /// True if the reader has something to read.
@@ -57,9 +61,20 @@ impl ShmSender {
         is_stalled
     }
 
+    pub(super) const fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    fn push(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
+        self.writer.push(header, bytes).map_err(|error| {
+            self.is_broken = true;
+            broken(error)
+        })
+    }
+
     pub(super) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
         self.write_backlog()?;
-        if self.backlog.is_empty() && self.writer.push(header, bytes).map_err(broken)? {
+        if self.backlog.is_empty() && self.push(header, bytes)? {
             return Ok(());
         }
         if self.backlog_bytes + bytes.len() > BACKLOG {
@@ -75,12 +90,12 @@ impl ShmSender {
 
     /// Writes as much of what waits as there is room for.
     pub(super) fn write_backlog(&mut self) -> io::Result<()> {
-        while let Some((header, bytes)) = self.backlog.front() {
-            if !self.writer.push(*header, bytes).map_err(broken)? {
+        while let Some((header, bytes)) = self.backlog.pop_front() {
+            if !self.push(header, &bytes)? {
+                self.backlog.push_front((header, bytes));
                 break;
             }
             self.backlog_bytes -= bytes.len();
-            self.backlog.pop_front();
         }
         Ok(())
     }

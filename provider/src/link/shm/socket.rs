@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use roce_transport::addr::ROCE_UDP_PORT;
+use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use rustix::{
     event::epoll,
     fs::OFlags,
@@ -29,6 +29,15 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     listen_by_name(name(address, interface).as_bytes())
 }
 
+/// The same for one of several processes at an address, the one with this partition.
+pub(super) fn listen_directly(
+    address: IpAddr,
+    interface: u32,
+    partition: IdPartition,
+) -> io::Result<OwnedFd> {
+    listen_by_name(direct_name(address, interface, partition).as_bytes())
+}
+
 /// The same with any name.
 pub(super) fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
@@ -46,6 +55,18 @@ pub(super) fn accept_here(socket: &OwnedFd) -> io::Result<()> {
 /// [to be trusted](check_trust).
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = connect_unchecked(address, interface)?;
+    check_trust(&socket)?;
+    Ok(socket)
+}
+
+/// A connection to one of several processes at an address, the one with this partition, if that is
+/// [to be trusted](check_trust).
+pub(super) fn connect_directly(
+    address: IpAddr,
+    interface: u32,
+    partition: IdPartition,
+) -> io::Result<OwnedFd> {
+    let socket = connect_by_name(direct_name(address, interface, partition).as_bytes())?;
     check_trust(&socket)?;
     Ok(socket)
 }
@@ -71,6 +92,10 @@ fn name(address: IpAddr, interface: u32) -> String {
         }
         _ => format!("roce {ROCE_UDP_PORT} {address}"),
     }
+}
+
+fn direct_name(address: IpAddr, interface: u32, partition: IdPartition) -> String {
+    format!("{} #{}", name(address, interface), partition.get())
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {

@@ -589,3 +589,55 @@ fn a_device_that_does_not_share_refuses_at_once() {
     assert_eq!(a.partition(), None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }
+
+/// Of several processes at an address each has a channel from those that send to it, besides the one
+/// to the process that receives for all.
+#[test]
+fn processes_that_share_an_address_have_channels_of_their_own() {
+    let [address, other] = addresses();
+    let mut a = owner(address);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let mut far = owner(other);
+    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let packets = partitions.map(packet);
+    let length = packets[0].len();
+    let bytes = packets.concat();
+    let serve = |links: [&mut ShmLink; 3], now: u64| {
+        for link in links {
+            link.look_at = Instant::ZERO;
+            link.attend(at(now));
+        }
+    };
+    for src in [other, address] {
+        let ends = [src, address];
+        let run_of = |from: usize, to: usize| run(ends, length, from * length..to * length);
+        let sender = if src == other { &mut far } else { &mut b };
+        sender.reaches(at(1), src, address, 0);
+        let mut time = 1;
+        let mut send =
+            |sender: &mut ShmLink, a: &mut ShmLink, c: &mut ShmLink, runs: &[Transmit]| {
+                time += 1000;
+                let sent = sender.send(at(time), &bytes, runs);
+                for _ in 0..4 {
+                    serve([&mut *sender, a, c], time);
+                }
+                sent
+            };
+        // the first ones find no channel but that of the address, and ask for others
+        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
+        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
+        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
+        take(&mut a);
+        take(&mut c);
+        let before = a.forwarded();
+        send(sender, &mut a, &mut c, &[run_of(2, 3), run_of(0, 1), run_of(2, 3)]).unwrap().unwrap();
+        let taken = take(&mut c);
+        assert_eq!(taken.len(), 2, "{src}");
+        assert!(taken.iter().all(|(from, _, datagram)| *from == src && *datagram == packets[2]));
+        take(&mut a);
+        assert_eq!(a.forwarded(), before, "by no other process");
+        // a run for several goes to each
+        send(sender, &mut a, &mut c, &[run_of(0, 3)]).unwrap().unwrap();
+        assert_eq!(take(&mut c), [(src, 0, packets[2].clone())]);
+    }
+}

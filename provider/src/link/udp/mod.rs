@@ -272,8 +272,10 @@ impl UdpLink {
                 // a channel that has broken is none for those behind, which may have no ICRC
                 return sent.map(|sent| (sent, sent == same));
             }
-            let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
-            count = same.max(runs[..count].iter().take_while(far).count());
+            let far = |run: &&Transmit| {
+                !shm.reaches(now, run.src, run.dst, port.interface) && !shm.takes(bytes, run)
+            };
+            count = runs[..count].iter().take_while(far).count().max(1);
         }
         let to = |run: &Transmit| port.peer(run.dst);
         let sent = send_buffers.send(socket, bytes, &runs[..count], to)?;
@@ -356,8 +358,8 @@ impl Link for UdpLink {
         Ok(taken)
     }
 
-    fn needs_icrc(&self, run: &Transmit) -> bool {
-        self.shm.as_ref().is_none_or(|shm| shm.needs_icrc(run))
+    fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
+        self.shm.as_ref().is_none_or(|shm| shm.needs_icrc(bytes, run))
     }
 
     fn has_waiting(&self) -> bool {

@@ -123,6 +123,7 @@ fn a_sender_goes_on_by_the_next_owner() {
     let [address, src] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
+    b.listeners.forget_direct(); // it would not need the owner
     a.unpark();
     let mut sender = device(src);
     assert!(!sender.reaches(ms(0), src, address, 0));
@@ -160,6 +161,31 @@ fn a_sender_goes_on_by_the_next_owner() {
     send(&mut sender, now, 5);
     assert_eq!((numbers(&mut a), numbers(&mut b)), (vec![], vec![5]));
     assert_eq!(a.incoming.len(), 1, "what the sender has left is closed");
+}
+
+/// What goes to another process at the address goes on while the owner is stopped.
+#[test]
+fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
+    let [address, src] = addresses();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let mut sender = device(src);
+    let bytes = packet(b.partition().unwrap());
+    let whole = run([src, address], bytes.len(), 0..bytes.len());
+    sender.reaches(ms(0), src, address, 0);
+    for now in 0..5 {
+        serve(&mut [&mut sender, &mut a, &mut b], 10 * now, 5);
+        let _ = sender.send(ms(10 * now + 6), &bytes, std::slice::from_ref(&whole));
+    }
+    take(&mut a);
+    a.flush(ms(50));
+    take(&mut b);
+    for now in 0..4 * SILENT {
+        sender.send(ms(60 + now), &bytes, std::slice::from_ref(&whole)).unwrap().unwrap();
+        assert_eq!(take(&mut b).len(), 1);
+        serve(&mut [&mut sender, &mut b], 60 + now, 0);
+    }
+    assert!(b.is_peer(address), "it has no reason to be the owner");
 }
 
 /// An owner that is stopped when it has just accepted a request has taken it with it.
