@@ -123,10 +123,29 @@ impl OutgoingChannel {
 pub(super) struct Ways {
     /// The channel to the process that has the address.
     pub(super) main: OutgoingChannel,
-    /// Those to other processes there, requested or open, by their partitions.
-    pub(super) direct: Vec<(IdPartition, OutgoingChannel)>,
+    /// Those to other processes there, requested or open.
+    pub(super) direct: Vec<Direct>,
     /// Time from which others are looked for.
     pub(super) probe_at: Instant,
+}
+
+/// A channel to a process that does not receive for the address.
+pub(super) struct Direct {
+    pub(super) partition: IdPartition,
+    pub(super) channel: OutgoingChannel,
+    /// Time up to which what goes by the other channel is waited for, so that nothing overtakes it;
+    /// `None`: that is over.
+    drains_until: Option<Instant>,
+}
+
+/// Longest time that is waited for the other channel to be read.
+const DRAINING: Duration = Duration::from_millis(100);
+
+impl Direct {
+    pub(super) const fn new(now: Instant, partition: IdPartition, request: Request) -> Self {
+        let channel = OutgoingChannel::Requested(request);
+        Self { partition, channel, drains_until: Some(now.plus(DRAINING)) }
+    }
 }
 
 /// Number of direct channels to an address: one for each process that there can be.
@@ -139,15 +158,21 @@ impl Ways {
 
     /// The channels that are open.
     pub(super) fn open(&mut self) -> impl Iterator<Item = &mut OpenChannel> {
-        let direct = self.direct.iter_mut().map(|(_, channel)| channel);
+        let direct = self.direct.iter_mut().map(|direct| &mut direct.channel);
         [&mut self.main].into_iter().chain(direct).filter_map(OutgoingChannel::open)
     }
 
     /// The channel for datagrams to this partition.
-    fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut OpenChannel> {
-        let found = self.direct.iter_mut().find(|(it, _)| Some(*it) == partition);
-        let direct = found.and_then(|(_, channel)| channel.open());
-        direct.or_else(|| self.main.open())
+    fn to(&mut self, now: Instant, partition: Option<IdPartition>) -> Option<&mut OpenChannel> {
+        let Self { main, direct, .. } = self;
+        let main = main.open();
+        let Some(direct) = direct.iter_mut().find(|it| Some(it.partition) == partition) else {
+            return main;
+        };
+        let Some(channel) = direct.channel.open() else { return main };
+        let is_drained = main.as_ref().is_none_or(|main| main.sender.is_drained());
+        direct.drains_until.take_if(|until| is_drained || *until <= now);
+        if direct.drains_until.is_some() { main } else { Some(channel) }
     }
 
     /// True if there is one for a run.
@@ -155,7 +180,7 @@ impl Ways {
         let is_open = |channel: &OutgoingChannel| matches!(channel, OutgoingChannel::Open(_));
         is_open(&self.main)
             || one_partition(datagrams, segment).is_some_and(|partition| {
-                self.direct.iter().any(|(it, channel)| *it == partition && is_open(channel))
+                self.direct.iter().any(|it| it.partition == partition && is_open(&it.channel))
             })
     }
 
@@ -169,13 +194,13 @@ impl Ways {
         };
         let partition = (may_be_several && self.probe_at <= now && self.direct.len() < MAX_DIRECT)
             .then(|| partition_of(datagrams))??;
-        self.direct.iter().all(|(it, _)| *it != partition).then_some(partition)
+        self.direct.iter().all(|it| it.partition != partition).then_some(partition)
     }
 
     /// Opens what has an answer, and forgets what has ended.
     pub(super) fn update(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
         self.main.update(now, ends, witnesses);
-        self.direct.retain_mut(|(_, channel)| {
+        self.direct.retain_mut(|Direct { channel, .. }| {
             channel.update(now, ends, witnesses);
             match channel {
                 OutgoingChannel::Requested(request) => now < request.until,
@@ -186,25 +211,31 @@ impl Ways {
     }
 
     /// Sends a run through the channels that [take](Self::take) it.
-    pub(super) fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<()> {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        header: RunHeader,
+        datagrams: &[u8],
+    ) -> io::Result<()> {
         if self.direct.is_empty() || one_partition(datagrams, header.segment).is_some() {
-            return self.send_to(partition_of(datagrams), header, datagrams);
+            return self.send_to(now, partition_of(datagrams), header, datagrams);
         }
         for datagram in datagrams.chunks(header.segment) {
             let length = datagram.len();
             let header = RunHeader { length, segment: length, ..header };
-            self.send_to(partition_of(datagram), header, datagram)?;
+            self.send_to(now, partition_of(datagram), header, datagram)?;
         }
         Ok(())
     }
 
     fn send_to(
         &mut self,
+        now: Instant,
         partition: Option<IdPartition>,
         header: RunHeader,
         datagrams: &[u8],
     ) -> io::Result<()> {
-        let channel = self.to(partition).ok_or(io::ErrorKind::NotConnected)?;
+        let channel = self.to(now, partition).ok_or(io::ErrorKind::NotConnected)?;
         channel.is_used = true;
         channel.sender.send(header, datagrams)
     }
@@ -217,7 +248,7 @@ impl Ways {
         if is_broken(&mut self.main) {
             self.main = OutgoingChannel::Absent(now.plus(RETRY));
         }
-        self.direct.retain_mut(|(_, channel)| !is_broken(channel));
+        self.direct.retain_mut(|direct| !is_broken(&mut direct.channel));
     }
 }
 

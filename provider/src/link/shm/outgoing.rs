@@ -6,7 +6,7 @@ use roce_transport::{adapter::Transmit, share::IdPartition, time::Instant};
 
 use super::{
     MAX_PAIRS, ShmLink,
-    channel::{OpenChannel, OutgoingChannel, RETRY, Ways},
+    channel::{Direct, OpenChannel, OutgoingChannel, RETRY, Ways},
     listener::{FORWARDED, request_channel},
     peer::ForwardHeader,
     ring::RunHeader,
@@ -90,7 +90,7 @@ impl ShmLink {
         }
         let until = now.plus(ANSWER);
         if let Ok(request) = request_channel(&self.epoll, ends, Some(partition), interface, until) {
-            ways.direct.push((partition, OutgoingChannel::Requested(request)));
+            ways.direct.push(Direct::new(now, partition, request));
             ways.probe_at = now; // perhaps there are more
         }
     }
@@ -182,7 +182,7 @@ impl ShmLink {
             if !ways.take(payload, run.segment) {
                 break;
             }
-            result = ways.send(RunHeader::of(run, *trusted), payload);
+            result = ways.send(now, RunHeader::of(run, *trusted), payload);
             if result.is_err() {
                 break;
             }

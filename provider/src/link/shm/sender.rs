@@ -52,6 +52,11 @@ impl ShmSender {
         self.writer.unread().is_some()
     }
 
+    /// True if the reader has all that was sent.
+    pub(super) fn is_drained(&self) -> bool {
+        self.backlog.is_empty() && !self.is_unread()
+    }
+
     /// True if the reader had something to read when this was last called, and has read nothing
     /// since.
     pub(super) fn is_stalled(&mut self) -> bool {

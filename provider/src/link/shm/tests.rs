@@ -641,3 +641,51 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         assert_eq!(take(&mut c), [(src, 0, packets[2].clone())]);
     }
 }
+
+/// What goes by a process's own channel does not overtake what went by the other before.
+#[test]
+fn nothing_is_overtaken() {
+    let [address, src] = addresses();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let mut sender = device(src);
+    sender.reaches(at(0), src, address, 0);
+    a.attend(at(0));
+    sender.attend(at(0));
+    let bytes = packet(b.partition().unwrap());
+    let send_to = |sender: &mut ShmLink, bytes: &[u8], now, number: u8| {
+        let bytes = [bytes, &[number]].concat();
+        let all = run([src, address], bytes.len(), 0..bytes.len());
+        sender.send(at(now), &bytes, &[all]).unwrap().unwrap();
+    };
+    let send = |sender: &mut ShmLink, now, number| send_to(sender, &bytes, now, number);
+    let numbers = |link: &mut ShmLink| -> Vec<u8> {
+        take(link).iter().map(|(.., datagram)| *datagram.last().unwrap()).collect()
+    };
+    send(&mut sender, 1, 1); // asks for a channel, too
+    b.park();
+    b.attend(at(2));
+    sender.look_at = Instant::ZERO;
+    sender.attend(at(2));
+    let key = (src, address);
+    assert!(sender.outgoing.get_mut(&key).unwrap().open().count() == 2);
+    send(&mut sender, 3, 2);
+    assert_eq!(numbers(&mut b), [0; 0]);
+    assert_eq!((numbers(&mut a), numbers(&mut b)), (vec![], vec![1, 2]));
+    send(&mut sender, 4, 3);
+    assert_eq!((numbers(&mut b), a.forwarded()), (vec![3], 2));
+    // the owner that reads nothing does not hold up another for ever
+    let mut c = peer(&mut a, address).unwrap();
+    let bytes = packet(c.partition().unwrap());
+    send_to(&mut sender, &bytes, 5, 4);
+    c.park();
+    c.attend(at(6));
+    sender.look_at = Instant::ZERO;
+    sender.attend(at(6));
+    for (now, number) in [(7, 5), (99_000, 6)] {
+        send_to(&mut sender, &bytes, now, number);
+        assert_eq!(numbers(&mut c), [0; 0]);
+    }
+    send_to(&mut sender, &bytes, 101_000, 7);
+    assert_eq!(numbers(&mut c), [7]);
+}
