@@ -51,8 +51,9 @@ pub(super) struct OpenChannel {
     /// See [`Request`].
     pub(super) partition: Option<IdPartition>,
     pub(super) interface: u32,
-    /// True if there may be several processes at the address, of which this one forwards to others.
-    pub(super) shares: bool,
+    /// The reader's own partition, if there may be several processes at the address, and it forwards to
+    /// others.
+    pub(super) forwards_but: Option<IdPartition>,
     /// The reader is stopped. Perhaps another process has the address by now.
     pub(super) renewal: Option<Request>,
     /// Number of times that it was asked for while the reader was stopped.
@@ -67,6 +68,8 @@ pub(super) struct OpenChannel {
 struct Answer {
     /// What wakes the reader.
     wakeup: OwnedFd,
+    /// The reader's partition, if it has one.
+    partition: Option<IdPartition>,
     /// The claim table of the reader's address, if that can be shared.
     claims: Option<OwnedFd>,
 }
@@ -82,18 +85,18 @@ impl OutgoingChannel {
     pub(super) fn update(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
         *self = match mem::replace(self, Self::Absent(now)) {
             Self::Requested(request) => match request.answer() {
-                Ok(Some(Answer { wakeup, claims })) => {
+                Ok(Some(Answer { wakeup, partition: own, claims })) => {
                     let Request { socket, writer, partition, interface, .. } = request;
                     let sender = ShmSender::new(writer, Wakeup::Counter(wakeup));
                     let (renewal, renewals) = (None, 0);
-                    let shares = claims.is_some();
+                    let forwards_but = own.filter(|_| claims.is_some());
                     let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                     Self::Open(Box::new(OpenChannel {
                         socket,
                         sender,
                         partition,
                         interface,
-                        shares,
+                        forwards_but,
                         renewal,
                         renewals,
                         is_used: false,
@@ -187,13 +190,15 @@ impl Ways {
     /// The process for which another is to be looked for now, if the datagrams are for one that may
     /// have a channel of its own.
     pub(super) fn wants(&self, now: Instant, datagrams: &[u8]) -> Option<IdPartition> {
-        let may_be_several = match &self.main {
-            OutgoingChannel::Open(channel) => channel.shares,
-            OutgoingChannel::Distrusted(_) => true,
-            OutgoingChannel::Absent(_) | OutgoingChannel::Requested(_) => false,
+        if now < self.probe_at || self.direct.len() >= MAX_DIRECT {
+            return None;
+        }
+        let but = match &self.main {
+            OutgoingChannel::Open(channel) => Some(channel.forwards_but?),
+            OutgoingChannel::Distrusted(_) => None,
+            OutgoingChannel::Absent(_) | OutgoingChannel::Requested(_) => return None,
         };
-        let partition = (may_be_several && self.probe_at <= now && self.direct.len() < MAX_DIRECT)
-            .then(|| partition_of(datagrams))??;
+        let partition = partition_of(datagrams).filter(|partition| Some(*partition) != but)?;
         self.direct.iter().all(|it| it.partition != partition).then_some(partition)
     }
 
@@ -268,11 +273,13 @@ fn one_partition(datagrams: &[u8], segment: usize) -> Option<IdPartition> {
 impl Request {
     /// The reader's answer, once it has come.
     fn answer(&self) -> io::Result<Option<Answer>> {
-        match receive_with(&self.socket, &mut [0]) {
+        let mut own = [0];
+        match receive_with(&self.socket, &mut own) {
             Ok((1.., descriptors)) => {
                 let mut descriptors = descriptors.into_iter();
                 let first = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
-                Ok(Some(Answer { wakeup: wakeup(first)?, claims: descriptors.next() }))
+                let (wakeup, partition) = (wakeup(first)?, IdPartition::new(own[0]));
+                Ok(Some(Answer { wakeup, partition, claims: descriptors.next() }))
             }
             Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -289,7 +296,8 @@ impl OpenChannel {
         let Some(request) = self.renewal.take() else { return };
         match request.answer() {
             Ok(None) => self.renewal = Some(request),
-            Ok(Some(Answer { wakeup, claims })) if self.sender.is_stalled() => {
+            Ok(Some(Answer { wakeup, partition, claims })) if self.sender.is_stalled() => {
+                self.forwards_but = partition.filter(|_| claims.is_some());
                 self.sender.redirect(request.writer, Wakeup::Counter(wakeup));
                 self.socket = request.socket;
                 let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));

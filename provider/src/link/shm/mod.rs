@@ -388,11 +388,12 @@ impl ShmLink {
                 Hello::Ring(src, reader) => {
                     // who has asked one of several processes hears of their ends from the address's
                     let shares = !pending.is_direct;
+                    let own = self.addresses.partition().map_or(0, IdPartition::get);
                     let claims = self.addresses.claims(pending.dst).filter(|_| shares);
                     let answer: Vec<_> = [self.wakeup.as_fd()].into_iter().chain(claims).collect();
                     if self.incoming.len() < MAX_PAIRS
                         && (pending.is_direct || !self.is_peer(pending.dst))
-                        && send_with(&pending.socket, &[0], &answer).is_ok()
+                        && send_with(&pending.socket, &[own], &answer).is_ok()
                     {
                         reader.set_asleep(self.sleepers > 0);
                         let socket = Arc::new(pending.socket);
