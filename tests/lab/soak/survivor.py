@@ -8,9 +8,9 @@ from lab.running import HostProgram
 from lab.soak.exchange import SURVIVORS
 
 # What a server may have more at the end than when it was warm: the memory that the allocator keeps
-# apart, and a descriptor for each address that others have shared since then.
+# apart, and two descriptors for each address that others have shared since then.
 GROWTH_KIB = 4096
-GROWTH_DESCRIPTORS = 3
+GROWTH_DESCRIPTORS = 6
 
 
 @dataclass(frozen=True)

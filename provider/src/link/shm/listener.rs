@@ -92,13 +92,16 @@ impl Listeners {
         self.adopt(epoll, address, socket::listen(address, interface)?)
     }
 
-    /// Accepts at a socket that has this address's name already.
+    /// Accepts at a socket that has this address's name already, and needs no other there.
     pub(super) fn adopt(
         &mut self,
         epoll: &OwnedFd,
         address: IpAddr,
         socket: OwnedFd,
     ) -> io::Result<()> {
+        let is_its = |other: &mut Listener| other.address == address && other.is_direct;
+        let gone = self.listeners.extract_if(.., is_its);
+        gone.for_each(|listener| unwatch(epoll, &listener.socket));
         self.add(epoll, Listener { address, is_direct: false, socket })
     }
 

@@ -481,6 +481,7 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
         b.attend(at(now));
     }
     assert!(c.is_peer(address));
+    assert_eq!([&b, &c].map(|each| each.listeners.counts().0), [1, 1], "one name each");
     assert_eq!([&b, &c].map(|each| each.partition().unwrap()), partitions);
     let bytes = packet(partitions[1]);
     assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)));
