@@ -1,6 +1,6 @@
 //! `roce share`: addresses of this host for programs of all its users.
 
-use std::thread;
+use std::{thread, time::Duration};
 
 use roce::{Context, Device, OpenOptions, devices};
 
@@ -8,6 +8,10 @@ use crate::{
     failure::Failure,
     output::{errln, outln},
 };
+
+/// Time after which a device that cannot be had is tried again: a program that has its address may
+/// have ended.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Have the addresses of this host for programs of all its users.
 ///
@@ -18,7 +22,7 @@ use crate::{
 /// ROCE_TRUSTED_USERS names it.
 ///
 /// It runs until it is ended (Ctrl-C). Programs that go on meanwhile lose no connection: one of them
-/// receives then. roce_lo needs none of this: each program has an address of its own there.
+/// receives then for those of its user. An address that cannot be had is waited for. roce_lo needs none of this: each program has an address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
@@ -31,22 +35,32 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         args.devices.iter().map(|name| Device::named(name)).collect();
     let all = || devices().into_iter().filter(|device| device.name() != "roce_lo").collect();
     let devices = if args.devices.is_empty() { all() } else { named? };
+    if devices.is_empty() {
+        return Err("no interface of this host has an address; udp:ADDRESS names one".into());
+    }
     let mut open = Vec::new();
-    for device in &devices {
-        match device.open(OpenOptions::default()) {
+    let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
+    loop {
+        missing.retain_mut(|(device, told)| match device.open(OpenOptions::default()) {
             Ok(context) => {
                 outln!("{}: {}", device.name(), addresses(&context));
                 open.push(context);
+                false
             }
-            Err(error) => errln!("roce: {}: {error}", device.name()),
-        }
-    }
-    match (devices.len(), open.len()) {
-        (0, _) => Err("no interface of this host has an address; udp:ADDRESS names one".into()),
-        (_, 0) => Err("there is no address to share".into()),
-        _ => loop {
+            Err(error) => {
+                let error = error.to_string();
+                if *told != error {
+                    errln!("roce: {}: {error}", device.name());
+                    *told = error;
+                }
+                true
+            }
+        });
+        if missing.is_empty() {
             thread::park();
-        },
+        } else {
+            thread::sleep(RETRY);
+        }
     }
 }
 

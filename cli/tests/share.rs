@@ -248,10 +248,38 @@ fn who_is_not_trusted_does_not_receive() {
     }
 }
 
+/// What cannot be had is told once, and waited for.
 #[test]
-fn a_device_that_cannot_be_shared_is_told() {
-    let Some(tool) = Tool::new("told") else { return };
-    let output = end(tool.by(ONE, &["share", "udp:192.0.2.77"]).spawn().unwrap());
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && error.contains("192.0.2.77 is not an address"), "{error}");
+fn an_address_that_is_taken_is_waited_for() {
+    let Some(tool) = Tool::new("waits") else { return };
+    let device = "udp:127.79.45.1";
+    let other = tool.share(ONE, device);
+    let mut waiting = Program(tool.by(ROOT, &["share", device]).spawn().unwrap());
+    let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    assert!(line.contains(&format!("of the user {ONE} has port 4791")), "{line}");
+    sleep(Duration::from_millis(1500));
+    drop(other);
+    let mut line = String::new();
+    BufReader::new(waiting.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("{device}: 127.79.45.1\n"));
+    drop(waiting);
+    let rest: Vec<_> = told.map(Result::unwrap).filter(|line| line.contains("4791")).collect();
+    assert_eq!(rest, [""; 0]);
+}
+
+/// Programs of one user go on when root's process ends, by one of them.
+#[test]
+fn programs_of_one_user_go_on_together() {
+    let Some(tool) = Tool::new("together") else { return };
+    let shared = "udp:127.79.46.1";
+    let owner = tool.share(ROOT, shared);
+    let rest = ["-a", "127.79.46.1", "-C", "3000", "-S", "4000", "--device", shared];
+    let serving = tool.by(ONE, &[&["rping", "-s"][..], &rest].concat()).spawn().unwrap();
+    sleep(Duration::from_millis(300));
+    let asking = tool.by(ONE, &[&["rping", "-c"][..], &rest].concat()).spawn().unwrap();
+    sleep(Duration::from_millis(100));
+    drop(owner);
+    let (asked, served) = (end(asking), end(serving));
+    assert!(asked.status.success() && served.status.success(), "{asked:?} {served:?}");
 }

@@ -47,8 +47,8 @@ pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Checks that the process at the other end may receive what is for this one: it could read this
-/// one's memory in any case, being root's with the capability to, or its user is among those that
-/// this one's user has named.
+/// one's memory in any case, as one that [is trusted](check_trust) or one of root's with the
+/// capability to, or its user is among those that this one's user has named.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if it may not, or if that cannot be seen.
@@ -56,8 +56,8 @@ pub(super) fn check_receiver(socket: &OwnedFd, trusted: TrustedUsers) -> io::Res
     let is_trusted = match (user(socket)?, trusted) {
         (_, TrustedUsers::All) => true,
         (user, TrustedUsers::RootAnd(named)) if user == named => true,
-        (0, _) => can_trace_all(process(socket)?),
-        _ => false,
+        (0, _) if can_trace_all(process(socket)?) => true,
+        _ => return check_trust(socket),
     };
     if is_trusted { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
