@@ -21,8 +21,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// what it listens for, and nothing else. Programs trust root to do so; another user they trust if
 /// ROCE_TRUSTED_USERS names it.
 ///
-/// It runs until it is ended (Ctrl-C). Programs that go on meanwhile lose no connection: one of them
-/// receives then for those of its user. An address that cannot be had is waited for. roce_lo needs none of this: each program has an address of its own there.
+/// It runs until it is ended (Ctrl-C): of the programs that go on, one receives then for those of its
+/// user. An address that another program has is waited for. roce_lo needs none of this: each program
+/// has an address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
