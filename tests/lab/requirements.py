@@ -165,6 +165,32 @@ class Wheel(PypiPackage):
         return environment
 
 
+class Crate(PinnedSource):
+    """The sources of a crate, built with the versions of its Cargo.lock. `build(tree, target)` is
+    called in their directory, and fills another one, which is kept.
+    """
+
+    origin = "crates.io"
+
+    def __init__(self, name, version, sha256, packages, build):
+        super().__init__(name, version, sha256)
+        self.packages, self.build = packages, build
+
+    def install(self):
+        with scratch_dir() as scratch:
+            archive, tree, built = (scratch / name for name in ["archive", "tree", "built"])
+            file = f"{self.name}-{self.version}.crate"
+            address = f"https://static.crates.io/crates/{self.name}/{file}"
+            fetch(address, archive, self.sha256)
+            unpack(archive, tree)
+            # The cache is inside of this repository's workspace, of which a crate is no member.
+            with open(tree / "Cargo.toml", "a") as manifest:
+                manifest.write("\n[workspace]\n")
+            built.mkdir()
+            self.build(tree, built)
+            built.rename(self.directory)
+
+
 class DebianSource(PinnedSource):
     """The original sources of a package of a newer Debian, built. `build(tree, target)` is called
     in their directory, and fills another one, which is kept. `archive` is the name of their file
@@ -186,13 +212,22 @@ class DebianSource(PinnedSource):
             # Those of libraries are by four letters: there are so many.
             letters = package[:4] if package.startswith("lib") else package[0]
             address = f"{repository()}pool/main/{letters}/{package}/{name}"
-            helper = "/usr/lib/apt/apt-helper"
-            output_of([helper, "download-file", address, archive, f"SHA256:{self.sha256}"])
-            for directory in [tree, built]:
-                directory.mkdir()
-            output_of(["tar", "-xf", archive, "-C", tree, "--strip-components=1"])
+            fetch(address, archive, self.sha256)
+            unpack(archive, tree)
+            built.mkdir()
             self.build(tree, built)
             built.rename(self.directory)
+
+
+def fetch(address, path, sha256):
+    """Downloads a file, which has this digest."""
+    output_of(["/usr/lib/apt/apt-helper", "download-file", address, path, f"SHA256:{sha256}"])
+
+
+def unpack(archive, tree):
+    """Unpacks an archive, without the directory that all of it is in."""
+    tree.mkdir()
+    output_of(["tar", "-xf", archive, "-C", tree, "--strip-components=1"])
 
 
 def repository():
