@@ -5,6 +5,7 @@ from functools import partial
 
 from lab.dropin.hosts import HostPair
 from lab.programs.ceph import ceph_trials
+from lab.programs.crates import crate_trials
 from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
 from lab.programs.iscsi import iscsi_trials
@@ -35,6 +36,7 @@ def cases():
         *mpi4py_trials(),
         *fabtests_trials(),
         *pyverbs_trials(),
+        *crate_trials(),
         *valkey_trials(),
         *wheel_trials(),
         *qemu_trials(),
