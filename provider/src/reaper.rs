@@ -110,9 +110,7 @@ fn tell_peers(left: &Left) -> Result<Context, OpenError> {
     let cm = CmConfig { response_timeout: 15, ..CmConfig::default() };
     let options = OpenOptions { cm, ..OpenOptions::default() };
     // a partition that none of them had: answers are for those that they had
-    let own = (1..=IdPartition::COUNT)
-        .filter_map(IdPartition::new)
-        .find(|partition| !partitions.contains(partition));
+    let own = IdPartition::all().find(|partition| !partitions.contains(partition));
     let context = Device::at(*address)?.open_unpublished(own, options)?;
     for record in records {
         let end =

@@ -32,6 +32,11 @@ impl IdPartition {
         if 1 <= number && number <= Self::COUNT { Some(Self(number)) } else { None }
     }
 
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        (1..=Self::COUNT).map(Self)
+    }
+
     /// Its number.
     #[must_use]
     pub const fn get(self) -> u8 {
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_for_the_slot_of_its_queue_pair() {
-        for partition in (1..=IdPartition::COUNT).filter_map(IdPartition::new) {
+        for partition in IdPartition::all() {
             for qpn in [*partition.qpns().start(), *partition.qpns().end()] {
                 assert_eq!(Addressee::of(&packet(qpn, b"data")), Addressee::Partition(partition));
             }

@@ -156,8 +156,7 @@ impl SharedAddresses {
 
     /// Has the owner of such an address looked for anew.
     pub(super) fn lose_foreign(&mut self, now: Instant, address: IpAddr) {
-        let foreign = self.foreign.iter_mut().filter(|foreign| foreign.address == address);
-        foreign.for_each(|foreign| foreign.lose(now));
+        self.foreign_at(address).into_iter().for_each(|(_, foreign)| foreign.lose(now));
     }
 
     /// Finds a new owner for each address whose owner has ended or is stopped. Returns what has
@@ -465,7 +464,7 @@ impl SharedAddresses {
         let mut is_told = is_news || !requests.is_empty();
         for (number, message) in requests {
             if !self.serve_foreign(number, &message) {
-                self.peers.retain(|peer| !peer.is(number));
+                self.peers.retain(|peer| peer.number != number);
             }
         }
         for (address, partition) in self.peers.take_gone() {

@@ -12,7 +12,7 @@ use super::{
     peer::ForwardHeader,
     ring::{Reader, RunHeader, Writer},
     sender::{ShmSender, Wakeup},
-    socket::{is_closed, receive_with, wakeup},
+    socket::{is_closed, poll_with, wakeup},
     witness::{Witness, Witnesses},
 };
 use crate::link::{Datagram, DatagramMeta, DatagramRun};
@@ -36,8 +36,6 @@ pub(super) enum OutgoingChannel {
 pub(super) struct Request {
     pub(super) socket: OwnedFd,
     pub(super) writer: Writer,
-    /// Of the process that is asked, if that is one of several at the address.
-    pub(super) partition: Option<IdPartition>,
     /// Index of the interface of the addresses.
     pub(super) interface: u32,
     /// Time at which it is made again: who has not answered by then may be stopped, and another
@@ -48,8 +46,6 @@ pub(super) struct Request {
 pub(super) struct OpenChannel {
     socket: OwnedFd,
     pub(super) sender: ShmSender,
-    /// See [`Request`].
-    pub(super) partition: Option<IdPartition>,
     pub(super) interface: u32,
     /// The reader's own partition, if there may be several processes at the address, and it forwards to
     /// others.
@@ -86,7 +82,7 @@ impl OutgoingChannel {
         *self = match mem::replace(self, Self::Absent(now)) {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(Answer { wakeup, partition: own, claims })) => {
-                    let Request { socket, writer, partition, interface, .. } = request;
+                    let Request { socket, writer, interface, .. } = request;
                     let sender = ShmSender::new(writer, Wakeup::Counter(wakeup));
                     let (renewal, renewals) = (None, 0);
                     let forwards_but = own.filter(|_| claims.is_some());
@@ -94,7 +90,6 @@ impl OutgoingChannel {
                     Self::Open(Box::new(OpenChannel {
                         socket,
                         sender,
-                        partition,
                         interface,
                         forwards_but,
                         renewal,
@@ -159,10 +154,11 @@ impl Ways {
         Self { main, direct: Vec::new(), probe_at: Instant::ZERO }
     }
 
-    /// The channels that are open.
-    pub(super) fn open(&mut self) -> impl Iterator<Item = &mut OpenChannel> {
-        let direct = self.direct.iter_mut().map(|direct| &mut direct.channel);
-        [&mut self.main].into_iter().chain(direct).filter_map(OutgoingChannel::open)
+    /// The channels that are open, with the partition of the process that a direct one is to.
+    pub(super) fn open(&mut self) -> impl Iterator<Item = (Option<IdPartition>, &mut OpenChannel)> {
+        let direct = self.direct.iter_mut().map(|it| (Some(it.partition), &mut it.channel));
+        let all = [(None, &mut self.main)].into_iter().chain(direct);
+        all.filter_map(|(partition, channel)| Some((partition, channel.open()?)))
     }
 
     /// The channel for datagrams to this partition.
@@ -274,17 +270,11 @@ impl Request {
     /// The reader's answer, once it has come.
     fn answer(&self) -> io::Result<Option<Answer>> {
         let mut own = [0];
-        match receive_with(&self.socket, &mut own) {
-            Ok((1.., descriptors)) => {
-                let mut descriptors = descriptors.into_iter();
-                let first = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
-                let (wakeup, partition) = (wakeup(first)?, IdPartition::new(own[0]));
-                Ok(Some(Answer { wakeup, partition, claims: descriptors.next() }))
-            }
-            Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some((_, descriptors)) = poll_with(&self.socket, &mut own)? else { return Ok(None) };
+        let mut descriptors = descriptors.into_iter();
+        let first = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (wakeup, partition) = (wakeup(first)?, IdPartition::new(own[0]));
+        Ok(Some(Answer { wakeup, partition, claims: descriptors.next() }))
     }
 }
 

@@ -28,8 +28,7 @@ const CAP_SYS_PTRACE: u32 = 19;
 /// [`io::ErrorKind::ConnectionRefused`] if the other has ended.
 pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     // first what costs little, since every user of the host can connect
-    // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
-    let peer: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
+    let peer = peer(socket)?;
     if peer.uid != geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -64,9 +63,7 @@ pub(super) fn check_receiver(socket: &OwnedFd, trusted: TrustedUsers) -> io::Res
 
 /// The user of the process at the other end, as this process's user namespace numbers it.
 pub(super) fn user(socket: &OwnedFd) -> io::Result<u32> {
-    // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
-    let peer: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
-    Ok(peer.uid)
+    Ok(peer(socket)?.uid)
 }
 
 /// True if a process of root's has the capability to trace others. That in a container may have
@@ -79,9 +76,13 @@ fn can_trace_all(process: u32) -> bool {
 
 /// The number of the process at the other end.
 pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
+    number(&peer_process(socket, peer(socket)?.pid)?)
+}
+
+/// Process and user at the other end, when it connected or began to listen.
+fn peer(socket: &OwnedFd) -> io::Result<libc::ucred> {
     // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
-    let peer: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
-    number(&peer_process(socket, peer.pid)?)
+    unsafe { option(socket, libc::SO_PEERCRED) }
 }
 
 /// A descriptor of the process that has connected, or that listens, at the other end.

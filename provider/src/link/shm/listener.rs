@@ -16,7 +16,7 @@ use super::{
     credentials::{self, check_trust},
     foreign::{self, HELLO_FOREIGN},
     ring::{Reader, Writer},
-    socket::{self, connect, connect_directly, receive_with, send_with, unwatch, watch},
+    socket::{self, connect, connect_directly, poll_with, send_with, unwatch, watch},
 };
 
 /// Number of processes that may have connected and not yet said what for. One more takes the place
@@ -99,9 +99,7 @@ impl Listeners {
         address: IpAddr,
         socket: OwnedFd,
     ) -> io::Result<()> {
-        let is_its = |other: &mut Listener| other.address == address && other.is_direct;
-        let gone = self.listeners.extract_if(.., is_its);
-        gone.for_each(|listener| unwatch(epoll, &listener.socket));
+        self.leave(epoll, |other| other.address == address && other.is_direct);
         self.add(epoll, Listener { address, is_direct: false, socket })
     }
 
@@ -145,15 +143,16 @@ impl Listeners {
 
     /// Is not found at this address any more.
     pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        self.resign(epoll, address);
-        let gone = self.listeners.extract_if(.., |listener| listener.address == address);
-        gone.for_each(|listener| unwatch(epoll, &listener.socket));
+        self.leave(epoll, |listener| listener.address == address);
     }
 
     /// Leaves to another process to accept who comes to the address.
     pub(super) fn resign(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        let is_its = |listener: &mut Listener| listener.address == address && !listener.is_direct;
-        let gone = self.listeners.extract_if(.., is_its);
+        self.leave(epoll, |listener| listener.address == address && !listener.is_direct);
+    }
+
+    fn leave(&mut self, epoll: &OwnedFd, is: impl Fn(&Listener) -> bool) {
+        let gone = self.listeners.extract_if(.., |listener| is(listener));
         gone.for_each(|listener| unwatch(epoll, &listener.socket));
     }
 
@@ -239,9 +238,8 @@ impl Pending {
                 Some(_) => Err(io::ErrorKind::InvalidData.into()),
             };
         }
-        let (length, mut descriptors) = match receive_with(&self.socket, &mut message) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            other => other?,
+        let Some((length, mut descriptors)) = poll_with(&self.socket, &mut message)? else {
+            return Ok(None);
         };
         match (message.split_first_chunk(), descriptors.pop()) {
             (Some((&HELLO_RING, address)), Some(memory)) if length == HELLO_RING_LEN => {
@@ -280,7 +278,7 @@ pub(super) fn request_channel(
     address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
     watch(epoll, &socket)?;
-    Ok(Request { socket, writer, partition, interface, until })
+    Ok(Request { socket, writer, interface, until })
 }
 
 /// Asks the owner of an address to share it.

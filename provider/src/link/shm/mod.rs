@@ -367,7 +367,7 @@ impl ShmLink {
         self.write_at = None;
         self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
         for ways in self.outgoing.values_mut() {
-            for channel in ways.open() {
+            for (_, channel) in ways.open() {
                 if channel.sender.write_backlog().is_ok() && !channel.sender.wake() {
                     self.write_at = Some(now.plus(self.write_wait));
                 }
@@ -430,12 +430,7 @@ impl ShmLink {
                         self.addresses.search(address, now.plus(HANDOVER));
                     }
                 }
-                Change::Resigned => {
-                    let rings = self.incoming.iter_mut().filter(|incoming| incoming.dst == address);
-                    rings
-                        .filter(|ring| ring.origin != Origin::Owner)
-                        .for_each(IncomingChannel::close);
-                }
+                Change::Resigned => self.close_rings(address, |origin| origin != Origin::Owner),
             }
         }
         if has_changed {
@@ -443,7 +438,9 @@ impl ShmLink {
         }
         for (address, change) in self.addresses.update_foreign(now, &self.epoll) {
             match change {
-                ForeignChange::Lost => self.close_foreign_rings(address),
+                ForeignChange::Lost => {
+                    self.close_rings(address, |origin| origin == Origin::ForeignOwner);
+                }
                 ForeignChange::Granted(ring) => {
                     if self.attach_foreign_ring(address, ring).is_err() {
                         self.addresses.lose_foreign(now, address);
@@ -457,10 +454,10 @@ impl ShmLink {
         }
     }
 
-    /// What the process of another user has written that received for this one is still read.
-    fn close_foreign_rings(&mut self, address: IpAddr) {
+    /// Has those who write into rings to an address send elsewhere. What they have written is still read.
+    fn close_rings(&mut self, address: IpAddr, is: impl Fn(Origin) -> bool) {
         let rings = self.incoming.iter_mut().filter(|incoming| incoming.dst == address);
-        rings.filter(|ring| ring.origin == Origin::ForeignOwner).for_each(IncomingChannel::close);
+        rings.filter(|ring| is(ring.origin)).for_each(IncomingChannel::close);
     }
 
     /// Wakes the peers of shared addresses, and tries again later what finds no room.

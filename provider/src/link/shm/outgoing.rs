@@ -6,7 +6,7 @@ use roce_transport::{adapter::Transmit, share::IdPartition, time::Instant};
 
 use super::{
     MAX_PAIRS, ShmLink,
-    channel::{Direct, OpenChannel, OutgoingChannel, RETRY, Ways},
+    channel::{Direct, OutgoingChannel, RETRY, Ways},
     listener::{FORWARDED, request_channel},
     peer::ForwardHeader,
     ring::RunHeader,
@@ -100,11 +100,10 @@ impl ShmLink {
     pub(super) fn check_readers(&mut self, now: Instant) {
         let mut is_unread = false;
         let mut renewals = RENEWALS;
-        let channels = self
-            .outgoing
-            .iter_mut()
-            .flat_map(|(ends, ways)| ways.open().map(move |channel| (*ends, channel)));
-        for ((src, dst), channel) in channels {
+        let channels = self.outgoing.iter_mut().flat_map(|(ends, ways)| {
+            ways.open().map(move |(partition, channel)| (*ends, partition, channel))
+        });
+        for ((src, dst), partition, channel) in channels {
             is_unread |= channel.sender.is_unread();
             let is_stalled = channel.sender.is_stalled();
             if !is_stalled {
@@ -116,7 +115,7 @@ impl ShmLink {
                 // another process needs some time to take over; perhaps there is none
                 let until = now.plus(SILENCE * (3 << channel.renewals.min(5)));
                 channel.renewals = channel.renewals.saturating_add(1);
-                let OpenChannel { partition, interface, .. } = *channel;
+                let interface = channel.interface;
                 channel.renewal =
                     request_channel(&self.epoll, [src, dst], partition, interface, until).ok();
             }
@@ -189,7 +188,7 @@ impl ShmLink {
             taken += 1;
         }
         *sent_runs += taken as u64;
-        for channel in ways.open().filter(|channel| channel.is_used) {
+        for (_, channel) in ways.open().filter(|(_, channel)| channel.is_used) {
             channel.is_used = false;
             channel.sender.note_sent(now, *write_wait, write_at, check_at);
         }

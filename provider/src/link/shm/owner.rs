@@ -24,7 +24,7 @@ use super::{
     record::{self, OwnRecords},
     ring::Writer,
     sender::{ShmSender, Wakeup},
-    socket::{Readable, accept_here, is_closed, receive_with, send_with, unwatch, watch_for},
+    socket::{Readable, accept_here, is_closed, poll_with, send_with, unwatch, watch_for},
     term::{SILENCE, Terms},
 };
 use crate::readiness::is_readable;
@@ -124,19 +124,12 @@ impl Grant {
     /// The owner's grant; nothing while it has not answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let mut term = [0; 8];
-        match receive_with(socket, &mut term) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-            Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
-            Ok((_, mut descriptors)) => {
-                let members = (descriptors.len() > 4).then(|| descriptors.pop()).flatten();
-                let [ring, udp, name, claims] = descriptors
-                    .try_into()
-                    .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-                let term = u64::from_ne_bytes(term);
-                Ok(Some(Self { ring, udp, name, claims, members, term }))
-            }
-        }
+        let Some((_, mut descriptors)) = poll_with(socket, &mut term)? else { return Ok(None) };
+        let members = (descriptors.len() > 4).then(|| descriptors.pop()).flatten();
+        let [ring, udp, name, claims] =
+            descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let term = u64::from_ne_bytes(term);
+        Ok(Some(Self { ring, udp, name, claims, members, term }))
     }
 }
 
@@ -451,7 +444,7 @@ impl SharedAddress {
         let Some(own) = self.terms.begin_after(term) else { return again };
         self.term = Some(own);
         self.steered = None;
-        let partitions = (1..=IdPartition::COUNT).filter_map(IdPartition::new);
+        let partitions = IdPartition::all();
         self.awaited = partitions.filter(|it| self.terms.token(*it) != 0).collect();
         for partition in &self.awaited {
             let _ = self.claims.take(Entry::Partition(*partition));

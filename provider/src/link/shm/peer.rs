@@ -58,7 +58,7 @@ pub(super) struct Peers {
 /// Another process at one of this one's addresses.
 pub(super) struct Peer {
     /// Given by [`Peers`].
-    number: u64,
+    pub(super) number: u64,
     pub(super) address: IpAddr,
     pub(super) socket: OwnedFd,
     /// `None`: not announced yet.
@@ -232,11 +232,6 @@ impl Peer {
     ) -> Self {
         let (partition, services) = (None, BTreeSet::new());
         Self { number: 0, address, socket, partition, services, sender, foreign }
-    }
-
-    /// True if it has this number.
-    pub(super) const fn is(&self, number: u64) -> bool {
-        self.number == number
     }
 
     /// Takes an announcement: partition and services.

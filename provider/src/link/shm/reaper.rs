@@ -173,7 +173,7 @@ impl Member {
 
     /// What is left at its address, if nobody is there any more. Whoever is there sees to it.
     fn look(&self) -> Option<Left> {
-        let partitions = (1..=IdPartition::COUNT).filter_map(IdPartition::new);
+        let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
             return None;
         }

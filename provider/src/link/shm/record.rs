@@ -97,7 +97,7 @@ pub(super) fn used_partitions(table: &File) -> Vec<IdPartition> {
     let is_used = |partition: &IdPartition| {
         counts[4 * usize::from(partition.get())..][..4].iter().any(|byte| *byte != 0)
     };
-    (1..=IdPartition::COUNT).filter_map(IdPartition::new).filter(is_used).collect()
+    IdPartition::all().filter(is_used).collect()
 }
 
 /// What stands in a partition's slots of connections between `local` and others. Anybody at the

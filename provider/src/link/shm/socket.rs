@@ -198,7 +198,22 @@ pub(super) fn receive_with(
     receive_by(socket, bytes, RecvFlags::empty())
 }
 
-/// The same, but leaves the message, and its descriptors, to be received again.
+/// The same; `None`: nothing has come yet.
+///
+/// # Errors
+/// [`io::ErrorKind::ConnectionRefused`] when the other process has closed the connection.
+pub(super) fn poll_with(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
+    match receive_with(socket, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
+        received => received.map(Some),
+    }
+}
+
+/// The same as [`receive_with`], but leaves the message, and its descriptors, to be received again.
 pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     receive_by(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT)
 }

@@ -335,21 +335,28 @@ fn owner(address: IpAddr) -> ShmLink {
     link
 }
 
-/// One more at the address that `owner` has.
-fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
-    let mut link = ShmLink::new(true).unwrap();
+/// Has a process serve, from this time on in microseconds, while another one does something that may
+/// wait for it.
+fn while_it_serves<T>(server: &mut ShmLink, from: u64, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            for now in (0..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
-                owner.attend(at(now));
+            for now in (from..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
+                server.look_at = Instant::ZERO;
+                server.attend(at(now));
                 thread::yield_now();
             }
         });
-        let acquired = link.acquire(address, 0, false, &taken());
+        let acted = act();
         done.store(true, Ordering::SeqCst);
-        acquired
-    })?;
+        acted
+    })
+}
+
+/// One more at the address that `owner` has.
+fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
+    let mut link = ShmLink::new(true).unwrap();
+    while_it_serves(owner, 0, || link.acquire(address, 0, false, &taken()))?;
     link.choose_partition(7).unwrap();
     owner.park(); // has it look each time
     owner.attend(at(0));
@@ -393,10 +400,7 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
         [false, true, true]
     );
     a.flush(at(1));
-    let free = (1..=IdPartition::COUNT)
-        .filter_map(IdPartition::new)
-        .find(|partition| !partitions.contains(partition))
-        .unwrap();
+    let free = IdPartition::all().find(|partition| !partitions.contains(partition)).unwrap();
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &packet(free))), "nobody has it");
     let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
     assert!(

@@ -22,7 +22,7 @@ use super::{
         credentials::check_receiver,
         members::MakeSocket,
         owner::HANDOVER,
-        socket::{connect_unchecked, listen, receive_with, send_with, watch},
+        socket::{connect_unchecked, listen, poll_with, send_with, watch},
     },
     message::{self, Answer, HELLO_FOREIGN, LONGEST, Request},
 };
@@ -372,18 +372,10 @@ fn ask(
 /// The owner's first answer: the size of its receive buffer, and the ring.
 fn granted(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd)>> {
     let mut bytes = [0; 16];
-    match receive_with(socket, &mut bytes) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-        Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
-        Ok((length, mut descriptors)) => {
-            match (Answer::decode(&bytes[..length]), descriptors.pop()) {
-                (Some(Answer::Granted(receive_buffer)), Some(ring)) => {
-                    Ok(Some((receive_buffer, ring)))
-                }
-                _ => Err(io::ErrorKind::InvalidData.into()),
-            }
-        }
+    let Some((length, mut descriptors)) = poll_with(socket, &mut bytes)? else { return Ok(None) };
+    match (Answer::decode(&bytes[..length]), descriptors.pop()) {
+        (Some(Answer::Granted(receive_buffer)), Some(ring)) => Ok(Some((receive_buffer, ring))),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 

@@ -26,19 +26,9 @@ fn foreign_by(
 ) -> io::Result<ShmLink> {
     let mut link = ShmLink::new(true).unwrap();
     link.set_trusted_users(TrustedUsers::All);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for now in (from..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
-                owner.look_at = Instant::ZERO;
-                owner.attend(at(now));
-                thread::yield_now();
-            }
-        });
-        let joined = link.join_foreign(address, 0, make_socket);
-        let chosen = joined.and_then(|()| link.choose_partition(7));
-        done.store(true, Ordering::SeqCst);
-        chosen
+    while_it_serves(owner, from, || {
+        link.join_foreign(address, 0, make_socket)?;
+        link.choose_partition(7)
     })?;
     Ok(link)
 }
@@ -260,20 +250,11 @@ fn a_partition_is_one_at_several_addresses() {
     let first = foreign(&mut a, both[1]).unwrap();
     let mut second = ShmLink::new(true).unwrap();
     second.set_trusted_users(TrustedUsers::All);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for now in (100_000..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
-                a.look_at = Instant::ZERO;
-                a.attend(at(now));
-                thread::yield_now();
-            }
-        });
-        let joined = both.iter().try_for_each(|to| second.join_foreign(*to, 0, &udp()));
-        let chosen = joined.and_then(|()| second.choose_partition(7));
-        done.store(true, Ordering::SeqCst);
-        chosen.unwrap();
+    let joined = while_it_serves(&mut a, 100_000, || {
+        both.iter().try_for_each(|to| second.join_foreign(*to, 0, &udp()))?;
+        second.choose_partition(7)
     });
+    joined.unwrap();
     let [one, other] = [&first, &second].map(|link| link.partition().unwrap());
     assert_ne!(one, other);
     let has = |address: usize, partition| a.addresses.addresses[address].is_left(partition);
