@@ -13,9 +13,9 @@ use crate::ethernet::LeaseTrouble;
 pub enum BindError {
     /// Another program has the port.
     #[error(
-        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device has this address that does \
-         not share it; unload it (rmmod rdma_rxe), close the other, or choose another address \
-         (udp:ADDRESS) or device, such as roce_lo"
+        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device, of this program or another, \
+         has this address and does not share it; unload it (rmmod rdma_rxe), close the other, or \
+         choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
     /// A process of another user has the port.

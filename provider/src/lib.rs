@@ -85,7 +85,8 @@ pub use verbs::{
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,
     CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
     Flow, FlowError, Guid, MemoryRegion, MemoryWindow, NullRegion, OdpCaps, ProtectionDomain,
-    QpInitAttr, QueuePair, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
+    QpInitAttr, QueuePair, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, WeakContext,
+    XrcDomain,
 };
 
 /// What the packets of a capture say.

@@ -196,7 +196,7 @@ impl Ctx {
         let events = match events {
             Ok(events) => events,
             Err(error) => {
-                dev.close();
+                dev.close(context);
                 return Err(error.into());
             }
         };
@@ -233,8 +233,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         Err(error) => return errno::status("ibv_close_device", Err(error)),
     };
     let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
-    drop(inner);
-    dev.close();
+    dev.close(inner);
     0
 }
 

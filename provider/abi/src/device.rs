@@ -10,7 +10,7 @@ use std::{
 };
 
 use roce_provider::{
-    Context, Device, OpenError, OpenOptions, calls::Call, environment, link::BindError,
+    Context, Device, OpenError, OpenOptions, WeakContext, calls::Call, environment, link::BindError,
 };
 
 use crate::{
@@ -32,6 +32,9 @@ pub(crate) struct Dev {
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
+    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that opens
+    /// and closes, which takes a moment.
+    open: Mutex<Option<Open>>,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell.
@@ -49,14 +52,9 @@ unsafe impl Send for Dev {}
 /// that a program may keep a device beyond its list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// Open devices by name: the addresses of an adapter can be used only once in a process.
-static OPEN: Mutex<BTreeMap<String, Open>> = Mutex::new(BTreeMap::new());
-
-/// An open device.
+/// An adapter, which stays for as long as a context or an object of one does.
 struct Open {
-    context: Context,
-    /// Number of times that it was opened.
-    times: usize,
+    adapter: WeakContext,
     /// Address of it that another program has.
     taken: Option<IpAddr>,
 }
@@ -132,7 +130,8 @@ impl Dev {
         copy_text(&mut c.dev_name, &format!("uverbs{index}"));
         copy_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
         copy_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{}", device.name()));
-        Self { c: UnsafeCell::new(c), driver: [0; 5], index, device: Mutex::new(device) }
+        let (device, open) = (Mutex::new(device), Mutex::default());
+        Self { c: UnsafeCell::new(c), driver: [0; 5], index, device, open }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -149,7 +148,7 @@ impl Dev {
         )
     }
 
-    /// The adapter, opened if it is not; to be [closed](Self::close) as often.
+    /// The adapter, opened if it is not.
     ///
     /// # Errors
     /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
@@ -174,13 +173,11 @@ impl Dev {
     ) -> Result<Context, OpenError> {
         let device = self.device();
         let busy = |address| OpenError::Bind(BindError::Taken(address));
-        let mut open = OPEN.lock();
-        if let Some(open) =
-            open.get_mut(device.name()).filter(|open| open.context.is_of_this_process())
-        {
-            open.taken.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
-            open.times += 1;
-            return Ok(open.context.clone());
+        let mut open = self.open.lock();
+        let known = open.as_ref().and_then(|open| Some((open.adapter.upgrade()?, open.taken)));
+        if let Some((adapter, lacks)) = known.filter(|(adapter, _)| adapter.is_of_this_process()) {
+            lacks.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
+            return Ok(adapter);
         }
         let options = || {
             let mut options = OpenOptions::from_environment()
@@ -202,20 +199,15 @@ impl Dev {
             }
             other => (other?, None),
         };
-        open.insert(device.name().to_owned(), Open { context: context.clone(), times: 1, taken });
+        *open = Some(Open { adapter: context.downgrade(), taken });
         Ok(context)
     }
 
-    pub(crate) fn close(&self) {
-        let device = self.device();
-        let mut open = OPEN.lock();
-        let Some(entry) = open.get_mut(device.name()) else { return };
-        entry.times -= 1;
-        if entry.times == 0 {
-            let closed = open.remove(device.name());
-            drop(open);
-            drop(closed); // stops its thread, which takes a moment
-        }
+    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of one
+    /// that closes are free.
+    pub(crate) fn close<T>(&self, handle: T) {
+        let _open = self.open.lock();
+        drop(handle);
     }
 }
 

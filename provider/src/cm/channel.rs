@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc, MutexGuard, Weak,
+        Arc, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -13,7 +13,7 @@ use super::{error::CmError, queue::Queue, shared::QueuedEvent};
 use crate::{
     Context, ProtectionDomain,
     sync::Mutex,
-    verbs::{ContextInner, WeakDomain},
+    verbs::{WeakContext, WeakDomain},
 };
 
 /// Channel of the events of ids (`rdma_event_channel`), for a thread that waits or by a descriptor.
@@ -44,7 +44,7 @@ pub(super) struct ChannelInner {
 #[derive(Default)]
 struct Known {
     /// Devices of ids of this channel, each with the protection domain that ids use by default.
-    devices: Vec<(Weak<ContextInner>, Option<WeakDomain>)>,
+    devices: Vec<(WeakContext, Option<WeakDomain>)>,
     /// Devices that ids have opened.
     kept: Vec<Context>,
 }
@@ -66,13 +66,8 @@ impl EventChannel {
     /// Devices of ids of this channel that are open.
     pub(super) fn contexts(&self) -> Vec<Context> {
         let mut known = self.known();
-        known.devices.retain(|(context, _)| context.strong_count() > 0);
-        known
-            .devices
-            .iter()
-            .filter_map(|(context, _)| context.upgrade())
-            .map(|inner| Context { inner })
-            .collect()
+        known.devices.retain(|(context, _)| context.is_open());
+        known.devices.iter().filter_map(|(context, _)| context.upgrade()).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -82,12 +77,8 @@ impl EventChannel {
     /// An id uses a device; `opened`: has opened it.
     pub(super) fn attach(&self, context: &Context, opened: bool) {
         let mut known = self.known();
-        if !known
-            .devices
-            .iter()
-            .any(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner)))
-        {
-            known.devices.push((Arc::downgrade(&context.inner), None));
+        if !known.devices.iter().any(|(other, _)| other.is(context)) {
+            known.devices.push((context.downgrade(), None));
         }
         if opened {
             known.kept.push(context.clone());
@@ -102,10 +93,7 @@ impl EventChannel {
     pub(super) fn default_domain(&self, context: &Context) -> Result<ProtectionDomain, CmError> {
         self.attach(context, false);
         let mut known = self.known();
-        let device = known
-            .devices
-            .iter_mut()
-            .find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner)));
+        let device = known.devices.iter_mut().find(|(other, _)| other.is(context));
         let domain = device.as_ref().and_then(|(_, domain)| domain.as_ref()?.upgrade());
         if let Some(domain) = domain {
             return Ok(domain);

@@ -1,27 +1,24 @@
 //! The devices that this process has open.
 
-use std::sync::{Arc, Weak};
-
 use crate::{
     calls::ProcessMutex,
-    verbs::{Context, ContextInner},
+    verbs::{Context, WeakContext},
 };
 
 /// Every open device of the process, for those who look for one by its address.
-static OPEN: ProcessMutex<Vec<Weak<ContextInner>>> = ProcessMutex::new(Vec::new());
+static OPEN: ProcessMutex<Vec<WeakContext>> = ProcessMutex::new(Vec::new());
 
 /// Devices that are open, the oldest first.
 pub(crate) fn open_contexts() -> Vec<Context> {
     let open = OPEN.lock();
-    let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
-    contexts.filter(Context::is_of_this_process).collect()
+    open.iter().filter_map(WeakContext::upgrade).filter(Context::is_of_this_process).collect()
 }
 
 /// Adds one.
 pub(super) fn add(context: &Context) {
     let mut open = OPEN.lock();
-    open.retain(|other| other.strong_count() > 0);
-    open.push(Arc::downgrade(&context.inner));
+    open.retain(WeakContext::is_open);
+    open.push(context.downgrade());
 }
 
 /// Has every device look at rules that have come or gone.

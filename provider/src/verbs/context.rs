@@ -3,7 +3,7 @@
 use std::{
     fmt,
     os::fd::BorrowedFd,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Weak, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -37,6 +37,27 @@ use crate::{
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<ContextInner>,
+}
+
+/// Handle of a device that does not keep it open.
+#[derive(Clone)]
+pub struct WeakContext(Weak<ContextInner>);
+
+impl WeakContext {
+    /// The device, if it is open still.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Context> {
+        self.0.upgrade().map(|inner| Context { inner })
+    }
+
+    /// True for a handle of this device.
+    pub(crate) fn is(&self, context: &Context) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&context.inner))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 pub(crate) struct ContextInner {
@@ -78,6 +99,12 @@ impl Context {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// A handle that does not keep the device open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakContext {
+        WeakContext(Arc::downgrade(&self.inner))
     }
 
     /// True if this process opened the device. After a fork, the child's copies of its parent's
@@ -241,6 +268,12 @@ impl Context {
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()
+    }
+}
+
+impl fmt::Debug for WeakContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakContext").field("is_open", &self.is_open()).finish()
     }
 }
 

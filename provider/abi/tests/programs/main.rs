@@ -240,6 +240,18 @@ fn threads_that_wait_hear_of_their_own_events() {
     }
 }
 
+/// An address of its own, which only one device in the process can have, and with
+/// `ROCE_SOCKETS_ONLY` only one process.
+#[test]
+fn a_device_is_opened_while_another_thread_closes_it() {
+    let address = ("ROCE_DEVICES", "udp:127.9.18.27");
+    for variables in [&[address][..], &[address, ("ROCE_SOCKETS_ONLY", "1")]] {
+        if !run_compiled("reopen", variables) {
+            println!("no C compiler is installed: nothing was run");
+        }
+    }
+}
+
 /// Memory that is freed is overwritten, so that nobody reads there what was before.
 #[test]
 fn threads_that_wait_for_what_is_destroyed_know_it() {
