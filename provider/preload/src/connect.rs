@@ -5,19 +5,19 @@ use std::{ffi::c_int, mem::MaybeUninit};
 use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};
 
 use crate::{
-    epoll, next, rdma,
+    epoll, fork, next, rdma,
     table::{self, State},
 };
 
 /// Longest time for an rsocket to be connected, in milliseconds. A host without RDMA does not
 /// answer, and then it is TCP's turn.
-const LIMIT: c_int = 3000;
+pub(crate) const LIMIT: c_int = 3000;
 
-fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or_default()
 }
 
-fn set_errno(errno: c_int) {
+pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: The place is this thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
@@ -34,12 +34,12 @@ unsafe fn give_up(fd: c_int) {
     set_errno(before);
 }
 
-unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
+pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
     rdma::rfcntl(rsocket, libc::F_SETFL, flags as _);
 }
 
-unsafe fn is_nonblocking(fd: c_int) -> bool {
+pub(crate) unsafe fn is_nonblocking(fd: c_int) -> bool {
     next::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0
 }
 
@@ -49,10 +49,11 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
     let is_stream = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == libc::SOCK_STREAM;
     let is_tcp = (domain == libc::AF_INET || domain == libc::AF_INET6)
         && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if fd >= 0 && is_stream && is_tcp && rdma::is_there() {
+    if fd >= 0 && is_stream && is_tcp && !fork::is_on() && rdma::is_there() {
         let before = errno();
-        let rsocket = rdma::rsocket(domain, libc::SOCK_STREAM, 0);
-        if rsocket >= 0 && !table::put(fd, rsocket, State::New) {
+        if let Some(rsocket) = rdma::make(domain)
+            && !table::put(fd, rsocket, State::New)
+        {
             rdma::rclose(rsocket);
         }
         set_errno(before);
@@ -120,7 +121,11 @@ unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     let Some((rsocket, State::Listens)) = table::find(fd) else {
-        return next::accept4(fd, address, length, flags);
+        let accepted = next::accept4(fd, address, length, flags);
+        if accepted >= 0 {
+            fork::begin(accepted, State::Accepted);
+        }
+        return accepted;
     };
     loop {
         let accepted = rdma::raccept(rsocket, address, length);
@@ -148,8 +153,12 @@ unsafe extern "C-unwind" fn accept(
     accept4(fd, address, length, 0)
 }
 
-/// True if the rsocket could be connected in time.
-unsafe fn connect_rsocket(rsocket: c_int, address: *const sockaddr, length: socklen_t) -> bool {
+/// True if the rsocket, which does not wait any more, could be connected in time.
+pub(crate) unsafe fn connect_rsocket(
+    rsocket: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> bool {
     set_nonblocking(rsocket, true);
     if rdma::rconnect(rsocket, address, length) == 0 {
         return true;
@@ -177,7 +186,6 @@ unsafe extern "C-unwind" fn connect(
                 set_errno(libc::EISCONN);
                 return -1;
             }
-            State::Listens => {}
             State::New => {
                 let before = errno();
                 if connect_rsocket(rsocket, address, length) {
@@ -188,7 +196,12 @@ unsafe extern "C-unwind" fn connect(
                 }
                 give_up(fd);
             }
+            _ => {}
         }
     }
-    next::connect(fd, address, length)
+    let done = next::connect(fd, address, length);
+    if done == 0 || errno() == libc::EINPROGRESS {
+        fork::begin(fd, State::Expects);
+    }
+    done
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use crate::{epoll, next, rdma, table};
+use crate::{epoll, fork, next, rdma, table};
 
 /// Ends the rsocket beside a socket whose number goes.
 unsafe fn forget(fd: c_int) {
@@ -16,7 +16,7 @@ unsafe fn forget(fd: c_int) {
 
 /// A second number for a socket is one for its rsocket, too.
 unsafe fn share(fd: c_int, with: c_int) -> c_int {
-    if let (Some((rsocket, state)), true) = (table::find(fd), with >= 0) {
+    if let (Some((rsocket, state)), true) = (table::entry(fd), with >= 0) {
         table::put(with, rsocket, state);
     }
     with
@@ -73,6 +73,7 @@ unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong
 /// Variadic in C, as above.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    fork::look(fd);
     let Some(rsocket) = table::connected(fd) else { return next::ioctl(fd, request, argument) };
     match request as libc::Ioctl {
         libc::FIONREAD => {

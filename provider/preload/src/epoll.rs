@@ -11,7 +11,7 @@ use std::{
 use libc::{epoll_event, sigset_t};
 
 use crate::{
-    next,
+    fork, next,
     poll::masked,
     rdma,
     table::{self, State},
@@ -55,34 +55,70 @@ unsafe extern "C-unwind" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let Some((rsocket, state)) = table::find(fd) else {
+    fork::look(fd);
+    let Some((rsocket, state)) = table::entry(fd) else {
         return next::epoll_ctl(epoll, op, fd, event);
     };
     let mut all = instances();
     let Some(instance) = beside(&mut all, epoll) else {
         return next::epoll_ctl(epoll, op, fd, event);
     };
-    let done = rdma::repoll_ctl(instance.beside, op, rsocket, event);
-    if done == 0 {
-        if op == libc::EPOLL_CTL_DEL {
-            instance.watched.remove(&fd);
-        } else {
-            // not null, or it would have been refused
-            let epoll_event { events, u64: data } = *event;
-            instance.watched.insert(fd, (events, data));
+    let wanted = event.as_ref().copied();
+    let mut adapted =
+        wanted.map(|event| epoll_event { events: asked(state, event.events), ..event });
+    let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
+    let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
+    // TCP's listener, too, and what may be TCP
+    let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
+    let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
+    match wanted {
+        _ if done != 0 => {}
+        Some(event) if op != libc::EPOLL_CTL_DEL => {
+            instance.watched.insert(fd, (event.events, event.u64));
         }
+        _ => drop(instance.watched.remove(&fd)),
     }
-    // TCP's listener, too
-    if state == State::Listens { next::epoll_ctl(epoll, op, fd, event) } else { done }
+    done
+}
+
+/// What the kernel and rsockets are asked for. Where an rsocket is offered, whatever comes tells what
+/// the connection goes by, and before that nothing can be sent.
+fn asked(state: State, events: u32) -> u32 {
+    if state == State::Offered {
+        // the numbers are those of `poll`
+        events & !(libc::EPOLLOUT as u32) | fork::ANYTHING as u32
+    } else {
+        events
+    }
 }
 
 /// A socket is TCP from now on.
 pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
+    moved(fd, (rsocket, State::New), None);
+}
+
+/// What is beside a socket has changed; nothing is: it is TCP.
+pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
+    use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
     for (epoll, instance) in instances().iter_mut() {
-        if let Some((events, data)) = instance.watched.remove(&fd) {
-            rdma::repoll_ctl(instance.beside, libc::EPOLL_CTL_DEL, rsocket, ptr::null_mut());
-            let mut event = epoll_event { events, u64: data };
-            next::epoll_ctl(*epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+        let Some(&(events, data)) = instance.watched.get(&fd) else { continue };
+        let mut event = epoll_event { events, u64: data };
+        let none = ptr::null_mut();
+        if from.1.has_rsocket() {
+            rdma::repoll_ctl(instance.beside, EPOLL_CTL_DEL, from.0, none);
+        }
+        match to {
+            Some((rsocket, State::Connected)) => {
+                next::epoll_ctl(*epoll, EPOLL_CTL_DEL, fd, none);
+                rdma::repoll_ctl(instance.beside, EPOLL_CTL_ADD, rsocket, &raw mut event);
+            }
+            Some(_) => {}
+            None => {
+                let op = if from.1 == State::New { EPOLL_CTL_ADD } else { EPOLL_CTL_MOD };
+                next::epoll_ctl(*epoll, op, fd, &raw mut event);
+                instance.watched.remove(&fd);
+            }
         }
     }
 }
@@ -103,6 +139,21 @@ pub(crate) unsafe fn closed(fd: c_int) {
     drop(all);
     if let Some(instance) = removed {
         rdma::rclose(instance.beside);
+    }
+}
+
+/// Takes every step that can be taken with connections of which it is not known what they go by.
+unsafe fn look_at_all(epoll: c_int) {
+    if !fork::is_on() {
+        return;
+    }
+    let pending: Vec<c_int> = {
+        let all = instances();
+        let watched = all.get(&epoll).into_iter().flat_map(|instance| instance.watched.keys());
+        watched.copied().filter(|fd| table::pending(*fd).is_some()).collect()
+    };
+    for fd in pending {
+        fork::look(fd);
     }
 }
 
@@ -132,10 +183,12 @@ unsafe extern "C-unwind" fn epoll_pwait(
     };
     masked(mask, || {
         loop {
+            look_at_all(epoll);
             let found = rdma::repoll_wait(beside, events, most, timeout);
             if found <= 0 {
                 return found;
             }
+            look_at_all(epoll);
             let count = expand(epoll, events, found as usize, most as usize);
             if count > 0 || timeout == 0 {
                 return count;

@@ -19,6 +19,7 @@
 mod connect;
 mod descriptor;
 mod epoll;
+mod fork;
 mod function;
 mod next;
 mod option;

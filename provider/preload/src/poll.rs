@@ -1,11 +1,16 @@
 //! Waiting for sockets of both kinds, and other descriptors.
 
-use std::{cell::RefCell, ffi::c_int, ptr};
+use std::{
+    cell::RefCell,
+    ffi::c_int,
+    ptr,
+    time::{Duration, Instant},
+};
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::{
-    next, rdma,
+    fork, next, rdma,
     table::{self, State},
 };
 
@@ -16,22 +21,35 @@ thread_local! {
     static SELECTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
+/// True if the kernel alone cannot wait for them.
 fn has_rsockets(all: &[pollfd]) -> bool {
-    all.iter().any(|one| table::find(one.fd).is_some_and(|(_, state)| state != State::New))
+    all.iter().any(|one| table::entry(one.fd).is_some_and(|(_, state)| state != State::New))
 }
 
-/// Each with the descriptor to wait for, and behind them the rsockets of listeners.
+/// Rsockets that are waited for beside TCP's sockets.
+fn beside(fd: c_int) -> Option<c_int> {
+    let both = |state| matches!(state, State::Listens | State::Offered);
+    table::find(fd).filter(|(_, state)| both(*state)).map(|(number, _)| number)
+}
+
+fn is_offered(fd: c_int) -> bool {
+    matches!(table::find(fd), Some((_, State::Offered)))
+}
+
+/// Each with the descriptor to wait for, and behind them the rsockets beside some. Where an rsocket
+/// is offered, whatever comes tells what the connection goes by, and before that nothing can be sent.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();
+        let asked = |one: &pollfd| if is_offered(one.fd) { fork::ANYTHING } else { one.events };
         list.extend(all.iter().map(|one| pollfd {
             fd: table::connected(one.fd).unwrap_or(one.fd),
-            events: one.events,
+            events: asked(one),
             revents: 0,
         }));
         for one in all {
-            if let Some((fd, State::Listens)) = table::find(one.fd) {
-                list.push(pollfd { fd, events: one.events, revents: 0 });
+            if let Some(fd) = beside(one.fd) {
+                list.push(pollfd { fd, events: asked(one), revents: 0 });
             }
         }
         (list.as_mut_ptr(), list.len() as nfds_t)
@@ -41,18 +59,26 @@ fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
 /// What was found, for the program.
 fn finish(all: &mut [pollfd]) -> c_int {
     LIST.with_borrow(|list| {
-        let (own, mut listeners) = list.split_at(all.len().min(list.len()));
+        let (own, mut others) = list.split_at(all.len().min(list.len()));
         for (one, found) in all.iter_mut().zip(own) {
             one.revents = found.revents;
-            if let (Some((_, State::Listens)), Some((first, rest))) =
-                (table::find(one.fd), listeners.split_first())
-            {
+            if let (Some(_), Some((first, rest))) = (beside(one.fd), others.split_first()) {
                 one.revents |= first.revents;
-                listeners = rest;
+                others = rest;
             }
         }
         all.iter().filter(|one| one.revents != 0).count() as c_int
     })
+}
+
+/// Takes every step that can be taken with connections of which it is not known what they go by, of
+/// those that this is true for. True if there was one.
+unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
+    let mut any = false;
+    for one in all.iter().filter(|one| is_meant(one)) {
+        any |= fork::look(one.fd);
+    }
+    any
 }
 
 unsafe fn slice<'a>(all: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
@@ -68,12 +94,22 @@ pub(crate) unsafe extern "C-unwind" fn poll(
     if !has_rsockets(slice(all, count)) {
         return next::poll(all, count, timeout);
     }
-    let (list, length) = prepare(slice(all, count));
-    match rdma::rpoll(list, length, timeout) {
-        ready if ready > 0 => finish(slice(all, count)),
-        other => {
+    let end =
+        u64::try_from(timeout).ok().map(|limit| Instant::now() + Duration::from_millis(limit));
+    look_at(slice(all, count), |_| true);
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.map_or(-1, |left| left.as_millis() as c_int);
+        let (list, length) = prepare(slice(all, count));
+        let ready = rdma::rpoll(list, length, left);
+        if ready <= 0 {
             slice(all, count).iter_mut().for_each(|one| one.revents = 0);
-            other
+            return ready;
+        }
+        let ready = finish(slice(all, count));
+        // what came was perhaps not the program's
+        if !look_at(slice(all, count), |one| one.revents != 0) {
+            return ready;
         }
     }
 }

@@ -1,6 +1,10 @@
 //! librdmacm's rsockets.
 
-use std::ffi::{c_int, c_ulong, c_void};
+use std::{
+    ffi::{c_int, c_ulong, c_void},
+    ptr,
+    sync::OnceLock,
+};
 
 use libc::{epoll_event, iovec, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 
@@ -44,6 +48,26 @@ functions! {
     fn repoll_create(flags: c_int) -> c_int;
     fn repoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn repoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
+}
+
+/// An rsocket, with the sizes of its queues that the environment names, as in librdmacm's
+/// `librspreload.so`.
+pub(crate) unsafe fn make(domain: c_int) -> Option<c_int> {
+    const SOL_RDMA: c_int = 0x10000;
+    const SIZES: [(&str, c_int); 3] = [("RS_SQ_SIZE", 0), ("RS_RQ_SIZE", 1), ("RS_INLINE", 2)];
+    static NAMED: OnceLock<Vec<(c_int, c_int)>> = OnceLock::new();
+    let rsocket = rsocket(domain, libc::SOCK_STREAM, 0);
+    let named = NAMED.get_or_init(|| {
+        let number = |name| std::env::var(name).ok()?.trim().parse().ok();
+        SIZES.iter().filter_map(|(name, option)| Some((*option, number(name)?))).collect()
+    });
+    if rsocket < 0 {
+        return None;
+    }
+    for (option, size) in named {
+        rsetsockopt(rsocket, SOL_RDMA, *option, ptr::from_ref(size).cast(), 4);
+    }
+    Some(rsocket)
 }
 
 /// True if there are rsockets with all that is needed of them.

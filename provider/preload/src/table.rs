@@ -10,19 +10,42 @@ use crate::function::is_inside;
 /// Sockets with greater numbers are plain TCP.
 const MOST: usize = 1 << 16;
 
-/// The number of the rsocket and one more, with a bit for its state; 0: there is none.
+/// For each socket one more than the number of an rsocket or a connection, with the state above it;
+/// 0: there is none.
 static RSOCKETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
-const LISTENS: i32 = 1 << 30;
-const CONNECTED: i32 = 1 << 29;
-const NUMBER: i32 = CONNECTED - 1;
+const STATE: u32 = 28;
 
-/// What an rsocket does.
+/// Numbers are smaller than this.
+pub(crate) const NUMBERS: c_int = (1 << STATE) - 1;
+
+/// What a socket with an rsocket, or one that may get one, does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum State {
     New,
     Listens,
     Connected,
+    /// Has been accepted by TCP, and offers nothing yet; the number is the connection's, as no
+    /// rsocket is there.
+    Accepted,
+    /// Has offered an rsocket, and listens for that. The number is the listener's.
+    Offered,
+    /// Is connected by TCP, or will be, and expects an offer. The number is the connection's.
+    Expects,
+    /// The same, but has spoken before the offer came.
+    Late,
+}
+
+impl State {
+    /// True if it is to be found out what the connection goes by.
+    pub(crate) fn is_pending(self) -> bool {
+        matches!(self, Self::Accepted | Self::Offered | Self::Expects | Self::Late)
+    }
+
+    pub(crate) fn has_rsocket(self) -> bool {
+        !self.is_pending() || self == Self::Offered
+    }
 }
 
 fn place(fd: c_int) -> Option<&'static AtomicI32> {
@@ -30,21 +53,27 @@ fn place(fd: c_int) -> Option<&'static AtomicI32> {
 }
 
 fn parse(value: i32) -> Option<(c_int, State)> {
-    let state = match value {
-        0 => return None,
-        value if value & LISTENS != 0 => State::Listens,
-        value if value & CONNECTED != 0 => State::Connected,
-        _ => State::New,
-    };
-    Some(((value & NUMBER) - 1, state))
+    use State::{Accepted, Connected, Expects, Late, Listens, New, Offered};
+    let states = [New, Listens, Connected, Accepted, Offered, Expects, Late];
+    let number = (value & NUMBERS).checked_sub(1).filter(|number| *number >= 0)?;
+    Some((number, states[(value >> STATE) as usize]))
 }
 
-/// The rsocket beside a socket, if there is one; none for librdmacm itself.
-pub(crate) fn find(fd: c_int) -> Option<(c_int, State)> {
+fn value(number: c_int, state: State) -> i32 {
+    (number + 1) | (i32::from(state as u8) << STATE)
+}
+
+/// What is known of a socket; nothing for librdmacm itself.
+pub(crate) fn entry(fd: c_int) -> Option<(c_int, State)> {
     if is_inside() {
         return None;
     }
     parse(place(fd)?.load(Ordering::Acquire))
+}
+
+/// The rsocket beside a socket, if there is one.
+pub(crate) fn find(fd: c_int) -> Option<(c_int, State)> {
+    entry(fd).filter(|(_, state)| state.has_rsocket())
 }
 
 /// The rsocket that has taken the place of a socket.
@@ -52,23 +81,34 @@ pub(crate) fn connected(fd: c_int) -> Option<c_int> {
     find(fd).filter(|(_, state)| *state == State::Connected).map(|(number, _)| number)
 }
 
-/// Puts an rsocket beside a socket; false if that cannot be.
-pub(crate) fn put(fd: c_int, rsocket: c_int, state: State) -> bool {
-    let bit = match state {
-        State::New => 0,
-        State::Listens => LISTENS,
-        State::Connected => CONNECTED,
-    };
-    let Some(place) = place(fd).filter(|_| (0..NUMBER).contains(&rsocket)) else { return false };
-    place.store((rsocket + 1) | bit, Ordering::Release);
+/// A connection of which it is to be found out what it goes by.
+pub(crate) fn pending(fd: c_int) -> Option<(c_int, State)> {
+    entry(fd).filter(|(_, state)| state.is_pending())
+}
+
+/// Puts an rsocket or a connection beside a socket; false if that cannot be.
+pub(crate) fn put(fd: c_int, number: c_int, state: State) -> bool {
+    let Some(place) = place(fd).filter(|_| (0..NUMBERS).contains(&number)) else { return false };
+    place.store(value(number, state), Ordering::Release);
     true
 }
 
-/// Takes it away. The second is true if it is beside no other socket.
+/// Changes what is beside all sockets of a connection, whose numbers these are.
+pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_int> {
+    let to = to.map_or(0, |(number, state)| value(number, state));
+    let from = value(from.0, from.1);
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    let changes = |place: &AtomicI32| place.compare_exchange(from, to, success, failure).is_ok();
+    (0..).zip(&RSOCKETS).filter(|(_, place)| changes(place)).map(|(fd, _)| fd).collect()
+}
+
+/// Takes away the rsocket beside a socket, and all that is known of it. The second is true if it is
+/// beside no other socket.
 pub(crate) fn take(fd: c_int) -> Option<(c_int, bool)> {
-    let (number, _) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
+    let (number, state) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
     let is_same = |place: &AtomicI32| {
-        parse(place.load(Ordering::Acquire)).is_some_and(|(other, _)| other == number)
+        parse(place.load(Ordering::Acquire))
+            .is_some_and(|(other, state)| other == number && state.has_rsocket())
     };
-    Some((number, !RSOCKETS.iter().any(is_same)))
+    state.has_rsocket().then(|| (number, !RSOCKETS.iter().any(is_same)))
 }

@@ -4,14 +4,56 @@ use std::ffi::{c_int, c_void};
 
 use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
-use crate::{next, rdma, table};
+use crate::{
+    fork::{self, Use},
+    next, rdma, table,
+};
 
-/// Calls on a socket: to its rsocket if that is connected, else to the C library.
-macro_rules! calls {
-    ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
+/// Calls that move data, by an rsocket if that is connected, else by the C library; which of them it
+/// is, is found out by the first.
+macro_rules! transfers {
+    ($(
+        $by:ident $flags:tt, $rsocket:ident:
+            fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;
+    )*) => {
         $(
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> $returns {
+                if table::pending(fd).is_some() && !fork::settle(fd, Use::$by, $flags) {
+                    return -1;
+                }
+                match table::connected(fd) {
+                    Some(rsocket) => rdma::$rsocket(rsocket, $($argument),*),
+                    None => next::$name(fd, $($argument),*),
+                }
+            }
+        )*
+    };
+}
+
+transfers! {
+    Receive 0, rread: fn read(to: *mut c_void, length: usize) -> isize;
+    Receive 0, rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
+    Receive flags, rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
+    Receive flags, rrecvfrom: fn recvfrom(
+        to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t
+    ) -> isize;
+    Receive flags, rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
+    Send 0, rwrite: fn write(from: *const c_void, length: usize) -> isize;
+    Send 0, rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
+    Send flags, rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
+    Send flags, rsendto: fn sendto(
+        from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t
+    ) -> isize;
+    Send flags, rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
+}
+
+/// Other calls on a socket.
+macro_rules! calls {
+    ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> c_int;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> c_int {
                 match table::connected(fd) {
                     Some(rsocket) => rdma::$rsocket(rsocket, $($argument),*),
                     None => next::$name(fd, $($argument),*),
@@ -22,23 +64,17 @@ macro_rules! calls {
 }
 
 calls! {
-    rread: fn read(to: *mut c_void, length: usize) -> isize;
-    rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
-    rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
-    rrecvfrom: fn recvfrom(
-        to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t
-    ) -> isize;
-    rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
-    rwrite: fn write(from: *const c_void, length: usize) -> isize;
-    rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
-    rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
-    rsendto: fn sendto(
-        from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t
-    ) -> isize;
-    rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
-    rshutdown: fn shutdown(how: c_int) -> c_int;
     rgetpeername: fn getpeername(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
     rgetsockname: fn getsockname(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    fork::stay(fd);
+    match table::connected(fd) {
+        Some(rsocket) => rdma::rshutdown(rsocket, how),
+        None => next::shutdown(fd, how),
+    }
 }
 
 /// What programs call that are compiled to check sizes. The check is left out.
@@ -109,6 +145,9 @@ unsafe extern "C-unwind" fn sendfile(
     offset: *mut off_t,
     count: usize,
 ) -> isize {
+    if table::pending(to).is_some() && !fork::settle(to, Use::Send, 0) {
+        return -1;
+    }
     match table::connected(to) {
         Some(rsocket) => send_file(rsocket, from, offset, count),
         None => next::sendfile(to, from, offset, count),

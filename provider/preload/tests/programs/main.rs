@@ -20,8 +20,8 @@ use roce_abi as _;
 /// Time that a program has.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Compiles a program beside this file and runs it with the libraries.
-fn run(name: &str) {
+/// Compiles a program beside this file and runs it with the libraries and these variables.
+fn run(name: &str, variables: &[(&str, &str)]) {
     watchdog::start(String::new);
     let Some(compiler) = common::compiler() else {
         println!("no C compiler is installed: nothing was run");
@@ -45,6 +45,7 @@ fn run(name: &str) {
         .env("LD_LIBRARY_PATH", directory.path())
         .env("LD_PRELOAD", preload)
         .env("XDG_RUNTIME_DIR", directory.path())
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -56,5 +57,18 @@ fn run(name: &str) {
 
 #[test]
 fn waits_with_a_time_that_is_none_are_refused() {
-    run("waits");
+    run("waits", &[]);
+}
+
+/// At one address, which processes share.
+#[test]
+fn connections_become_rsockets_in_the_child_that_uses_them() {
+    run("forks", &[("RDMAV_FORK_SAFE", "1"), ("ROCE_DEVICES", "udp:127.9.18.28")]);
+}
+
+/// Each process has the address for itself: all but one connection stay with TCP.
+#[test]
+fn connections_stay_with_tcp_where_children_have_no_device() {
+    let alone = ("ROCE_SOCKETS_ONLY", "1");
+    run("forks", &[("RDMAV_FORK_SAFE", "1"), ("ROCE_DEVICES", "udp:127.9.18.29"), alone]);
 }

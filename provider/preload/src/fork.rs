@@ -1,0 +1,385 @@
+//! Servers that fork a process for each connection: `RDMAV_FORK_SAFE=1`, on both sides.
+//!
+//! A child cannot use its parent's rsockets, so that a connection begins with TCP, and becomes an
+//! rsocket in the process that first uses it. As with librdmacm's `librspreload.so`, who has accepted
+//! it listens with an rsocket at the same address, and offers that by four zero bytes; who has
+//! connected answers by connecting an rsocket there. An rsocket's port has one listener on a host, so
+//! that others have to wait, and leave their connections to TCP if that takes long.
+//!
+//! Who speaks before it was offered anything stays with TCP, and leaves out the offer that comes
+//! nevertheless; who offers looks for that before and afterwards. Who cannot connect an rsocket says so
+//! by urgent data. So no side changes alone, nor waits for what does not come.
+
+use std::{
+    ffi::{c_int, c_short},
+    mem::MaybeUninit,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    process, ptr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI32, AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use libc::{pollfd, sockaddr_storage, socklen_t};
+
+use crate::{
+    connect::{LIMIT, connect_rsocket, errno, is_nonblocking, set_errno, set_nonblocking},
+    epoll, next, rdma,
+    table::{self, State},
+};
+
+const OFFER: [u8; 4] = [0; 4];
+
+/// Longest time to wait for others to have done with the port, and between two looks.
+const TURN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Options that a connection has before it becomes an rsocket, and takes along.
+const KEPT: [(c_int, c_int); 5] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+];
+
+/// What a program calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Receive,
+    Send,
+}
+
+/// True if connections begin with TCP.
+pub(crate) fn is_on() -> bool {
+    static ON: OnceLock<bool> = OnceLock::new();
+    *ON.get_or_init(|| {
+        let value = std::env::var("RDMAV_FORK_SAFE");
+        value.is_ok_and(|value| value.trim().parse::<i32>().is_ok_and(|number| number != 0))
+    })
+}
+
+/// A connection of TCP begins, if this is one: by `Accepted` or `Expects`.
+pub(crate) unsafe fn begin(fd: c_int, state: State) {
+    static CONNECTIONS: AtomicI32 = AtomicI32::new(0);
+    let before = errno();
+    if is_on() && table::entry(fd).is_none() && is_tcp(fd) {
+        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) % table::NUMBERS;
+        table::put(fd, number, state);
+    }
+    set_errno(before);
+}
+
+unsafe fn is_tcp(fd: c_int) -> bool {
+    let option = |name| {
+        let (mut value, mut size): (c_int, _) = (-1, size_of::<c_int>() as socklen_t);
+        next::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size);
+        value
+    };
+    [libc::AF_INET, libc::AF_INET6].contains(&option(libc::SO_DOMAIN))
+        && option(libc::SO_TYPE) == libc::SOCK_STREAM
+        && option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
+}
+
+/// One of the addresses of a connection.
+#[derive(Clone, Copy)]
+struct Address {
+    storage: sockaddr_storage,
+    size: socklen_t,
+}
+
+type Ask = unsafe fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
+
+impl Address {
+    /// IPv4 inside of IPv6 is IPv4, as which the other side may know it.
+    unsafe fn ask(fd: c_int, ask: Ask) -> Option<Self> {
+        let mut storage = MaybeUninit::<sockaddr_storage>::zeroed().assume_init();
+        let mut size = size_of::<sockaddr_storage>() as socklen_t;
+        if ask(fd, (&raw mut storage).cast(), &raw mut size) != 0 {
+            return None;
+        }
+        let six = (&raw const storage).cast::<libc::sockaddr_in6>().read();
+        if let [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] = six.sin6_addr.s6_addr
+            && c_int::from(storage.ss_family) == libc::AF_INET6
+        {
+            let four = libc::sockaddr_in {
+                sin_family: libc::AF_INET as _,
+                sin_port: six.sin6_port,
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) },
+                sin_zero: [0; 8],
+            };
+            (&raw mut storage).cast::<libc::sockaddr_in>().write(four);
+            size = size_of::<libc::sockaddr_in>() as socklen_t;
+        }
+        Some(Self { storage, size })
+    }
+
+    fn raw(&self) -> *const libc::sockaddr {
+        (&raw const self.storage).cast()
+    }
+
+    unsafe fn host(&self) -> IpAddr {
+        if c_int::from(self.storage.ss_family) == libc::AF_INET {
+            let bits = (*self.raw().cast::<libc::sockaddr_in>()).sin_addr.s_addr;
+            Ipv4Addr::from(bits.to_ne_bytes()).into()
+        } else {
+            Ipv6Addr::from((*self.raw().cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr).into()
+        }
+    }
+}
+
+/// An rsocket like this one of TCP.
+unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
+    let rsocket = rdma::make(domain)?;
+    for (level, name) in KEPT {
+        let (mut value, mut size) = ([0_u8; 16], 16);
+        if next::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut size) == 0 {
+            rdma::rsetsockopt(rsocket, level, name, value.as_ptr().cast(), size);
+        }
+    }
+    Some(rsocket)
+}
+
+/// What has come by TCP.
+enum Heard {
+    Nothing,
+    Offer,
+    /// Data, or the end of it.
+    Other,
+}
+
+unsafe fn hear(fd: c_int) -> Heard {
+    let mut bytes = [1_u8; OFFER.len()];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    match next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), flags) {
+        -1 if [libc::EAGAIN, libc::EINTR].contains(&errno()) => Heard::Nothing,
+        4 if bytes == OFFER => Heard::Offer,
+        _ => Heard::Other,
+    }
+}
+
+/// Takes the offer out of what comes by TCP, and says so by a byte of urgent data, which is not among
+/// the others: this side may have nothing to say otherwise.
+unsafe fn decline(fd: c_int) {
+    let mut bytes = OFFER;
+    next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
+    next::send(fd, bytes.as_ptr().cast(), 1, libc::MSG_OOB | libc::MSG_NOSIGNAL);
+}
+
+unsafe fn is_declined(fd: c_int) -> bool {
+    let mut byte = 0_u8;
+    next::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_OOB | libc::MSG_DONTWAIT) == 1
+}
+
+/// What may tell by what a connection goes, for `poll`.
+pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
+
+/// Waits for something to come by one of them, for so many milliseconds or, with -1, for ever; what `poll`
+/// returns.
+unsafe fn wait_for<const N: usize>(fds: [c_int; N], limit: c_int) -> c_int {
+    let mut all = fds.map(|fd| pollfd { fd, events: ANYTHING, revents: 0 });
+    rdma::rpoll(all.as_mut_ptr(), N as _, limit)
+}
+
+/// The turn of one thread to take steps. A child that is forked meanwhile finds the number of its
+/// parent there, and is not kept waiting by that.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let own = process::id();
+        loop {
+            let holder = TURN_OF.load(Ordering::Relaxed);
+            let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+            if holder != own && TURN_OF.compare_exchange(holder, own, success, failure).is_ok() {
+                return Self;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURN_OF.store(0, Ordering::Release);
+    }
+}
+
+/// The process of the thread whose turn it is.
+static TURN_OF: AtomicU32 = AtomicU32::new(0);
+
+/// A listener at this side's address of the connection, as soon as it is the only one.
+unsafe fn listener(fd: c_int) -> Option<c_int> {
+    let own = Address::ask(fd, next::getsockname)?;
+    let rsocket = like(fd, c_int::from(own.storage.ss_family))?;
+    let one: c_int = 1;
+    let (option, size) = (ptr::from_ref(&one).cast(), size_of::<c_int>() as socklen_t);
+    rdma::rsetsockopt(rsocket, libc::SOL_SOCKET, libc::SO_REUSEADDR, option, size);
+    set_nonblocking(rsocket, true);
+    let end = Instant::now() + TURN;
+    let mut is_bound = false;
+    while matches!(hear(fd), Heard::Nothing) && Instant::now() < end {
+        is_bound = is_bound || rdma::rbind(rsocket, own.raw(), own.size) == 0;
+        if is_bound && rdma::rlisten(rsocket, 1) == 0 {
+            return Some(rsocket);
+        }
+        if errno() != libc::EADDRINUSE {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+    rdma::rclose(rsocket);
+    None
+}
+
+/// Takes the next step with a connection whose place is not known, if one can be taken. False: not
+/// now.
+unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
+    match state {
+        State::Accepted => {
+            let offered = listener(fd).filter(|listener| {
+                let (offer, flags) = (OFFER.as_ptr().cast(), libc::MSG_NOSIGNAL);
+                let is_sent = next::send(fd, offer, OFFER.len(), flags) == OFFER.len() as isize;
+                if !is_sent {
+                    rdma::rclose(*listener);
+                }
+                is_sent
+            });
+            move_on(fd, offered.map(|listener| (listener, State::Offered)));
+            true
+        }
+        State::Offered => {
+            if let Some(rsocket) = accepted(fd, number) {
+                become_rsocket(fd, rsocket);
+            } else if !is_declined(fd) && matches!(hear(fd), Heard::Nothing) {
+                return false;
+            } else {
+                move_on(fd, None);
+            }
+            rdma::rclose(number);
+            true
+        }
+        State::Expects | State::Late => {
+            match hear(fd) {
+                Heard::Nothing => return false,
+                Heard::Other => move_on(fd, None),
+                Heard::Offer => match connected(fd).filter(|_| state == State::Expects) {
+                    Some(rsocket) => become_rsocket(fd, rsocket),
+                    None => {
+                        decline(fd);
+                        move_on(fd, None);
+                    }
+                },
+            }
+            true
+        }
+        State::New | State::Listens | State::Connected => false,
+    }
+}
+
+/// The rsocket of the host that the connection is with. To this host it may be by different addresses.
+unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
+    let peer = Address::ask(fd, next::getpeername)?.host();
+    loop {
+        let rsocket = rdma::raccept(listener, ptr::null_mut(), ptr::null_mut());
+        if rsocket < 0 {
+            return None;
+        }
+        let host = |ask| Address::ask(rsocket, ask).map(|address| address.host());
+        let (from, own) = (host(rdma::rgetpeername), host(rdma::rgetsockname));
+        let is_here = from.is_some_and(|from| from.is_loopback()) || from == own;
+        if from == Some(peer) || peer.is_loopback() && is_here {
+            return Some(rsocket);
+        }
+        rdma::rclose(rsocket);
+    }
+}
+
+unsafe fn connected(fd: c_int) -> Option<c_int> {
+    let peer = Address::ask(fd, next::getpeername)?;
+    let rsocket = like(fd, c_int::from(peer.storage.ss_family))?;
+    if connect_rsocket(rsocket, peer.raw(), peer.size) {
+        return Some(rsocket);
+    }
+    rdma::rclose(rsocket);
+    None
+}
+
+/// All numbers of a connection change their state; without one they are TCP's.
+unsafe fn move_on(fd: c_int, to: Option<(c_int, State)>) {
+    let Some(from) = table::entry(fd) else { return };
+    for fd in table::change(from, to) {
+        epoll::moved(fd, from, to);
+    }
+}
+
+unsafe fn become_rsocket(fd: c_int, rsocket: c_int) {
+    set_nonblocking(rsocket, is_nonblocking(fd));
+    move_on(fd, Some((rsocket, State::Connected)));
+    next::shutdown(fd, libc::SHUT_RDWR);
+}
+
+/// Before a program waits: takes every step that can be taken. True if there was one.
+pub(crate) unsafe fn look(fd: c_int) -> bool {
+    let before = errno();
+    let mut any = false;
+    while table::pending(fd).is_some() {
+        let _turn = Turn::take();
+        let takes = table::pending(fd).is_some_and(|(number, state)| step(fd, number, state));
+        any |= takes;
+        if !takes {
+            break;
+        }
+    }
+    set_errno(before);
+    any
+}
+
+/// Before a program moves data: finds out which of the two it goes by. False: the call has failed.
+pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
+    let before = errno();
+    loop {
+        look(fd);
+        let Some((number, state)) = table::pending(fd) else { break };
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd);
+        let ready = match state {
+            // the peer answers, or speaks by TCP, or ends
+            State::Offered if waits => wait_for([number, fd], -1),
+            State::Offered => {
+                set_errno(libc::EAGAIN);
+                -1
+            }
+            State::Expects if by == Use::Send && Address::ask(fd, next::getpeername).is_some() => {
+                let ready = wait_for([fd], LIMIT);
+                if ready == 0 {
+                    move_on(fd, Some((number, State::Late)));
+                }
+                ready
+            }
+            State::Expects | State::Late if by == Use::Receive && waits => wait_for([fd], -1),
+            // not connected yet, or nothing there: TCP says so itself
+            _ => break,
+        };
+        if ready < 0 {
+            return false;
+        }
+    }
+    set_errno(before);
+    true
+}
+
+/// A connection is ended in one direction before it is known by what it goes: it stays with TCP.
+pub(crate) unsafe fn stay(fd: c_int) {
+    match table::pending(fd) {
+        Some((number, State::Expects)) => move_on(fd, Some((number, State::Late))),
+        Some((_, State::Accepted)) => move_on(fd, None),
+        Some((listener, State::Offered)) => {
+            move_on(fd, None);
+            rdma::rclose(listener);
+        }
+        _ => {}
+    }
+}
