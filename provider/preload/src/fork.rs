@@ -266,13 +266,16 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
             match hear(fd) {
                 Heard::Nothing => return false,
                 Heard::Other => move_on(fd, None),
-                Heard::Offer => match connected(fd).filter(|_| state == State::Expects) {
-                    Some(rsocket) => become_rsocket(fd, rsocket),
-                    None => {
-                        decline(fd);
-                        move_on(fd, None);
+                Heard::Offer => {
+                    let rsocket = if state == State::Expects { connected(fd) } else { None };
+                    match rsocket {
+                        Some(rsocket) => become_rsocket(fd, rsocket),
+                        None => {
+                            decline(fd);
+                            move_on(fd, None);
+                        }
                     }
-                },
+                }
             }
             true
         }

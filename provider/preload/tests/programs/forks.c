@@ -179,7 +179,6 @@ static void by_epoll(int fd, const char *say, const char *listen) {
         EXPECT(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 77);
         if (!said && event.events & EPOLLOUT && send(fd, say, strlen(say), 0) == (ssize_t)strlen(say)) {
             said = 1;
-            goes_by_rsocket(fd, shared);
             event = (struct epoll_event){.events = EPOLLIN, .data.u64 = 77};
             EXPECT(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0);
             continue;
@@ -197,7 +196,10 @@ static void serve_by_epoll(int fd) {
     hear_end(fd);
 }
 
-static void ask_by_epoll(int fd) { by_epoll(fd, "question", "answer"); }
+static void ask_by_epoll(int fd) {
+    by_epoll(fd, "question", "answer");
+    goes_by_rsocket(fd, shared);
+}
 
 /* One side knows nothing of rsockets, and speaks first: that is there before anything could be offered. */
 static void answer_tcp(int fd) {
