@@ -30,6 +30,7 @@ GUEST_PROGRAMS = {
         *("rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver"),
         *("rstream", "riostream", "udpong", "rcopy"),
     ],
+    "socat": ["socat"],
     "perftest": [
         f"ib_{verb}_{what}"
         for verb in ["write", "read", "send", "atomic"]
@@ -45,6 +46,7 @@ GUEST_FILES = {
         "/etc/libibverbs.d/rxe.driver",
         "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
     ],
+    "librdmacm1": ["/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"],
     "libgcc-s1": ["/lib/x86_64-linux-gnu/libgcc_s.so.1"],  # pthread_exit loads it
 }
 

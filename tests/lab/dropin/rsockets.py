@@ -1,10 +1,14 @@
 """The programs of librdmacm on rsockets."""
 
+import shlex
+
 from lab.dropin.case import Case, Program
 from lab.dropin.rdmacm import CM
 
 # A line of figures, behind that of their names.
 FIGURES = (r"(custom|\d+[km]?_(lat|bw)) .*",)
+# The libraries under test, not those that the tool may carry.
+PRELOADED = ("--sockets", "--library", "{ours}/libroce_abi.so")
 
 
 def rsocket_cases():
@@ -13,6 +17,7 @@ def rsocket_cases():
         yield from rstream(place, guest)
         yield from riostream(place, guest)
         yield rcopy(place)
+        yield from forking(place)
     for place in ["loopback", "hosts"]:
         yield from udpong(place)
         yield from preloaded(place)
@@ -90,10 +95,34 @@ def rcopy(place):
     )
 
 
+def forking(place):
+    """TCP programs with rsockets, whose server forks a process for each connection. With stock
+    rsockets it must not wait before it has sent or received something: it speaks first.
+    """
+    variables = ("RDMAV_FORK_SAFE=1",)
+    stock = ("env", "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so", *variables)
+    listen, connect = "TCP-LISTEN:7000,fork,reuseaddr", "TCP:{server}:7000"
+    talks = {"greeting": (("-U", listen, "EXEC:echo greeting"), ("-u", connect, "-"))}
+    if not place.startswith("rxe-"):
+        talks["echo"] = ((listen, "PIPE"), ("-t5", "-", connect))
+    for text, (server, client) in talks.items():
+        # Ours draws the packets that carry the text: there are none of TCP.
+        lines = (text,) if place == "rxe-client" else (text, r".*RDMA WRITE.*")
+        client = shlex.join([*(stock if place == "rxe-client" else ()), "socat", *client])
+        server = (*(stock if place == "rxe-server" else ()), "socat", *server)
+        yield Case(
+            f"socat/{place}/fork-{text}",
+            place,
+            Program(("sh", "-c", f"echo {text} | {client}"), lines),
+            Program(server, endless=True),
+            "tcp:7000",
+            run=(*PRELOADED, "--ladder"),
+            variables=variables,
+        )
+
+
 def preloaded(place):
     """Programs that use TCP."""
-    # Those under test, not those that the tool may carry.
-    run = ("--sockets", "--library", "{ours}/libroce_abi.so")
     received = r".*[MG]Bytes .*receiver"
     # That of the rsocket: TCP would say what fits a packet of 4200 or 65536 bytes.
     path_mtu = r"TCP MSS: 4096 .*"
@@ -103,7 +132,7 @@ def preloaded(place):
         Program(("iperf3", "-V", "-c", "{server}", "-t", 2), (received, path_mtu)),
         Program(("iperf3", "-s", "-1"), (received,)),
         "tcp:5201",
-        run=run,
+        run=PRELOADED,
     )
     yield Case(
         f"nc/{place}",
@@ -111,7 +140,7 @@ def preloaded(place):
         Program(("sh", "-c", "echo question | nc.openbsd -N {server} 7000"), ("answer",)),
         Program(("sh", "-c", "echo answer | nc.openbsd -N -l 7000"), ("question",)),
         "tcp:7000",
-        run=run,
+        run=PRELOADED,
     )
     # No rsocket listens: TCP serves.
     yield Case(
@@ -122,5 +151,5 @@ def preloaded(place):
             ("sh", "-c", "unset LD_PRELOAD; echo answer | nc.openbsd -N -l 7000"), ("question",)
         ),
         "tcp:7000",
-        run=run,
+        run=PRELOADED,
     )

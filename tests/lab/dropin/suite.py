@@ -41,7 +41,7 @@ PACKAGES = [
     *("ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "rdma-core"),
     *("libibverbs-dev", "librdmacm-dev", "ucx-utils", "libucx-dev", "libfabric-bin"),
     *("openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev", "iproute2", "util-linux"),
-    *("qperf", "valgrind", "iperf3", "netcat-openbsd"),
+    *("qperf", "valgrind", "iperf3", "netcat-openbsd", "socat"),
 ]
 
 

@@ -11,6 +11,9 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /tmp
+# for the semaphore of librdmacm's librspreload.so
+mkdir /dev/shm
+mount -t tmpfs tmpfs /dev/shm
 
 for module in $(cat /modules/order); do
     insmod "/modules/$module" || echo "insmod $module failed"
