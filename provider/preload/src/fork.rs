@@ -33,8 +33,10 @@ use crate::{
 
 const OFFER: [u8; 4] = [0; 4];
 
-/// Longest time to wait for others to have done with the port, and between two looks.
-const TURN: Duration = Duration::from_secs(2);
+/// Longest time to wait for others to have done with the port.
+const PORT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time between two looks at what others have.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Options that a connection has before it becomes an rsocket, and takes along.
@@ -51,6 +53,21 @@ const KEPT: [(c_int, c_int); 5] = [
 pub(crate) enum Use {
     Receive,
     Send,
+}
+
+impl Use {
+    /// Longest time that a call waits, in milliseconds; -1: for ever.
+    unsafe fn limit(self, fd: c_int) -> c_int {
+        let name = if self == Self::Send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let mut size = size_of_val(&time) as socklen_t;
+        next::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut time).cast(), &raw mut size);
+        let microseconds = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
+        match microseconds {
+            0 => -1,
+            limit => c_int::try_from(limit / 1000 + 1).unwrap_or(c_int::MAX),
+        }
+    }
 }
 
 /// True if connections begin with TCP.
@@ -219,7 +236,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     let (option, size) = (ptr::from_ref(&one).cast(), size_of::<c_int>() as socklen_t);
     rdma::rsetsockopt(rsocket, libc::SOL_SOCKET, libc::SO_REUSEADDR, option, size);
     set_nonblocking(rsocket, true);
-    let end = Instant::now() + TURN;
+    let end = Instant::now() + PORT_LIMIT;
     let mut is_bound = false;
     while matches!(hear(fd), Heard::Nothing) && Instant::now() < end {
         is_bound = is_bound || rdma::rbind(rsocket, own.raw(), own.size) == 0;
@@ -350,23 +367,26 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
         let waits = flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd);
         let ready = match state {
             // the peer answers, or speaks by TCP, or ends
-            State::Offered if waits => wait_for([number, fd], -1),
-            State::Offered => {
-                set_errno(libc::EAGAIN);
-                -1
-            }
+            State::Offered if waits => wait_for([number, fd], by.limit(fd)),
+            State::Offered => 0,
             State::Expects if by == Use::Send && Address::ask(fd, next::getpeername).is_some() => {
                 let ready = wait_for([fd], LIMIT);
                 if ready == 0 {
                     move_on(fd, Some((number, State::Late)));
+                    break;
                 }
                 ready
             }
-            State::Expects | State::Late if by == Use::Receive && waits => wait_for([fd], -1),
+            State::Expects | State::Late if by == Use::Receive && waits => {
+                wait_for([fd], by.limit(fd))
+            }
             // not connected yet, or nothing there: TCP says so itself
             _ => break,
         };
-        if ready < 0 {
+        if ready == 0 {
+            set_errno(libc::EAGAIN);
+        }
+        if ready <= 0 {
             return false;
         }
     }

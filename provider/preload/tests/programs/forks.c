@@ -249,6 +249,17 @@ static void offer_late(int fd) {
     greet_by_tcp(fd);
 }
 
+/* Who waits for what does not come waits as long as it wants. */
+static void be_silent(int fd) { hear_end(fd); }
+
+static void wait_in_vain(int fd) {
+    struct timeval limit = {0, 200000};
+    char one;
+    EXPECT(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    EXPECT(recv(fd, &one, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    EXPECT(read(fd, &one, 1) == -1 && errno == EAGAIN);
+}
+
 /* A client that has no more to say before it is known what the connection goes by. */
 static void answer_half(int fd) {
     hear_end(fd);
@@ -339,6 +350,7 @@ int main(void) {
     CONVERSE(greet_by_tcp, be_greeted_by_tcp, 2);
     CONVERSE(greet_late, speak_and_be_greeted, 1);
     CONVERSE(offer_late, speak_and_be_greeted, 1);
+    CONVERSE(be_silent, wait_in_vain, 1);
     CONVERSE(answer_half, hear_half, 1);
     return 0;
 }
