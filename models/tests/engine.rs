@@ -4,10 +4,11 @@ use roce_models::engine::{
     Omission,
     threads::{
         a_thread_that_serves_is_woken, a_thread_that_waits_on_the_sockets_is_woken,
-        a_thread_with_an_event_loop_is_woken, a_timer_fires, counters_are_published,
-        requests_are_served_after_a_thread_that_served,
-        requests_are_served_after_a_thread_that_waited,
-        requests_are_served_beside_a_program_that_sleeps, the_background_thread_ends,
+        a_thread_with_an_event_loop_is_woken, a_thread_with_an_event_loop_on_the_sockets_is_woken,
+        a_timer_fires, counters_are_published, requests_are_served_after_a_thread_that_served,
+        requests_are_served_after_a_thread_that_waited, requests_are_served_after_an_event_loop,
+        requests_are_served_beside_a_program_that_sleeps,
+        requests_are_served_beside_an_event_loop_that_is_left, the_background_thread_ends,
         two_threads_of_which_one_serves_are_woken, two_threads_that_wait_on_the_sockets_are_woken,
         what_acknowledges_leaves, what_is_gathered_leaves,
     },
@@ -104,6 +105,27 @@ fn an_event_loop_is_woken() {
 #[should_panic(expected = "deadlock")]
 fn an_event_loop_needs_a_ring_that_wakes() {
     without(Omission::Park, a_thread_with_an_event_loop_is_woken);
+}
+
+#[test]
+fn an_event_loop_on_the_sockets_is_woken() {
+    a_thread_with_an_event_loop_on_the_sockets_is_woken();
+}
+
+#[test]
+fn a_program_that_leaves_its_event_loop_is_served() {
+    requests_are_served_beside_an_event_loop_that_is_left();
+}
+
+#[test]
+fn a_program_that_ends_its_event_loop_is_served() {
+    requests_are_served_after_an_event_loop();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_event_loop_that_ends_wakes_the_background_thread() {
+    without(Omission::Wakeup, requests_are_served_after_an_event_loop);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use roce::{
     link::Fabric,
 };
 
+mod event_loop;
 mod foreign;
 mod gathering;
 mod leased;

@@ -26,6 +26,7 @@
 //! | nor wakes the background thread that left the sockets to it, or that does not look once more whether anyone is there | the same, `a_thread_that_has_served_leaves_the_sockets`, `a_thread_is_woken_by_one_that_serves` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
 //! | no timer is set for acknowledgements that wait | `what_waits_for_an_answer_leaves` |
+//! | a program that enters its event loop does not wake the background thread that leaves the sockets to it, or that does not look once more whether it is one | `a_program_that_leaves_its_event_loop_is_served` |
 //! | every look finds that the program still polls | `a_request_is_not_slept_through` |
 //!
 //! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more often
@@ -34,6 +35,9 @@
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/background.rs"]
 mod background;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/event_loop.rs"]
+mod event_loop;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/gathered.rs"]
 mod gathered;

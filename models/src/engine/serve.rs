@@ -42,6 +42,10 @@ pub(super) struct Engine {
     pub(super) waited_at: AtomicU64,
     pub(super) found: AtomicU64,
     pub(super) handed_over: AtomicBool,
+    pub(super) loop_place: AtomicU32,
+    pub(super) loop_stirred: AtomicBool,
+    pub(super) loop_in_vain: AtomicU64,
+    pub(super) loop_not_before: AtomicU64,
     pub(super) sleeps_until: AtomicU64,
     pub(super) gathered_until: Arc<atomic::AtomicU64>,
     pub(super) stop: AtomicBool,
@@ -65,10 +69,18 @@ impl Engine {
             waited_at: AtomicU64::new(0),
             found: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),
+            loop_place: AtomicU32::new(0),
+            loop_stirred: AtomicBool::new(false),
+            loop_in_vain: AtomicU64::new(0),
+            loop_not_before: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             progress: Progress::Automatic,
         }
+    }
+
+    pub(super) fn has_background(&self) -> bool {
+        self.progress == Progress::Automatic
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard> {
@@ -87,6 +99,9 @@ impl Engine {
             shard.transmit(clock::now());
         }
         let received = shard.receive();
+        if received > 0 {
+            self.note_stir();
+        }
         if !(polls && received > 0 && shard.gathering.find(clock::now())) {
             shard.serve_timers(clock::now());
         }

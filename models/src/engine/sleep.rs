@@ -12,6 +12,9 @@ use crate::clock;
 /// may do so at once: a thread that looks again so soon loses nothing.
 const LONG: Duration = Duration::from_secs(1);
 
+/// A few more looks would show nothing more.
+pub(super) const IDLE_LOOKS: u32 = 0;
+
 /// A step that is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Omission {
@@ -57,6 +60,8 @@ struct Readable {
     wakeup: bool,
     timer: bool,
     sockets: bool,
+    /// Whether an event loop of the program hears of the sockets.
+    joined: bool,
     /// Of each thread of the program.
     wanted: [bool; 2],
 }
@@ -101,6 +106,11 @@ impl System {
         self.wait(|readable| readable.wanted[number]);
     }
 
+    /// The same in an event loop, which something that arrives ends, too.
+    pub(super) fn wait_in_loop(&self, number: usize) {
+        self.wait(|readable| readable.wanted[number] || readable.joined && readable.sockets);
+    }
+
     pub(super) fn has(&self, number: usize) -> bool {
         self.0.0.lock().unwrap().wanted[number]
     }
@@ -131,6 +141,19 @@ impl Engine {
             }
             _ => self.system.wait(is_over),
         }
+    }
+
+    pub(super) fn join_loop(&self) -> bool {
+        self.system.change(|readable| readable.joined = true);
+        true
+    }
+
+    pub(super) fn part_loop(&self) {
+        self.system.change(|readable| readable.joined = false);
+    }
+
+    pub(super) fn are_sockets_readable(&self) -> bool {
+        self.system.0.0.lock().unwrap().sockets
     }
 
     pub(super) fn wake_background(&self) {

@@ -152,6 +152,40 @@ pub fn a_thread_with_an_event_loop_is_woken() {
     });
 }
 
+/// The same, where the descriptor is readable when something arrives, too.
+pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
+    run(2, 1, false, |engine| {
+        let system = &engine.system;
+        while !system.has(1) {
+            if !engine.enter_loop() {
+                engine.hand_over();
+            }
+            engine.progress();
+            system.wait_in_loop(1);
+            engine.serve_in_loop(|| system.has(1));
+            thread::yield_now(); // another may have the lock still
+        }
+    });
+}
+
+/// A program is about to sleep in its event loop, and does not: what arrives is served.
+pub fn requests_are_served_beside_an_event_loop_that_is_left() {
+    run(2, 2, false, |engine| {
+        engine.enter_loop();
+        engine.system.wait_for(1);
+    });
+}
+
+/// A program ends its event loop when others may have begun to count on it.
+pub fn requests_are_served_after_an_event_loop() {
+    run(2, 2, false, |engine| {
+        engine.enter_loop();
+        engine.progress();
+        engine.leave_loop();
+        engine.system.wait_for(1);
+    });
+}
+
 /// A program posts requests one closely behind the other, and sleeps until they have left.
 pub fn what_is_gathered_leaves() {
     run(2, 0, false, |engine| {

@@ -111,7 +111,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
         let done = match (is_blocking(descriptor), check::is_on()) {
             (true, false) => serve(channel, &mut awaited),
             (true, true) => wait_checked(channel, descriptor),
-            (false, _) => 0, // the program waits in its own ways
+            (false, _) => serve_in_loop(channel, &mut awaited),
         };
         if done == -1 || done == 0 && wait_readable(descriptor) == -1 {
             return -1;
@@ -123,7 +123,10 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Look<*m
     let _call = Call::begin();
     let shared =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd));
-    let found = shared.map(|(channel, ctx, descriptor)| (take(&channel, &ctx), descriptor));
+    let found = shared.map(|(channel, ctx, descriptor)| {
+        channel.note_use(|| !is_blocking(descriptor));
+        (take(&channel, &ctx), descriptor)
+    });
     Look::of("ibv_get_cq_event", found)
 }
 
@@ -146,6 +149,13 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> c_int 
         // what serving fails with, sleeping does not
         Err(_) => 0,
     }
+}
+
+/// Serves the device for a program that waits in its own ways: 1 if there is an event now, or 0.
+unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> c_int {
+    let _call = Call::begin();
+    let shared = Channel::share(channel, awaited, |c| c.channel.clone());
+    shared.map_or(1, |channel| channel.serve().into()) // the next look says what is wrong
 }
 
 /// Looks whether an event may be waited for that does not come: 0, or -1 as

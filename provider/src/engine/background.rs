@@ -10,7 +10,12 @@ use std::{
 use roce_transport::time::Instant;
 
 use super::{
-    patience::Patience, program::grow, serve::Engine, sleep::thread, spell::Spell,
+    event_loop::IN_VAIN,
+    patience::Patience,
+    program::grow,
+    serve::Engine,
+    sleep::{IDLE_LOOKS, thread},
+    spell::Spell,
     waiting::yield_to_others,
 };
 use crate::clock;
@@ -24,6 +29,10 @@ const STEADY: u32 = 16;
 
 /// Time between two of the rarer looks.
 const LOOK_LESS: Duration = Duration::from_millis(4);
+
+/// Number of looks in a row at which a program's event loop is found absent, after which the thread serves.
+/// Once or twice it has perhaps been woken, and waits for a processor.
+const ABSENCES: u32 = 4;
 
 /// Longest time that it looks for packets without attending to anything else.
 const LINGER_MOST: Duration = Duration::from_millis(10);
@@ -46,6 +55,9 @@ enum Mode {
     /// The program polls, but not always: it looks at its memory between, say, for what a peer
     /// writes there.
     Beside,
+    /// The program waits in an event loop, on the sockets, too. The thread serves timers, and looks now and
+    /// then whether the program comes for what arrives.
+    Loop,
     /// Threads of the program sleep on the link's descriptors themselves. This one serves timers.
     Timers,
     /// No other thread serves the adapter.
@@ -92,6 +104,8 @@ impl Engine {
         let mut looks = 0;
         let mut patience = Patience::new(SWITCH);
         let mut absence = Absence::default();
+        let mut absences = 0;
+        let mut apart = Spell::default();
         loop {
             self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
@@ -114,11 +128,30 @@ impl Engine {
                 absence.note(self.is_absent(), clock::now());
                 continue;
             }
+            if mode == Mode::Loop {
+                looks = if program_serves { 0 } else { looks + 1 };
+                if self.serve_and_sleep(mode, false).is_err() {
+                    thread::sleep(LOOK);
+                }
+                absences = if self.is_absent() == Some(true) { absences + 1 } else { 0 };
+                let now = clock::now();
+                if absences == ABSENCES || self.loop_in_vain.load(Ordering::Relaxed) > IN_VAIN {
+                    apart.renew(BESIDE, now);
+                    self.loop_not_before
+                        .store(now.plus(apart.length()).as_nanos(), Ordering::Relaxed);
+                } else if program_serves {
+                    apart.miss(STEADY);
+                }
+                if apart.lasts(now) || looks > IDLE_LOOKS {
+                    self.leave_loop();
+                }
+                continue;
+            }
             looks = 0;
             let received = match mode {
                 Mode::Beside => self.linger(None, &mut patience),
                 Mode::Serve => self.linger(Some(activity), &mut patience),
-                Mode::Aside | Mode::Timers => false,
+                Mode::Aside | Mode::Loop | Mode::Timers => false,
             };
             if received && !program_serves {
                 grow(&self.found);
@@ -132,6 +165,9 @@ impl Engine {
     }
 
     fn mode(&self, program_serves: bool, was_absent: bool) -> Mode {
+        if self.is_in_loop() {
+            return Mode::Loop;
+        }
         let handed_over = self.handed_over.load(Ordering::SeqCst);
         if self.drivers.load(Ordering::SeqCst) > 0 {
             // one that has what it waits for soon comes back as soon
@@ -184,18 +220,19 @@ impl Engine {
             }
             let publish_at = shard.publish_at();
             shard.told = publish_at.is_some();
-            let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
+            let look_at = (mode == Mode::Loop).then(|| now.plus(LOOK));
+            let deadline = [shard.deadline(), publish_at, look_at].into_iter().flatten().min();
             self.sleeps_until
                 .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
-            let for_packets = mode != Mode::Timers && !shard.is_lost();
+            let for_packets = !matches!(mode, Mode::Timers | Mode::Loop) && !shard.is_lost();
             (deadline, for_packets, !for_packets || shard.park())
         };
         self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if mode == Mode::Timers {
             self.leaves_sockets.store(true, Ordering::SeqCst);
-            // the last of them may have left before it could find this
-            let is_alone = self.drivers.load(Ordering::SeqCst) == 0;
+            // the last of them may have left before it could find this, or it is an event loop
+            let is_alone = self.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
             let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
             self.leaves_sockets.store(false, Ordering::SeqCst);
             result

@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// A thread that waited on the sockets leaves them.
-    fn leave_sockets(&self) {
+    pub(super) fn leave_sockets(&self) {
         self.drivers.fetch_sub(1, Ordering::SeqCst);
         if self.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background();

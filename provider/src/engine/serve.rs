@@ -14,7 +14,7 @@ use std::{
 
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
-use super::{patience::Waiter, shard::Shard, sink::CounterSink};
+use super::{loop_descriptor::LoopSlot, patience::Waiter, shard::Shard, sink::CounterSink};
 use crate::{
     LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, region::Section,
     sync::Mutex,
@@ -70,6 +70,16 @@ pub(crate) struct Engine {
     /// True while a thread of the program may sleep on a descriptor that only the background thread
     /// makes readable.
     pub(super) handed_over: AtomicBool,
+    /// Whether a program in an event loop of its own waits on the sockets.
+    pub(super) loop_place: AtomicU32,
+    /// It may have been woken by something that was received.
+    pub(super) loop_stirred: AtomicBool,
+    /// Number of times in a row that it was woken for nothing.
+    pub(super) loop_in_vain: AtomicU64,
+    /// Until when it does not wait on them, in nanoseconds of the clock.
+    pub(super) loop_not_before: AtomicU64,
+    /// What it waits on.
+    pub(super) loop_slot: LoopSlot,
     /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or about
     /// to look.
     pub(super) sleeps_until: AtomicU64,
@@ -236,6 +246,9 @@ impl Engine {
             shard.transmit(start); // a peer can answer while this looks for others
         }
         let received = shard.serve(start, polls, || self.is_wanted());
+        if received > 0 {
+            self.note_stir();
+        }
         if shard.has_moved() {
             let end = match received {
                 0..BATCH => shard.note_short_hold(start),

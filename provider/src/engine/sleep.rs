@@ -16,8 +16,12 @@ use rustix::time::{
 use super::serve::Engine;
 use crate::{
     port::Watch,
-    readiness::{wait, wait_or_signal},
+    readiness::{is_readable, wait, wait_or_signal},
 };
+
+/// Number of looks at a program's event loop without anything, after which the background thread serves, and
+/// may sleep for longer.
+pub(super) const IDLE_LOOKS: u32 = 64;
 
 /// Descriptor that becomes readable with what a thread of the program waits for.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
@@ -49,6 +53,10 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         wait_or_signal(&[wanted, self.sockets.as_fd()], timeout)
+    }
+
+    pub(super) fn are_sockets_readable(&self) -> bool {
+        is_readable(self.sockets.as_fd())
     }
 
     /// Ends the sleep of the background thread, or the next one.

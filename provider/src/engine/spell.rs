@@ -19,6 +19,11 @@ impl Spell {
         now < self.until
     }
 
+    /// How long it is.
+    pub(super) fn length(&self) -> Duration {
+        self.length
+    }
+
     /// True if it is over, and its length is not forgotten yet.
     pub(super) fn is_remembered(&self, now: Instant) -> bool {
         !self.length.is_zero() && !self.lasts(now)

@@ -82,6 +82,7 @@ impl CompletionChannel {
             // events of queues that are gone are left out
             if let Some(inner) = self.inner.notifier.pop()?.upgrade() {
                 self.inner.has_slept();
+                self.inner.has_taken();
                 return Some(CompletionQueue { inner });
             }
         }
@@ -132,6 +133,24 @@ impl CompletionChannel {
     pub fn prepare_to_wait(&self) -> io::Result<bool> {
         self.inner.prepare_to_wait(None)
     }
+
+    /// Tells that the program takes an event, and perhaps `never_waits` for one, but sleeps in an event loop and
+    /// [serves](Self::serve) then; it is asked until it does.
+    pub fn note_use(&self, never_waits: impl FnOnce() -> bool) {
+        self.inner.note_use(never_waits);
+    }
+
+    /// Serves the device, for a program that sleeps in an event loop until the
+    /// [descriptor](Self::as_fd) is readable, and has found no event then. Returns true if there is one now.
+    ///
+    /// From then on that descriptor may be readable when something has arrived, which spares the program a
+    /// second thread that wakes it; so call this whenever there is no event though the descriptor was
+    /// readable. If what has arrived completes nothing, a queue that is armed has an event without a
+    /// completion.
+    #[must_use]
+    pub fn serve(&self) -> bool {
+        self.inner.serve()
+    }
 }
 
 impl fmt::Debug for CompletionChannel {
@@ -146,6 +165,6 @@ impl AsFd for CompletionChannel {
     /// Readable while a queue has an event to take.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.expose();
-        self.inner.notifier.descriptor()
+        self.inner.descriptor()
     }
 }

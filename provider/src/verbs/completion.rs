@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::fd::BorrowedFd,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,8 +12,8 @@ use std::{
 
 use roce_transport::{adapter::ObjectError, work};
 
-use super::{context::Context, sink::ObjectEvents};
-use crate::notify::Notifier;
+use super::{context::Context, event_loop::ChannelLoop, sink::ObjectEvents};
+use crate::{engine::LoopDescriptor, notify::Notifier};
 
 pub(super) struct CqInner {
     pub(super) context: Context,
@@ -42,7 +43,7 @@ impl CqInner {
         let inner = Arc::new(Self { context: context.clone(), ring, channel });
         if let Some(channel) = inner.channel.clone() {
             let cq = Arc::downgrade(&inner);
-            shard.sink::<ObjectEvents>().insert_cq(id, move || channel.notifier.push(cq.clone()));
+            shard.sink::<ObjectEvents>().insert_cq(id, move || channel.push(cq.clone()));
         }
         drop(shard);
         Ok(inner)
@@ -51,14 +52,18 @@ impl CqInner {
     /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and if
     /// the program sleeps on the descriptor of its channel in its own ways, others have to make that
     /// readable.
-    pub(super) fn is_armed(&self) {
+    pub(super) fn is_armed(self: &Arc<Self>) {
         let engine = &self.context.inner.engine;
         let channel = self.channel.as_ref();
         if channel.is_some_and(|channel| channel.served.load(Ordering::Relaxed) == engine.found()) {
             return; // it has served instead of sleeping, and will again
         }
+        let exposed = channel.filter(|channel| channel.exposed.load(Ordering::Relaxed));
+        if exposed.is_some_and(|channel| channel.sleeps_in_loop(self)) {
+            return; // it polls once more, and perhaps answers
+        }
         engine.send_gathered();
-        if channel.is_some_and(|channel| channel.exposed.load(Ordering::Relaxed)) {
+        if exposed.is_some() {
             engine.hand_over();
         }
     }
@@ -81,6 +86,8 @@ impl Drop for CqInner {
 pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
+    /// If it can be waited for in an event loop: what the program sleeps on there.
+    event_loop: Option<Arc<ChannelLoop>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
     /// A thread of the program sleeps on the descriptor, while others serve.
@@ -94,8 +101,65 @@ pub(super) struct ChannelInner {
 impl ChannelInner {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         let (context, notifier) = (context.clone(), Notifier::new()?);
+        let make = || ChannelLoop::new(notifier.descriptor());
+        let event_loop = context.inner.engine.make_loop_descriptor(make)?;
         let (exposed, sleeps) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { context, notifier, exposed, sleeps, served: AtomicU64::new(u64::MAX) })
+        let served = AtomicU64::new(u64::MAX);
+        Ok(Self { context, notifier, event_loop, exposed, sleeps, served })
+    }
+
+    /// What the program may wait on in its own ways.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event_loop.as_ref().map_or(self.notifier.descriptor(), |it| it.epoll())
+    }
+
+    fn push(&self, cq: Weak<CqInner>) {
+        self.notifier.push(cq);
+        self.context.inner.engine.note_event();
+    }
+
+    /// The program is about to sleep in its own ways, after it has armed a queue of the channel. True if what
+    /// arrives wakes it.
+    fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
+        if let Some(event_loop) = &self.event_loop {
+            event_loop.note_armed(cq);
+        }
+        self.context.inner.engine.enter_loop()
+    }
+
+    /// The program has taken an event.
+    pub(super) fn has_taken(&self) {
+        if self.event_loop.is_some() {
+            self.context.inner.engine.note_taken();
+        }
+    }
+
+    /// See [`CompletionChannel::note_use`](super::CompletionChannel::note_use).
+    pub(super) fn note_use(&self, never_waits: impl FnOnce() -> bool) {
+        if let Some(event_loop) = &self.event_loop {
+            event_loop.note_use(never_waits);
+        }
+    }
+
+    /// See [`CompletionChannel::serve`](super::CompletionChannel::serve).
+    pub(super) fn serve(&self) -> bool {
+        let Some(event_loop) = &self.event_loop else { return false };
+        let engine = &self.context.inner.engine;
+        event_loop.note_use(|| true);
+        let is_woken = engine.serve_in_loop(|| !self.notifier.is_empty());
+        if !self.notifier.is_empty() {
+            return true;
+        }
+        if !is_woken {
+            return false;
+        }
+        if let Some(cq) = event_loop.armed().filter(|cq| cq.ring.disarm()) {
+            engine.note_in_vain();
+            self.notifier.push(Arc::downgrade(&cq));
+            return true;
+        }
+        drop(engine.lock()); // under which another completes something in the queue
+        !self.notifier.is_empty()
     }
 
     /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).
@@ -129,18 +193,21 @@ impl ChannelInner {
 
 impl Drop for ChannelInner {
     fn drop(&mut self) {
+        if self.event_loop.is_some() {
+            self.context.inner.engine.leave_loop();
+        }
         self.has_slept(); // a thread that was cancelled has not said so
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{os::fd::AsFd, sync::Arc};
+    use std::{os::fd::AsFd, sync::Arc, thread, time::Duration};
 
     use roce_transport::work::NotifyKind;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use crate::{Device, OpenOptions};
+    use crate::{Device, OpenOptions, clock};
 
     #[test]
     fn the_event_of_a_queue_goes_with_it() {
@@ -162,6 +229,47 @@ mod tests {
         assert!(is_readable());
         drop(other);
         assert!(!is_readable());
+    }
+
+    #[test]
+    fn a_program_in_an_event_loop_is_woken_by_what_arrives() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let channels = [(); 2].map(|()| context.create_channel().unwrap());
+        let cqs = [0, 1].map(|index| context.create_cq(16, Some(&channels[index])).unwrap());
+        let engine = &context.inner.engine;
+        let enters = |index: usize| {
+            cqs[index].req_notify(NotifyKind::Next);
+            engine.is_in_loop()
+        };
+        let leaves = || {
+            let start = clock::now();
+            while engine.is_in_loop() || !engine.is_handed_over() {
+                assert!(clock::now().since(start) < Duration::from_secs(60));
+                thread::yield_now();
+            }
+        };
+        assert!(!enters(0), "nobody has the descriptor");
+        channels.iter().for_each(|channel| _ = channel.as_fd());
+        channels[0].note_use(|| false);
+        assert!(!enters(0) && engine.is_handed_over(), "it may wait for an event");
+        channels[1].note_use(|| true);
+        assert!(!enters(1), "the first channel wakes for all");
+        channels[0].note_use(|| true);
+        assert!(enters(1) && !engine.is_handed_over());
+        leaves();
+
+        engine.sleeps();
+        assert!(!enters(0), "a thread sleeps that only others wake");
+        engine.has_slept();
+        assert!(enters(0));
+        let [first, second] = channels;
+        drop((first, cqs));
+        assert!(!engine.is_in_loop() && engine.is_handed_over());
+        let third = context.create_channel().unwrap();
+        assert_eq!(
+            (second.inner.event_loop.is_none(), third.inner.event_loop.is_some()),
+            (true, true)
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod device_attr;
 mod device_memory;
 mod domain;
 mod event;
+mod event_loop;
 mod flow;
 mod memory;
 mod multicast;

@@ -259,8 +259,14 @@ impl CompletionQueue {
         Pushed::Deferred
     }
 
-    /// Ends the waiting; returns whether the queue was armed.
-    fn disarm(&self) -> bool {
+    /// True if it waits for a completion to wake its reader.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::SeqCst) != NOT_ARMED
+    }
+
+    /// Ends the waiting; returns whether the queue was armed. Whoever does so wakes its reader.
+    pub fn disarm(&self) -> bool {
         self.moderation.waiting.store(0, Ordering::Relaxed);
         self.moderation.deadline.store(NEVER, Ordering::Relaxed);
         self.armed.swap(NOT_ARMED, Ordering::SeqCst) != NOT_ARMED

@@ -1,0 +1,120 @@
+//! Programs that wait in an event loop of their own.
+//!
+//! Such a program sleeps on a descriptor of its own, in which that of a channel is, and takes what the
+//! channel has without waiting. While it does so often, the channel's descriptor is readable as well
+//! when something arrives, and the program serves: else the background thread would have to be woken
+//! first, and would then wake it. So it counts as a thread that [drives](Engine::drive) for as long as
+//! that goes on, and the link is parked. The background thread serves timers meanwhile, looks whether
+//! something waits in vain, and takes over when it does, when the program has not come for a while, or
+//! when it is woken for nothing time and again.
+//!
+//! The models of concurrency (`models/`) run this file.
+
+use std::sync::atomic::Ordering;
+
+use super::{program::grow, serve::Engine};
+use crate::clock;
+
+/// Number of times in a row that a program is woken without anything for it, after which it no longer is.
+pub(super) const IN_VAIN: u64 = 16;
+
+/// What the engine knows of a program's event loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Place {
+    /// The program does not wait on the sockets.
+    Out,
+    /// A thread is about to change that.
+    Between,
+    /// It does.
+    In,
+}
+
+impl Engine {
+    fn change_place(&self, from: Place, to: Place) -> Result<u32, u32> {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.loop_place.compare_exchange(from as u32, to as u32, success, failure)
+    }
+
+    /// The program is about to sleep in its event loop. Returns true if what arrives wakes it: if not,
+    /// others must serve. Not where other threads sleep on descriptors that only others make readable.
+    pub(crate) fn enter_loop(&self) -> bool {
+        if let Err(place) = self.change_place(Place::Out, Place::Between) {
+            return place == Place::In as u32;
+        }
+        let is_free = self.has_background()
+            && self.sleepers.load(Ordering::SeqCst) == 0
+            && self.loop_not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
+        if !is_free || !self.join_loop() {
+            self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+            return false;
+        }
+        self.drivers.fetch_add(1, Ordering::SeqCst);
+        let quiet = self.lock().park();
+        self.loop_in_vain.store(0, Ordering::Relaxed);
+        self.handed_over.store(false, Ordering::SeqCst);
+        self.loop_place.store(Place::In as u32, Ordering::SeqCst);
+        if self.leaves_sockets.swap(false, Ordering::SeqCst) {
+            self.wake_background(); // it has taken this for a thread that waits on the sockets itself
+        }
+        if !quiet {
+            self.progress(); // nobody will be woken for that
+        }
+        true
+    }
+
+    /// What arrives does not wake the program any more: others have to serve.
+    pub(crate) fn leave_loop(&self) {
+        if self.change_place(Place::In, Place::Between).is_err() {
+            return;
+        }
+        self.part_loop();
+        if self.are_sockets_readable() {
+            self.loop_stirred.store(true, Ordering::Relaxed); // it has been woken already
+        }
+        self.lock().unpark();
+        self.handed_over.store(true, Ordering::SeqCst);
+        self.leave_sockets();
+        self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+    }
+
+    /// True if what arrives wakes a program in its event loop.
+    pub(crate) fn is_in_loop(&self) -> bool {
+        self.loop_place.load(Ordering::SeqCst) == Place::In as u32
+    }
+
+    /// Something was received that may have woken the program in its event loop. Called under the lock.
+    pub(super) fn note_stir(&self) {
+        if self.loop_place.load(Ordering::SeqCst) != Place::Out as u32 {
+            self.loop_stirred.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Serves a program that does not wait until `is_there`, or until nothing more has arrived. Returns
+    /// true if the program may have been woken by what has.
+    pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
+        let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
+        while self.progress() > 0 && !is_there() {
+            is_woken = true;
+        }
+        if !is_woken && !is_there() {
+            drop(self.lock()); // another may have it, with what has woken the program
+        }
+        is_woken | self.loop_stirred.swap(false, Ordering::Relaxed)
+    }
+
+    /// The program in the event loop has taken an event, which is why it was woken.
+    pub(crate) fn note_taken(&self) {
+        self.loop_stirred.store(false, Ordering::Relaxed);
+    }
+
+    /// A channel has got an event.
+    pub(crate) fn note_event(&self) {
+        self.loop_in_vain.store(0, Ordering::Relaxed);
+    }
+
+    /// The program in the event loop was woken, and has got no event.
+    pub(crate) fn note_in_vain(&self) {
+        grow(&self.loop_in_vain);
+    }
+}
