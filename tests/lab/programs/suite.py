@@ -14,6 +14,7 @@ from lab.programs.mpi4py import mpi4py_trials
 from lab.programs.pyverbs import pyverbs_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
+from lab.programs.rpma import rpma_trials
 from lab.programs.runner import TrialRunner
 from lab.programs.trial import sources_of
 from lab.programs.valkey import valkey_trials
@@ -38,6 +39,7 @@ def cases():
         *pyverbs_trials(),
         *crate_trials(),
         *valkey_trials(),
+        *rpma_trials(),
         *wheel_trials(),
         *qemu_trials(),
         *iscsi_trials(),
