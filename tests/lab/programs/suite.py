@@ -8,6 +8,7 @@ from lab.programs.ceph import ceph_trials
 from lab.programs.crates import crate_trials
 from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
+from lab.programs.gloo import gloo_trials
 from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
 from lab.programs.mpi4py import mpi4py_trials
@@ -40,6 +41,7 @@ def cases():
         *crate_trials(),
         *valkey_trials(),
         *rpma_trials(),
+        *gloo_trials(),
         *wheel_trials(),
         *qemu_trials(),
         *iscsi_trials(),
