@@ -39,6 +39,8 @@ COLLECTIVES = [
 # queues (8), and of the others `reduce_scatter`: when that is done, a rank may end while another
 # still sends it a place in memory.
 EXCHANGES = ["sendrecv_roundtrip", "sendrecv_stress"]
+# The same happens in this one at times, where packets are lost.
+NOT_WITH_LOSSES = "allreduce_ring_chunked"
 # Runs benchmarks one after the other, and each with some numbers of elements. Without a number of
 # iterations each rank decides by its own clock when it ends, and one that goes on waits for others.
 SCRIPT = """
@@ -72,6 +74,8 @@ def gloo_trials():
 
 def case(name, place, tcp, ranks):
     names = [*COLLECTIVES, *(EXCHANGES if ranks == 2 else [])]
+    if name.endswith("/drop"):
+        names.remove(NOT_WITH_LOSSES)
     argv = ("sh", "-c", SCRIPT, "sh", "{gloo}/benchmark", "{device}", ranks, *names)
     done = tuple(f"{one}: all right" for one in names)
     return Case(name, place, Program(argv, done), seconds=200)
