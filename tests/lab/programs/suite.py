@@ -18,6 +18,7 @@ from lab.programs.qperf import qperf_trials
 from lab.programs.rpma import rpma_trials
 from lab.programs.runner import TrialRunner
 from lab.programs.trial import sources_of
+from lab.programs.ucx_gtest import ucx_gtest_trials
 from lab.programs.valkey import valkey_trials
 from lab.programs.wheels import wheel_trials
 from lab.report import CaseTable, say
@@ -40,6 +41,7 @@ def cases():
         *pyverbs_trials(),
         *crate_trials(),
         *valkey_trials(),
+        *ucx_gtest_trials(),
         *rpma_trials(),
         *gloo_trials(),
         *wheel_trials(),
