@@ -8,14 +8,17 @@ from lab.programs.ceph import ceph_trials
 from lab.programs.crates import crate_trials
 from lab.programs.fabtests import fabtests_trials
 from lab.programs.fio import fio_trials
+from lab.programs.gloo import gloo_trials
 from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
 from lab.programs.mpi4py import mpi4py_trials
 from lab.programs.pyverbs import pyverbs_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
+from lab.programs.rpma import rpma_trials
 from lab.programs.runner import TrialRunner
 from lab.programs.trial import sources_of
+from lab.programs.ucx_gtest import ucx_gtest_trials
 from lab.programs.valkey import valkey_trials
 from lab.programs.wheels import wheel_trials
 from lab.report import CaseTable, say
@@ -38,6 +41,9 @@ def cases():
         *pyverbs_trials(),
         *crate_trials(),
         *valkey_trials(),
+        *ucx_gtest_trials(),
+        *rpma_trials(),
+        *gloo_trials(),
         *wheel_trials(),
         *qemu_trials(),
         *iscsi_trials(),
