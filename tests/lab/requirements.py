@@ -31,11 +31,22 @@ def require(requirements, install, suite):
             for requirement in requirements:
                 if missing := requirement.missing():
                     say(f"installing {' '.join(missing)}")
-                    requirement.install()
+                    install_or_note(requirement)
         missing = [name for requirement in requirements for name in requirement.missing()]
     if missing:
         hint = "" if install else f"; `tests/lab/run {suite} --install` installs them"
         raise MissingError(f"missing: {' '.join(missing)}{hint}")
+
+
+def install_or_note(requirement):
+    """Installs it. Sources that cannot be had are noted: what needs them fails, no more."""
+    try:
+        requirement.install()
+    except LabError as error:
+        if not isinstance(requirement, DebianSource):
+            raise
+        requirement.lacking = f"{' '.join(requirement.missing())} cannot be had"
+        say(f"{requirement.lacking}: {error}")
 
 
 class Packages:
@@ -198,11 +209,15 @@ class DebianSource(PinnedSource):
     """
 
     origin = "Debian's sources"
+    lacking = ""  # why it is not there though it was to be installed
 
     def __init__(self, name, version, sha256, packages, build, archive=None):
         super().__init__(name, version, sha256)
         self.packages, self.build = packages, build
         self.archive = archive or (name, "tar.xz")
+
+    def missing(self):
+        return [] if self.lacking else super().missing()
 
     def install(self):
         with scratch_dir() as scratch:

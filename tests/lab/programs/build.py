@@ -35,7 +35,7 @@ def build(directory, sources):
     (directory / "memory").write_bytes(random.randbytes(96 * MEBIBYTE))
     for path in directory.iterdir():
         os.chmod(path, 0o755)
-    for source in sources:
+    for source in [source for source in sources if source.directory.exists()]:
         shutil.copytree(source.directory, directory / source.word, symlinks=True)
     return {
         **{source.word: directory / source.word for source in sources},

@@ -8,6 +8,7 @@ from lab.programs import record
 from lab.programs.build import build
 from lab.programs.pyverbs import EDITION, PYVERBS
 from lab.programs.trial import sources_of
+from lab.report import Result
 from lab.requirements import package_versions
 
 # Measurements whose middle one is recorded, or all of which must be low before a trial fails.
@@ -22,7 +23,7 @@ class TrialRunner:
         built = build(logs / "built", sources_of(chosen))
         self.runner = CaseRunner(logs, {"roce": self.roce, **built})
         self.pyverbs = None
-        if PYVERBS.word in built:
+        if PYVERBS.directory.exists() and PYVERBS in sources_of(chosen):
             self.pyverbs = PyverbsRunner(logs, EDITION, built[PYVERBS.word], pin)
         self.versions = package_versions({trial.package for trial in chosen})
         for source in sources_of(chosen):
@@ -32,6 +33,8 @@ class TrialRunner:
         self.entries = {}  # of the trials that have passed
 
     def run(self, trial, pair):
+        if trial.lacking:
+            return Result([trial.lacking])
         if isinstance(trial.case, PyverbsCase):
             result = self.pyverbs.run(trial.case, pair)
         else:

@@ -62,6 +62,11 @@ class Trial:
     def name(self):
         return self.case.name
 
+    @property
+    def lacking(self):
+        """Why it cannot run, if its sources cannot be had."""
+        return getattr(self.source, "lacking", "")
+
 
 def trials(
     name,
