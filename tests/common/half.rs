@@ -10,9 +10,9 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, DatagramMeta, Ext, Feth, FrameFields,
-        Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet,
-        Reth, Service, Syndrome, XrcEth, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, DatagramMeta, DatagramRun, Ext, Feth,
+        FrameFields, Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode,
+        Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
     },
     work::{RecvWr, Remote, SendWr, SrqId},
 };
@@ -270,13 +270,36 @@ impl Half {
 
     /// The adapter gets this packet from its peer.
     pub fn send(&mut self, packet: &Pkt) -> Disposition {
+        self.send_as(&self.net(), self.headers(packet), &packet.payload)
+    }
+
+    fn headers(&self, packet: &Pkt) -> Headers {
         let (bth, ext) = (self.bth(packet), packet.ext);
         let headers = match packet.srq {
             Some(srq) => Headers::xrc(bth, XrcEth(srq), ext),
             None => Headers::new(bth, ext),
         };
-        let headers = headers.expect("headers that the opcode does not call for");
-        self.send_as(&self.net(), headers, &packet.payload)
+        headers.expect("headers that the opcode does not call for")
+    }
+
+    /// The adapter gets packets in one run, all but the last of one length.
+    pub fn send_run(&mut self, packets: &[Pkt]) {
+        let first = self.net();
+        let mut net = first;
+        let mut payloads = Vec::new();
+        for packet in packets {
+            payloads.push(encode(&net, self.headers(packet), &packet.payload));
+            net.ident = net.ident.next();
+        }
+        let meta = DatagramMeta { checksum_verified: self.by_memory, ..DatagramMeta::default() };
+        let run = DatagramRun {
+            net: &first,
+            bytes: &payloads.concat(),
+            segment: payloads[0].len(),
+            meta,
+        };
+        self.node.adapter.handle_run(self.now, &run);
+        self.node.drain_events();
     }
 
     /// The adapter gets a packet with these headers, under this network header, with a right ICRC.

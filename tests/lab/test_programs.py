@@ -99,7 +99,9 @@ class MeasurementTest(unittest.TestCase):
         runner.versions, runner.pin, runner.entries = {"one": "1"}, recorded is None, {}
         runner.recorded = {"ours": record.Entry("one", "1", recorded)}
         case, tcp = SimpleNamespace(name="ours", place=""), SimpleNamespace(name="tcp", place="")
-        trial = SimpleNamespace(name="ours", package="one", case=case, tcp=tcp, figure=BANDWIDTH)
+        trial = SimpleNamespace(
+            name="ours", package="one", case=case, tcp=tcp, figure=BANDWIDTH, lacking=""
+        )
         result = runner.run(trial, SimpleNamespace(sides=lambda place: ()))
         return result, runner.entries.get("ours")
 

@@ -6,11 +6,11 @@ use roce_transport::{
     event::Event,
     qp::{QpType, State},
     time::Instant,
-    wire::{Immediate, Operation as Op},
+    wire::{Immediate, Operation as Op, Syndrome},
     work::{Data, NotifyKind, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
 };
 
-use crate::common::{Half, Options, Pair, Side, all_ok, pkt};
+use crate::common::{Half, Options, Pair, Side, ack, all_ok, pkt};
 
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
@@ -213,9 +213,8 @@ fn a_queue_in_use_cannot_be_destroyed() {
     assert_eq!(adapter.destroy_cq(recv_cq), Err(ObjectError::Unknown));
 }
 
-/// Sends and receives of one queue pair can complete in one queue.
-#[test]
-fn one_queue_for_both() {
+/// A connected queue pair whose sends and receives complete in one queue.
+fn with_one_queue() -> Half {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
     let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
@@ -228,10 +227,47 @@ fn one_queue_for_both() {
         &Options::default(),
     );
     half.qp = qp;
+    half
+}
+
+fn completed(half: &Half) -> Vec<u64> {
+    half.qp.sent().iter().map(|wc| wc.wr_id).collect()
+}
+
+/// Sends and receives of one queue pair can complete in one queue.
+#[test]
+fn one_queue_for_both() {
+    let mut half = with_one_queue();
     half.post_recv(&RecvWr::new(1, []));
     half.post_send(&SendWr::send(2, Data::empty()));
     half.take();
     half.send(&pkt(Op::SendOnly, 0x200));
-    half.send(&crate::common::ack(0x100, 1));
-    assert_eq!(half.qp.sent().iter().map(|wc| wc.wr_id).collect::<Vec<_>>(), [1, 2]);
+    half.send(&ack(0x100, 1));
+    assert_eq!(completed(&half), [1, 2]);
+}
+
+/// An answer is in one run with the acknowledgement of what it answers, which is shorter and so stands
+/// behind it, and comes first: programs count on it that their request completes before its answer.
+#[test]
+fn what_was_sent_completes_before_its_answer() {
+    let mut half = with_one_queue();
+    let buffer = half.buffer(8);
+    half.post_recv(&RecvWr::new(1, [buffer.all()]));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    half.take();
+    half.send_run(&[pkt(Op::SendOnly, 0x200).payload(b"answered"), ack(0x100, 1)]);
+    assert_eq!(completed(&half), [2, 1]);
+}
+
+/// Behind an answer to a READ an acknowledgement stays where it is: it would say that the answer is lost.
+#[test]
+fn what_was_sent_completes_in_its_order() {
+    let mut half = with_one_queue();
+    let buffer = half.buffer(64);
+    half.post_send(&SendWr::read(1, buffer.remote(0), buffer.all()));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    half.take();
+    let data = pkt(Op::ReadResponseOnly, 0x100).aeth(Syndrome::ACK, 1).payload(&[7; 64]);
+    half.send_run(&[data, ack(0x101, 2)]);
+    assert_eq!(completed(&half), [1, 2]);
 }

@@ -146,7 +146,7 @@ impl CompletionChannel {
     /// From then on that descriptor may be readable when something has arrived, which spares the program a
     /// second thread that wakes it; so call this whenever there is no event though the descriptor was
     /// readable. If what has arrived completes nothing, a queue that is armed has an event without a
-    /// completion.
+    /// completion, until this has once returned false.
     #[must_use]
     pub fn serve(&self) -> bool {
         self.inner.serve()

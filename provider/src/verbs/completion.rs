@@ -150,16 +150,21 @@ impl ChannelInner {
         if !self.notifier.is_empty() {
             return true;
         }
-        if !is_woken {
-            return false;
-        }
-        if let Some(cq) = event_loop.armed().filter(|cq| cq.ring.disarm()) {
+        if is_woken {
             engine.note_in_vain();
-            self.notifier.push(Arc::downgrade(&cq));
-            return true;
+            if let Some(cq) =
+                event_loop.armed().filter(|cq| event_loop.needs_event() && cq.ring.disarm())
+            {
+                self.notifier.push(Arc::downgrade(&cq));
+                return true;
+            }
+            drop(engine.lock()); // under which another completes something in the queue
+            if !self.notifier.is_empty() {
+                return true;
+            }
         }
-        drop(engine.lock()); // under which another completes something in the queue
-        !self.notifier.is_empty()
+        event_loop.note_none();
+        false
     }
 
     /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).

@@ -20,6 +20,8 @@ pub(super) struct ChannelLoop {
     epoll: OwnedFd,
     /// The program takes events without waiting.
     is_used: AtomicBool,
+    /// It has found none, and went on: to be woken without an event is no error for it.
+    finds_none: AtomicBool,
     /// The queue of the channel that was armed last.
     armed: Mutex<Weak<CqInner>>,
 }
@@ -29,7 +31,18 @@ impl ChannelLoop {
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, is_used: AtomicBool::new(false), armed: Mutex::default() })
+        let [is_used, finds_none] = [(); 2].map(|()| AtomicBool::new(false));
+        Ok(Self { epoll, is_used, finds_none, armed: Mutex::default() })
+    }
+
+    /// True if the program may take it for an error when it is woken and there is no event.
+    pub(super) fn needs_event(&self) -> bool {
+        !self.finds_none.load(Ordering::Relaxed)
+    }
+
+    /// The program finds no event.
+    pub(super) fn note_none(&self) {
+        self.finds_none.store(true, Ordering::Relaxed);
     }
 
     /// The program takes an event, and perhaps `never_waits` for one.

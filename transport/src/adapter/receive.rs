@@ -39,9 +39,17 @@ enum Destination {
 
 impl Adapter {
     /// Takes datagrams from the link, as [`handle_datagram`](Self::handle_datagram) would, one after
-    /// the other.
+    /// the other. An acknowledgement that ends a run of requests comes first: it stands behind what was
+    /// posted in answer to what it acknowledges, because it is shorter, and that completes before.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         let mut net = *run.net;
+        let (bytes, acknowledgement) = run.split_acknowledgement();
+        if let Some(bytes) = acknowledgement {
+            let before = run.bytes.len() - bytes.len();
+            let ident = (0..before / run.segment.max(1)).fold(net.ident, |ident, _| ident.next());
+            self.handle(now, &Datagram { net: &NetHeader { ident, ..net }, bytes, meta: run.meta });
+        }
+        let run = DatagramRun { bytes, ..*run };
         let mut payloads = run.payloads().peekable();
         while let Some(bytes) = payloads.next() {
             let (_, middle) = self.handle(now, &Datagram { net: &net, bytes, meta: run.meta });

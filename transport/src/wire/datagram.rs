@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     icrc::{NetHeader, icrc},
+    opcode::{Opcode, Operation},
     packet::ICRC_LEN,
 };
 
@@ -83,6 +84,21 @@ impl<'a> DatagramRun<'a> {
         // a datagram without a payload is one all the same
         let none = self.bytes.is_empty().then_some(&[][..]);
         self.bytes.chunks(self.segment.max(1)).chain(none)
+    }
+
+    /// The last payload apart, if it is an acknowledgement behind nothing but requests.
+    pub(crate) fn split_acknowledgement(&self) -> (&'a [u8], Option<&'a [u8]>) {
+        let (length, segment) = (self.bytes.len(), self.segment.max(1));
+        if length <= segment {
+            return (self.bytes, None);
+        }
+        let (before, last) = self.bytes.split_at((length - 1) / segment * segment);
+        let operation = |payload: &[u8]| Some(Opcode::from_wire(*payload.first()?)?.operation());
+        let is_request =
+            |payload| operation(payload).is_some_and(|operation| !operation.is_response());
+        let is_behind = operation(last) == Some(Operation::Acknowledge)
+            && before.chunks(segment).all(is_request);
+        if is_behind { (before, Some(last)) } else { (self.bytes, None) }
     }
 
     /// Calls `act` with every datagram, in order.
