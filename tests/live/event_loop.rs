@@ -201,3 +201,85 @@ fn a_thread_that_waits_beside_an_event_loop_is_woken() {
         done.store(true, Ordering::Relaxed);
     });
 }
+
+/// A program that has taken an event, and has armed nothing since, sleeps whatever arrives.
+#[test]
+fn who_has_armed_nothing_is_not_woken() {
+    let (a, b) = pair();
+    let b = Looping::new(b);
+    for round in 0..30 {
+        b.0.qp.post_recv(&[RecvWr::new(round, [b.0.memory.sge(0..8)])]).unwrap();
+        a.qp.post_send(&[SendWr::send(round, a.memory.sge(0..8))]).unwrap();
+        assert_eq!(b.next().wr_id, round);
+        // the queue is armed, or has been by the last sleep
+        b.arm();
+        a.qp.post_send(&[SendWr::write(round, b.0.memory.remote(8), a.memory.sge(0..8))]).unwrap();
+        while b.is_woken_within(Duration::from_millis(2)) {
+            let channel = &b.0.channel;
+            assert!(channel.poll().is_some() || channel.serve() && channel.poll().is_some());
+        }
+        for _ in 0..3 {
+            let write = SendWr::write(round, b.0.memory.remote(8), a.memory.sge(0..8));
+            a.qp.post_send(&[write]).unwrap();
+        }
+        assert!(!b.is_woken_within(Duration::from_millis(3)));
+        b.arm();
+        while b.0.cq.poll_one().is_some() {}
+        (0..5).for_each(|_| _ = a.next().result.unwrap());
+    }
+}
+
+/// Queues with one channel, as of a program with many connections: whoever is woken has an event of one.
+#[test]
+fn queues_that_share_a_channel() {
+    let context = loopback(OpenOptions::default());
+    let (pd, channel) = (context.alloc_pd().unwrap(), context.create_channel().unwrap());
+    let memory = pd.allocate(1 << 12, ALL).unwrap();
+    channel.note_use(|| true);
+    let other = loopback(OpenOptions::default());
+    let ends: Vec<_> = (0..5)
+        .map(|_| {
+            let cq = context.create_cq(64, Some(&channel)).unwrap();
+            let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+            let peer = Side::on(other.clone());
+            let (near, far) = (qp.endpoint(0).unwrap(), peer.qp.endpoint(0).unwrap());
+            qp.connect_to(far).unwrap();
+            peer.qp.connect_to(near).unwrap();
+            for _ in 0..60 {
+                qp.post_recv(&[RecvWr::new(1, [memory.sge(0..8)])]).unwrap();
+            }
+            cq.req_notify(NotifyKind::Next);
+            (cq, qp, peer)
+        })
+        .collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..60 {
+                for (index, (_, _, peer)) in ends.iter().enumerate() {
+                    let local = peer.memory.sge(0..8);
+                    if (round + index) % 2 == 0 {
+                        let write = SendWr::write(2, memory.remote(8 * index), local);
+                        peer.qp.post_send(&[write]).unwrap();
+                        peer.next().result.unwrap();
+                    }
+                    peer.qp.post_send(&[SendWr::send(3, peer.memory.sge(0..8))]).unwrap();
+                    peer.next().result.unwrap();
+                }
+            }
+        });
+        let mut received = 0;
+        while received < 300 {
+            let descriptor = channel.as_fd();
+            let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+            let limit = Timespec::try_from(PATIENCE).unwrap();
+            assert_eq!(poll(&mut polled, Some(&limit)), Ok(1), "{received}");
+            let event = channel.poll().or_else(|| channel.serve().then(|| channel.poll())?);
+            let cq = event.expect("an event");
+            cq.req_notify(NotifyKind::Next);
+            while let Some(wc) = cq.poll_one() {
+                wc.result.unwrap();
+                received += 1;
+            }
+        }
+    });
+}

@@ -79,6 +79,9 @@ impl Drop for CqInner {
         // Its own event, or the descriptor would be readable with nothing to take.
         if let Some(channel) = &self.channel {
             channel.notifier.retain(|cq| cq.strong_count() > 0);
+            if let Some(event_loop) = &channel.event_loop {
+                event_loop.forget(self.ring.id(), &self.context.inner.engine);
+            }
         }
     }
 }
@@ -122,15 +125,17 @@ impl ChannelInner {
     /// arrives wakes it.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
-            event_loop.note_armed(cq);
+            event_loop.note_armed(cq, &self.context.inner.engine);
         }
         self.context.inner.engine.enter_loop()
     }
 
     /// The program has taken an event.
     pub(super) fn has_taken(&self) {
-        if self.event_loop.is_some() {
-            self.context.inner.engine.note_taken();
+        if let Some(event_loop) = &self.event_loop {
+            let engine = &self.context.inner.engine;
+            engine.note_taken();
+            event_loop.mute_unless_armed(engine);
         }
     }
 
@@ -152,19 +157,17 @@ impl ChannelInner {
         }
         if is_woken {
             engine.note_in_vain();
-            if let Some(cq) =
-                event_loop.armed().filter(|cq| event_loop.needs_event() && cq.ring.disarm())
-            {
-                self.notifier.push(Arc::downgrade(&cq));
-                return true;
-            }
-            drop(engine.lock()); // under which another completes something in the queue
-            if !self.notifier.is_empty() {
-                return true;
-            }
         }
-        event_loop.note_none();
-        false
+        if let Some(cq) = event_loop.disarm_one(is_woken) {
+            self.notifier.push(cq);
+            return true;
+        }
+        drop(engine.lock()); // under which another completes something in a queue
+        let is_there = !self.notifier.is_empty();
+        if !is_there {
+            event_loop.note_none();
+        }
+        is_there
     }
 
     /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).

@@ -1,6 +1,7 @@
 //! Channels that a program waits for in an event loop.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -9,10 +10,14 @@ use std::{
     },
 };
 
+use roce_transport::{ids::CqId, work::CompletionQueue};
 use rustix::event::epoll;
 
 use super::completion::CqInner;
-use crate::{engine::LoopDescriptor, sync::Mutex};
+use crate::{
+    engine::{Engine, LoopDescriptor},
+    sync::Mutex,
+};
 
 /// A descriptor that is readable when a channel has an event and, while the program waits for it in its
 /// event loop, when something has arrived.
@@ -22,8 +27,25 @@ pub(super) struct ChannelLoop {
     is_used: AtomicBool,
     /// It has found none, and went on: to be woken without an event is no error for it.
     finds_none: AtomicBool,
-    /// The queue of the channel that was armed last.
-    armed: Mutex<Weak<CqInner>>,
+    /// The last event without a completion was given though it was not seen why the program was woken.
+    is_guessed: AtomicBool,
+    queues: Mutex<Queues>,
+}
+
+/// The queues of a channel that have been armed.
+#[derive(Default)]
+struct Queues {
+    known: BTreeMap<CqId, (Weak<CompletionQueue>, Weak<CqInner>)>,
+    /// What arrives does not wake the program, for no queue waits for an event.
+    is_muted: bool,
+}
+
+impl Queues {
+    fn is_any_armed(&self) -> bool {
+        let is_armed =
+            |queue: &Weak<CompletionQueue>| queue.upgrade().is_some_and(|it| it.is_armed());
+        self.known.values().any(|(queue, _)| is_armed(queue))
+    }
 }
 
 impl ChannelLoop {
@@ -31,13 +53,8 @@ impl ChannelLoop {
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        let [is_used, finds_none] = [(); 2].map(|()| AtomicBool::new(false));
-        Ok(Self { epoll, is_used, finds_none, armed: Mutex::default() })
-    }
-
-    /// True if the program may take it for an error when it is woken and there is no event.
-    pub(super) fn needs_event(&self) -> bool {
-        !self.finds_none.load(Ordering::Relaxed)
+        let [is_used, finds_none, is_guessed] = [(); 3].map(|()| AtomicBool::new(false));
+        Ok(Self { epoll, is_used, finds_none, is_guessed, queues: Mutex::default() })
     }
 
     /// The program finds no event.
@@ -52,17 +69,51 @@ impl ChannelLoop {
         }
     }
 
+    /// Has what arrives wake the program, or not. False if it does not wait for that.
+    fn listen(&self, engine: &Engine, flags: epoll::EventFlags) -> bool {
+        let data = epoll::EventData::new_u64(0);
+        epoll::modify(&self.epoll, engine.sockets(), data, flags).is_ok()
+    }
+
     /// A queue of the channel was armed.
-    pub(super) fn note_armed(&self, cq: &Arc<CqInner>) {
-        let mut armed = self.armed.lock();
-        if !std::ptr::eq(armed.as_ptr(), Arc::as_ptr(cq)) {
-            *armed = Arc::downgrade(cq);
+    pub(super) fn note_armed(&self, cq: &Arc<CqInner>, engine: &Engine) {
+        let mut queues = self.queues.lock();
+        let known = || (Arc::downgrade(&cq.ring), Arc::downgrade(cq));
+        queues.known.entry(cq.ring.id()).or_insert_with(known);
+        if std::mem::take(&mut queues.is_muted) {
+            self.listen(engine, epoll::EventFlags::IN);
         }
     }
 
-    /// The queue that was armed last, if it is armed still.
-    pub(super) fn armed(&self) -> Option<Arc<CqInner>> {
-        self.armed.lock().upgrade().filter(|cq| cq.ring.is_armed())
+    /// A queue of the channel is gone.
+    pub(super) fn forget(&self, id: CqId, engine: &Engine) {
+        self.queues.lock().known.remove(&id);
+        self.mute_unless_armed(engine);
+    }
+
+    /// Lets the program sleep if it could get no event for what arrives.
+    pub(super) fn mute_unless_armed(&self, engine: &Engine) {
+        if self.finds_none.load(Ordering::Relaxed) || !engine.is_in_loop() {
+            return;
+        }
+        let mut queues = self.queues.lock();
+        if !queues.is_muted && !queues.is_any_armed() {
+            queues.is_muted = self.listen(engine, epoll::EventFlags::empty());
+        }
+    }
+
+    /// A queue that was armed, which now is not, for a program that may take it for an error when it is
+    /// woken and there is no event. That it `is_woken` is not always seen, as when another thread takes
+    /// notice of a peer's wakeup; but it is hardly ever twice in a row.
+    pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<CqInner>> {
+        let was_guessed = self.is_guessed.swap(!is_woken, Ordering::Relaxed);
+        if self.finds_none.load(Ordering::Relaxed) || !is_woken && was_guessed {
+            return None;
+        }
+        let queues = self.queues.lock();
+        let mut known = queues.known.values();
+        let one = known.find(|(queue, _)| queue.upgrade().is_some_and(|queue| queue.disarm()));
+        one.map(|(_, cq)| cq.clone())
     }
 }
 
@@ -72,6 +123,6 @@ impl LoopDescriptor for ChannelLoop {
     }
 
     fn is_awaited(&self) -> bool {
-        self.is_used.load(Ordering::Relaxed) && self.armed().is_some()
+        self.is_used.load(Ordering::Relaxed) && self.queues.lock().is_any_armed()
     }
 }
