@@ -10,13 +10,16 @@
 //!
 //! The models of concurrency (`models/`) run this file.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{program::grow, serve::Engine};
 use crate::clock;
 
 /// Number of times in a row that a program is woken without anything for it, after which it no longer is.
 pub(super) const IN_VAIN: u64 = 16;
+
+/// Time for which it does not where queue pairs are destroyed.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the engine knows of a program's event loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +79,16 @@ impl Engine {
         self.handed_over.store(true, Ordering::SeqCst);
         self.leave_sockets();
         self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+    }
+
+    /// The program is about to destroy something, after which it could get no event for what arrives: for a
+    /// while that does not wake it.
+    pub(crate) fn pause_loop(&self) {
+        if self.is_in_loop() {
+            let end = clock::now().plus(PAUSE);
+            self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
+            self.leave_loop();
+        }
     }
 
     /// True if what arrives wakes a program in its event loop.

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -19,12 +19,15 @@ use crate::{
     sync::Mutex,
 };
 
+/// Number of events after which a program that takes them without waiting is taken to have an event loop.
+pub(super) const USES: u32 = 64;
+
 /// A descriptor that is readable when a channel has an event and, while the program waits for it in its
 /// event loop, when something has arrived.
 pub(super) struct ChannelLoop {
     epoll: OwnedFd,
-    /// The program takes events without waiting.
-    is_used: AtomicBool,
+    /// Number of times that the program has taken an event without waiting, up to [`USES`].
+    uses: AtomicU32,
     /// It has found none, and went on: to be woken without an event is no error for it.
     finds_none: AtomicBool,
     /// The last event without a completion was given though it was not seen why the program was woken.
@@ -53,8 +56,9 @@ impl ChannelLoop {
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        let [is_used, finds_none, is_guessed] = [(); 3].map(|()| AtomicBool::new(false));
-        Ok(Self { epoll, is_used, finds_none, is_guessed, queues: Mutex::default() })
+        let [finds_none, is_guessed] = [(); 2].map(|()| AtomicBool::new(false));
+        let uses = AtomicU32::new(0);
+        Ok(Self { epoll, uses, finds_none, is_guessed, queues: Mutex::default() })
     }
 
     /// The program finds no event.
@@ -64,8 +68,9 @@ impl ChannelLoop {
 
     /// The program takes an event, and perhaps `never_waits` for one.
     pub(super) fn note_use(&self, never_waits: impl FnOnce() -> bool) {
-        if !self.is_used.load(Ordering::Relaxed) && never_waits() {
-            self.is_used.store(true, Ordering::Relaxed);
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < USES && never_waits() {
+            self.uses.store(uses + 1, Ordering::Relaxed);
         }
     }
 
@@ -123,6 +128,6 @@ impl LoopDescriptor for ChannelLoop {
     }
 
     fn is_awaited(&self) -> bool {
-        self.is_used.load(Ordering::Relaxed) && self.queues.lock().is_any_armed()
+        self.uses.load(Ordering::Relaxed) == USES && self.queues.lock().is_any_armed()
     }
 }

@@ -98,6 +98,7 @@ enum QpResources {
 impl Drop for QpInner {
     fn drop(&mut self) {
         let engine = &self.context.inner.engine;
+        engine.pause_loop();
         let has_groups = engine.lock().adapter().mcast_groups(Some(self.qpn)).next().is_some();
         if has_groups {
             let _ = engine.leave_groups(|adapter| {

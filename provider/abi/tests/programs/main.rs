@@ -252,6 +252,15 @@ fn a_device_is_opened_while_another_thread_closes_it() {
     }
 }
 
+#[test]
+fn who_is_woken_has_an_event() {
+    for variables in [&[][..], &[("ROCE_SOCKETS_ONLY", "1")], &[("ROCE_FAULT", "drop 1%")]] {
+        if !run_compiled("event_loop", variables) {
+            println!("no C compiler is installed: nothing waits without one");
+        }
+    }
+}
+
 /// Memory that is freed is overwritten, so that nobody reads there what was before.
 #[test]
 fn threads_that_wait_for_what_is_destroyed_know_it() {
