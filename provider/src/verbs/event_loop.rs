@@ -22,12 +22,17 @@ use crate::{
 /// Number of events after which a program that takes them without waiting is taken to have an event loop.
 pub(super) const USES: u32 = 64;
 
+/// Of so many events of a program that waits for them, one is looked at: that costs a call of the system.
+const RARELY: u32 = 64;
+
 /// A descriptor that is readable when a channel has an event and, while the program waits for it in its
 /// event loop, when something has arrived.
 pub(super) struct ChannelLoop {
     epoll: OwnedFd,
     /// Number of times that the program has taken an event without waiting, up to [`USES`].
     uses: AtomicU32,
+    /// Number of events after which it was asked whether it waits.
+    asked: AtomicU32,
     /// It has found none, and went on: to be woken without an event is no error for it.
     finds_none: AtomicBool,
     /// The last event without a completion was given though it was not seen why the program was woken.
@@ -57,8 +62,8 @@ impl ChannelLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         let [finds_none, is_guessed] = [(); 2].map(|()| AtomicBool::new(false));
-        let uses = AtomicU32::new(0);
-        Ok(Self { epoll, uses, finds_none, is_guessed, queues: Mutex::default() })
+        let [uses, asked] = [(); 2].map(|()| AtomicU32::new(0));
+        Ok(Self { epoll, uses, asked, finds_none, is_guessed, queues: Mutex::default() })
     }
 
     /// The program finds no event.
@@ -69,7 +74,11 @@ impl ChannelLoop {
     /// The program takes an event, and perhaps `never_waits` for one.
     pub(super) fn note_use(&self, never_waits: impl FnOnce() -> bool) {
         let uses = self.uses.load(Ordering::Relaxed);
-        if uses < USES && never_waits() {
+        if uses == USES {
+            return;
+        }
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if (asked < 2 * USES || asked.is_multiple_of(RARELY)) && never_waits() {
             self.uses.store(uses + 1, Ordering::Relaxed);
         }
     }
