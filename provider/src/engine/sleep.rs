@@ -4,6 +4,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 pub(super) use std::{sync::atomic::AtomicU64, thread};
@@ -13,7 +14,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::serve::Engine;
+use super::{loop_descriptor::LoopDescriptor, serve::Engine};
 use crate::{
     port::Watch,
     readiness::{is_readable, wait, wait_or_signal},
@@ -53,6 +54,25 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         wait_or_signal(&[wanted, self.sockets.as_fd()], timeout)
+    }
+
+    /// Makes the descriptor of a channel that the program may wait for in an event loop, unless the device
+    /// has one: one is enough to wake the program for all its channels.
+    pub(crate) fn make_loop_descriptor<T: LoopDescriptor + 'static>(
+        &self,
+        make: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<Option<Arc<T>>> {
+        if self.has_background() { self.loop_slot.fill(make) } else { Ok(None) }
+    }
+
+    /// Has it be readable when the sockets are. False if the program does not wait for it.
+    pub(super) fn join_loop(&self) -> bool {
+        self.loop_slot.join(self.sockets.as_fd())
+    }
+
+    /// Ends that.
+    pub(super) fn part_loop(&self) {
+        self.loop_slot.part(self.sockets.as_fd());
     }
 
     pub(super) fn are_sockets_readable(&self) -> bool {

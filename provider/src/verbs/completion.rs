@@ -90,7 +90,7 @@ pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
     /// If it can be waited for in an event loop: what the program sleeps on there.
-    event_loop: Option<Arc<ChannelLoop>>,
+    event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
     /// A thread of the program sleeps on the descriptor, while others serve.
@@ -125,7 +125,7 @@ impl ChannelInner {
     /// arrives wakes it.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
-            event_loop.note_armed(cq, &self.context.inner.engine);
+            event_loop.note_armed(&cq.ring, cq, &self.context.inner.engine);
         }
         self.context.inner.engine.enter_loop()
     }

@@ -13,7 +13,6 @@ use std::{
 use roce_transport::{ids::CqId, work::CompletionQueue};
 use rustix::event::epoll;
 
-use super::completion::CqInner;
 use crate::{
     engine::{Engine, LoopDescriptor},
     sync::Mutex,
@@ -27,7 +26,7 @@ const RARELY: u32 = 64;
 
 /// A descriptor that is readable when a channel has an event and, while the program waits for it in its
 /// event loop, when something has arrived.
-pub(super) struct ChannelLoop {
+pub(super) struct ChannelLoop<Q> {
     epoll: OwnedFd,
     /// Number of times that the program has taken an event without waiting, up to [`USES`].
     uses: AtomicU32,
@@ -37,18 +36,17 @@ pub(super) struct ChannelLoop {
     finds_none: AtomicBool,
     /// The last event without a completion was given though it was not seen why the program was woken.
     is_guessed: AtomicBool,
-    queues: Mutex<Queues>,
+    queues: Mutex<Queues<Q>>,
 }
 
 /// The queues of a channel that have been armed.
-#[derive(Default)]
-struct Queues {
-    known: BTreeMap<CqId, (Weak<CompletionQueue>, Weak<CqInner>)>,
+struct Queues<Q> {
+    known: BTreeMap<CqId, (Weak<CompletionQueue>, Weak<Q>)>,
     /// What arrives does not wake the program, for no queue waits for an event.
     is_muted: bool,
 }
 
-impl Queues {
+impl<Q> Queues<Q> {
     fn is_any_armed(&self) -> bool {
         let is_armed =
             |queue: &Weak<CompletionQueue>| queue.upgrade().is_some_and(|it| it.is_armed());
@@ -56,14 +54,15 @@ impl Queues {
     }
 }
 
-impl ChannelLoop {
+impl<Q> ChannelLoop<Q> {
     /// `events` is readable when the channel has some.
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         let [finds_none, is_guessed] = [(); 2].map(|()| AtomicBool::new(false));
         let [uses, asked] = [(); 2].map(|()| AtomicU32::new(0));
-        Ok(Self { epoll, uses, asked, finds_none, is_guessed, queues: Mutex::default() })
+        let queues = Queues { known: BTreeMap::new(), is_muted: false };
+        Ok(Self { epoll, uses, asked, finds_none, is_guessed, queues: Mutex::new(queues) })
     }
 
     /// The program finds no event.
@@ -90,10 +89,10 @@ impl ChannelLoop {
     }
 
     /// A queue of the channel was armed.
-    pub(super) fn note_armed(&self, cq: &Arc<CqInner>, engine: &Engine) {
+    pub(super) fn note_armed(&self, ring: &Arc<CompletionQueue>, queue: &Arc<Q>, engine: &Engine) {
         let mut queues = self.queues.lock();
-        let known = || (Arc::downgrade(&cq.ring), Arc::downgrade(cq));
-        queues.known.entry(cq.ring.id()).or_insert_with(known);
+        let known = || (Arc::downgrade(ring), Arc::downgrade(queue));
+        queues.known.entry(ring.id()).or_insert_with(known);
         if std::mem::take(&mut queues.is_muted) {
             self.listen(engine, epoll::EventFlags::IN);
         }
@@ -119,7 +118,7 @@ impl ChannelLoop {
     /// A queue that was armed, which now is not, for a program that may take it for an error when it is
     /// woken and there is no event. That it `is_woken` is not always seen, as when another thread takes
     /// notice of a peer's wakeup; but it is hardly ever twice in a row.
-    pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<CqInner>> {
+    pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<Q>> {
         let was_guessed = self.is_guessed.swap(!is_woken, Ordering::Relaxed);
         if self.finds_none.load(Ordering::Relaxed) || !is_woken && was_guessed {
             return None;
@@ -131,7 +130,7 @@ impl ChannelLoop {
     }
 }
 
-impl LoopDescriptor for ChannelLoop {
+impl<Q: Send + Sync> LoopDescriptor for ChannelLoop<Q> {
     fn epoll(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
