@@ -79,6 +79,10 @@ impl Engine {
         }
     }
 
+    pub(super) fn is_of_this_process(&self) -> bool {
+        true
+    }
+
     pub(super) fn has_background(&self) -> bool {
         self.progress == Progress::Automatic
     }

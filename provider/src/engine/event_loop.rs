@@ -46,6 +46,7 @@ impl Engine {
             return place == Place::In as u32;
         }
         let is_free = self.has_background()
+            && self.is_of_this_process()
             && self.sleepers.load(Ordering::SeqCst) == 0
             && self.loop_not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
@@ -89,6 +90,11 @@ impl Engine {
             self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
             self.leave_loop();
         }
+    }
+
+    /// In a child that was forked: the descriptor is its parent's, too, and stays as it is.
+    pub(super) fn lose_loop(&self) {
+        self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
     }
 
     /// True if what arrives wakes a program in its event loop.

@@ -49,6 +49,7 @@ impl Held {
 
     /// The copy in the child is one of its own, which touches nothing of the parent's.
     fn lose_parent(&mut self) {
+        self.engine.lose_loop();
         self.shard.lose_link(Box::new(NullLink));
         self.engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
         self.publishers.clear(); // closes the child's descriptor of the parent's file
