@@ -137,3 +137,31 @@ impl Engine {
         grow(&self.loop_in_vain);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use roce_transport::work::NotifyKind;
+
+    use crate::{Device, OpenOptions};
+
+    /// It has the descriptor in common with its parent.
+    #[test]
+    fn a_child_leaves_the_descriptor_as_it_is() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let channel = context.create_channel().unwrap();
+        let cq = context.create_cq(16, Some(&channel)).unwrap();
+        let _ = channel.as_fd();
+        (0..64).for_each(|_| channel.note_use(|| true));
+        cq.req_notify(NotifyKind::Next);
+        let engine = &context.inner.engine;
+        assert!(engine.is_in_loop());
+        engine.lose_loop(); // as the copy in a child does
+        engine.pause_loop();
+        engine.leave_loop();
+        assert!(!engine.join_loop(), "the sockets are in it already");
+        engine.part_loop();
+        assert!(engine.join_loop());
+    }
+}
