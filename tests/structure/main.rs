@@ -109,6 +109,20 @@ const ABI: Crate = Crate {
     ],
 };
 
+const PRELOAD: Crate = Crate {
+    folder: "provider/preload/src",
+    root: "lib.rs",
+    layers: &[
+        &["function"],
+        &["next", "table"],
+        &["rdma"],
+        &["watched"],
+        &["fork"],
+        &["connect", "descriptor", "option", "poll", "transfer"],
+        &["epoll"],
+    ],
+};
+
 const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
@@ -163,8 +177,9 @@ const PLAYGROUND: Crate = Crate {
     layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
 };
 
-const CRATES: [&Crate; 10] = [
+const CRATES: [&Crate; 11] = [
     &TRANSPORT,
+    &PRELOAD,
     &FABRIC,
     &CAPTURE,
     &WORLD,

@@ -5,42 +5,23 @@ use std::{ffi::c_int, mem::MaybeUninit};
 use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};
 
 use crate::{
-    epoll, fork, next, rdma,
+    fork,
+    next::{self, errno, is_nonblocking, set_errno},
+    rdma::{self, connect_rsocket, set_nonblocking},
     table::{self, State},
+    watched,
 };
-
-/// Longest time for an rsocket to be connected, in milliseconds. A host without RDMA does not
-/// answer, and then it is TCP's turn.
-pub(crate) const LIMIT: c_int = 3000;
-
-pub(crate) fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or_default()
-}
-
-pub(crate) fn set_errno(errno: c_int) {
-    // SAFETY: The place is this thread's own.
-    unsafe { *libc::__errno_location() = errno };
-}
 
 /// Ends the rsocket beside a socket, which is TCP from then on.
 unsafe fn give_up(fd: c_int) {
     let before = errno();
     if let Some((rsocket, is_last)) = table::take(fd) {
-        epoll::move_to_kernel(fd, rsocket);
+        watched::move_to_kernel(fd, rsocket);
         if is_last {
             rdma::rclose(rsocket);
         }
     }
     set_errno(before);
-}
-
-pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
-    let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
-    rdma::rfcntl(rsocket, libc::F_SETFL, flags as _);
-}
-
-pub(crate) unsafe fn is_nonblocking(fd: c_int) -> bool {
-    next::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0
 }
 
 #[unsafe(no_mangle)]
@@ -151,26 +132,6 @@ unsafe extern "C-unwind" fn accept(
     length: *mut socklen_t,
 ) -> c_int {
     accept4(fd, address, length, 0)
-}
-
-/// True if the rsocket, which does not wait any more, could be connected in time.
-pub(crate) unsafe fn connect_rsocket(
-    rsocket: c_int,
-    address: *const sockaddr,
-    length: socklen_t,
-) -> bool {
-    set_nonblocking(rsocket, true);
-    if rdma::rconnect(rsocket, address, length) == 0 {
-        return true;
-    }
-    let mut done = pollfd { fd: rsocket, events: libc::POLLOUT, revents: 0 };
-    if errno() != libc::EINPROGRESS || rdma::rpoll(&raw mut done, 1, LIMIT) != 1 {
-        return false;
-    }
-    let (mut error, mut size) = (0, size_of::<c_int>() as socklen_t);
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
-    rdma::rgetsockopt(rsocket, level, name, (&raw mut error).cast(), &raw mut size) == 0
-        && error == 0
 }
 
 /// A program that does not want to wait waits here, too, for as long as the rsocket needs.

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use crate::{epoll, fork, next, rdma, table};
+use crate::{fork, next, rdma, table, watched};
 
 /// Ends the rsocket beside a socket whose number goes.
 unsafe fn forget(fd: c_int) {
     if let Some((rsocket, is_last)) = table::take(fd) {
-        epoll::forget(fd, rsocket);
+        watched::forget(fd, rsocket);
         if is_last {
             rdma::rclose(rsocket);
         }
@@ -25,7 +25,7 @@ unsafe fn share(fd: c_int, with: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     forget(fd);
-    epoll::closed(fd);
+    watched::closed(fd);
     next::close(fd)
 }
 

@@ -1,12 +1,6 @@
-//! `epoll` with rsockets: an instance of `repoll_create` beside that of the kernel, which it watches,
-//! too.
+//! `epoll` with rsockets.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    ffi::c_int,
-    ptr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{ffi::c_int, ptr};
 
 use libc::{epoll_event, sigset_t};
 
@@ -15,38 +9,8 @@ use crate::{
     poll::masked,
     rdma,
     table::{self, State},
+    watched::{KERNELS, beside, instances},
 };
-
-/// What a program watches by one instance of the kernel's.
-struct Instance {
-    /// That of rsockets.
-    beside: c_int,
-    /// The program's sockets with an rsocket, each with what it wants to know.
-    watched: BTreeMap<c_int, (u32, u64)>,
-}
-
-static INSTANCES: Mutex<BTreeMap<c_int, Instance>> = Mutex::new(BTreeMap::new());
-
-fn instances() -> MutexGuard<'static, BTreeMap<c_int, Instance>> {
-    INSTANCES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Stands for the kernel's instance in that beside it.
-const KERNELS: u64 = 0x726f_6365_6570_6f6c;
-
-/// The instance beside one of the kernel's, made if there is none.
-unsafe fn beside(all: &mut BTreeMap<c_int, Instance>, epoll: c_int) -> Option<&mut Instance> {
-    let vacant = match all.entry(epoll) {
-        Entry::Occupied(there) => return Some(there.into_mut()),
-        Entry::Vacant(vacant) => vacant,
-    };
-    let made = rdma::repoll_create(libc::EPOLL_CLOEXEC);
-    let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: KERNELS };
-    if made < 0 || rdma::repoll_ctl(made, libc::EPOLL_CTL_ADD, epoll, &raw mut event) != 0 {
-        return None;
-    }
-    Some(vacant.insert(Instance { beside: made, watched: BTreeMap::new() }))
-}
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_ctl(
@@ -90,55 +54,6 @@ fn asked(state: State, events: u32) -> u32 {
         events & !(libc::EPOLLOUT as u32) | fork::ANYTHING as u32
     } else {
         events
-    }
-}
-
-/// A socket is TCP from now on.
-pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
-    moved(fd, (rsocket, State::New), None);
-}
-
-/// What is beside a socket has changed; nothing is: it is TCP.
-pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
-    use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
-    for (epoll, instance) in instances().iter_mut() {
-        let Some(&(events, data)) = instance.watched.get(&fd) else { continue };
-        let mut event = epoll_event { events, u64: data };
-        let none = ptr::null_mut();
-        if from.1.has_rsocket() {
-            rdma::repoll_ctl(instance.beside, EPOLL_CTL_DEL, from.0, none);
-        }
-        match to {
-            Some((rsocket, State::Connected)) => {
-                next::epoll_ctl(*epoll, EPOLL_CTL_DEL, fd, none);
-                rdma::repoll_ctl(instance.beside, EPOLL_CTL_ADD, rsocket, &raw mut event);
-            }
-            Some(_) => {}
-            None => {
-                let op = if from.1 == State::New { EPOLL_CTL_ADD } else { EPOLL_CTL_MOD };
-                next::epoll_ctl(*epoll, op, fd, &raw mut event);
-                instance.watched.remove(&fd);
-            }
-        }
-    }
-}
-
-/// A socket's number goes.
-pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
-    for instance in instances().values_mut() {
-        if instance.watched.remove(&fd).is_some() {
-            rdma::repoll_ctl(instance.beside, libc::EPOLL_CTL_DEL, rsocket, ptr::null_mut());
-        }
-    }
-}
-
-/// A descriptor is closed, which may be an instance.
-pub(crate) unsafe fn closed(fd: c_int) {
-    let Ok(mut all) = INSTANCES.try_lock() else { return };
-    let removed = all.remove(&fd);
-    drop(all);
-    if let Some(instance) = removed {
-        rdma::rclose(instance.beside);
     }
 }
 

@@ -26,9 +26,10 @@ use std::{
 use libc::{pollfd, sockaddr_storage, socklen_t};
 
 use crate::{
-    connect::{LIMIT, connect_rsocket, errno, is_nonblocking, set_errno, set_nonblocking},
-    epoll, next, rdma,
+    next::{self, errno, is_nonblocking, set_errno},
+    rdma::{self, LIMIT, connect_rsocket, set_nonblocking},
     table::{self, State},
+    watched,
 };
 
 const OFFER: [u8; 4] = [0; 4];
@@ -332,7 +333,7 @@ unsafe fn connected(fd: c_int) -> Option<c_int> {
 unsafe fn move_on(fd: c_int, to: Option<(c_int, State)>) {
     let Some(from) = table::entry(fd) else { return };
     for fd in table::change(from, to) {
-        epoll::moved(fd, from, to);
+        watched::moved(fd, from, to);
     }
 }
 

@@ -27,3 +27,4 @@ mod poll;
 mod rdma;
 mod table;
 mod transfer;
+mod watched;

@@ -65,3 +65,16 @@ functions! {
         epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t
     ) -> c_int;
 }
+
+pub(crate) fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or_default()
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: The place is this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+pub(crate) unsafe fn is_nonblocking(fd: c_int) -> bool {
+    fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0
+}

@@ -148,8 +148,7 @@ unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
 
 /// A wait with a time that is none.
 fn invalid() -> c_int {
-    // SAFETY: The place is this thread's own.
-    unsafe { *libc::__errno_location() = libc::EINVAL };
+    next::set_errno(libc::EINVAL);
     -1
 }
 
@@ -161,9 +160,9 @@ pub(crate) unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int)
     let mut before = std::mem::zeroed();
     libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before);
     let ready = wait();
-    let errno = *libc::__errno_location();
+    let errno = next::errno();
     libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-    *libc::__errno_location() = errno;
+    next::set_errno(errno);
     ready
 }
 

@@ -8,7 +8,14 @@ use std::{
 
 use libc::{epoll_event, iovec, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 
-use crate::function::{Function, Library, functions};
+use crate::{
+    function::{Function, Library, functions},
+    next::errno,
+};
+
+/// Longest time for an rsocket to be connected, in milliseconds. A host without RDMA does not
+/// answer, and then it is TCP's turn.
+pub(crate) const LIMIT: c_int = 3000;
 
 functions! {
     Rdmacm;
@@ -68,6 +75,30 @@ pub(crate) unsafe fn make(domain: c_int) -> Option<c_int> {
         rsetsockopt(rsocket, SOL_RDMA, *option, ptr::from_ref(size).cast(), 4);
     }
     Some(rsocket)
+}
+
+pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
+    let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
+    rfcntl(rsocket, libc::F_SETFL, flags as _);
+}
+
+/// True if the rsocket, which does not wait any more, could be connected in time.
+pub(crate) unsafe fn connect_rsocket(
+    rsocket: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> bool {
+    set_nonblocking(rsocket, true);
+    if rconnect(rsocket, address, length) == 0 {
+        return true;
+    }
+    let mut done = pollfd { fd: rsocket, events: libc::POLLOUT, revents: 0 };
+    if errno() != libc::EINPROGRESS || rpoll(&raw mut done, 1, LIMIT) != 1 {
+        return false;
+    }
+    let (mut error, mut size) = (0, size_of::<c_int>() as socklen_t);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
+    rgetsockopt(rsocket, level, name, (&raw mut error).cast(), &raw mut size) == 0 && error == 0
 }
 
 /// True if there are rsockets with all that is needed of them.
