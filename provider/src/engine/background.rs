@@ -137,8 +137,7 @@ impl Engine {
                 let now = clock::now();
                 if absences == ABSENCES || self.loop_in_vain.load(Ordering::Relaxed) > IN_VAIN {
                     apart.renew(BESIDE, now);
-                    self.loop_not_before
-                        .store(now.plus(apart.length()).as_nanos(), Ordering::Relaxed);
+                    self.loop_not_before.store(apart.end().as_nanos(), Ordering::Relaxed);
                 } else if program_serves {
                     apart.miss(STEADY);
                 }

@@ -19,9 +19,8 @@ impl Spell {
         now < self.until
     }
 
-    /// How long it is.
-    pub(super) fn length(&self) -> Duration {
-        self.length
+    pub(super) fn end(&self) -> Instant {
+        self.until
     }
 
     /// True if it is over, and its length is not forgotten yet.
