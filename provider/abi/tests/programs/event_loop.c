@@ -7,8 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "expect.h"
-#include "loopback.h"
+#include "check.h"
 
 enum { ROUNDS = 1000, BYTES = 64 };
 
@@ -31,19 +30,6 @@ static struct place exchange(int other) {
     EXPECT(write(other, &own, sizeof own) == sizeof own);
     EXPECT(recv(other, &theirs, sizeof theirs, MSG_WAITALL) == sizeof theirs);
     return theirs;
-}
-
-static void connect_to(struct place peer) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer.qpn,
-        .ah_attr = {.grh = {.dgid = peer.gid, .hop_limit = 3}, .is_global = 1, .port_num = 1}, .max_dest_rd_atomic = 4,
-        .min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
-    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
-    attr.qp_state = IBV_QPS_RTS;
-    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                        IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 }
 
 static void post(int opcode, struct place peer) {
@@ -93,7 +79,7 @@ static void run(int other, int asks) {
     qp = ibv_create_qp(pd, &attr);
     EXPECT(cq && mr && qp && ibv_req_notify_cq(cq, 0) == 0);
     struct place peer = exchange(other);
-    connect_to(peer);
+    connect_with(qp, peer.gid, peer.qpn);
     post_receive();
     exchange(other);
     for (int round = 0; round < ROUNDS; round++) {
