@@ -40,9 +40,19 @@ impl Queue {
     }
 }
 
+/// What becomes of a completion that comes after the program has looked, and before it asks for an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// Nothing.
+    Careless,
+    /// The program looks once more after it has asked, as the specification demands.
+    PollsAgain,
+    /// The queue wakes the program for it, as those of network adapters do.
+    IsTold,
+}
+
 /// A program sleeps when its queue is empty, and is woken by an event for which it has asked.
-/// `polls_again`: as `ibv_req_notify_cq` demands, it looks once more after it has asked.
-pub fn an_armed_reader_sleeps(polls_again: bool) {
+pub fn an_armed_reader_sleeps(reader: Reader) {
     check(3, move || {
         const COUNT: u64 = 2;
         let (queue, channel) = (Queue::new(), Arc::new(Bell::default()));
@@ -66,8 +76,12 @@ pub fn an_armed_reader_sleeps(polls_again: bool) {
             next
         };
         while take_all() < COUNT {
-            queue.cq.req_notify(NotifyKind::Next);
-            if polls_again && take_all() == COUNT {
+            match reader {
+                Reader::IsTold if queue.cq.req_notify_unpolled(NotifyKind::Next) => channel.ring(),
+                Reader::IsTold => {}
+                Reader::Careless | Reader::PollsAgain => queue.cq.req_notify(NotifyKind::Next),
+            }
+            if reader == Reader::PollsAgain && take_all() == COUNT {
                 break;
             }
             channel.wait();

@@ -2,25 +2,38 @@
 
 use roce_models::{
     Weakening,
-    completions::{a_completion_follows_its_data, an_armed_reader_sleeps, takers_meet_a_resize},
+    completions::{
+        Reader, a_completion_follows_its_data, an_armed_reader_sleeps, takers_meet_a_resize,
+    },
     weakened,
 };
 
 #[test]
 fn an_armed_reader_is_woken() {
-    an_armed_reader_sleeps(true);
+    an_armed_reader_sleeps(Reader::PollsAgain);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_reader_that_does_not_poll_again_sleeps_for_ever() {
-    an_armed_reader_sleeps(false);
+    an_armed_reader_sleeps(Reader::Careless);
+}
+
+#[test]
+fn unless_the_queue_wakes_it() {
+    an_armed_reader_sleeps(Reader::IsTold);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn who_is_woken_so_is_so_by_an_order() {
+    weakened(Weakening::Sequential, || an_armed_reader_sleeps(Reader::IsTold));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn arming_is_sequentially_consistent() {
-    weakened(Weakening::Sequential, || an_armed_reader_sleeps(true));
+    weakened(Weakening::Sequential, || an_armed_reader_sleeps(Reader::PollsAgain));
 }
 
 #[test]

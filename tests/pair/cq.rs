@@ -8,7 +8,7 @@ use roce_transport::{
     event::{DropReason, Event},
     qp::{ModifyError, QpInit, QpType, State},
     time::Instant,
-    work::{CqId, CqModeration, Data, NotifyKind, RecvWr, SendFlags, SendWr},
+    work::{CqId, CqModeration, Data, NotifyKind, RecvWr, SendFlags, SendWr, Wc},
 };
 
 use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt};
@@ -104,6 +104,29 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
         quirks,
     };
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
+}
+
+// Arming.
+
+/// A program that polls until there is nothing, and arms without polling again.
+#[test]
+fn what_comes_before_arming() {
+    let (mut half, mut psn) = (Half::new(Options::default()), 0x200);
+    let cq = half.qp.recv_cq.clone();
+    let mut taken = [Wc::UNUSED; 8];
+    assert_eq!(cq.poll(&mut taken), 0);
+    assert!(!arrival(&mut half, &mut psn, false));
+    cq.req_notify(NotifyKind::Next);
+    assert!(cq.is_armed(), "the specification's way");
+    assert!(arrival(&mut half, &mut psn, false), "causes one");
+    assert_eq!(cq.poll(&mut taken), 2);
+
+    assert!(!arrival(&mut half, &mut psn, false));
+    assert!(!cq.req_notify_unpolled(NotifyKind::Solicited));
+    assert!(cq.req_notify_unpolled(NotifyKind::Next) && !cq.is_armed(), "the adapters' way");
+    assert!(!arrival(&mut half, &mut psn, true), "it has been asked for once");
+    assert!(!cq.req_notify_unpolled(NotifyKind::Next), "nor for what came behind an event");
+    assert!(arrival(&mut half, &mut psn, false));
 }
 
 // Moderation.

@@ -49,6 +49,13 @@ impl CqInner {
         Ok(inner)
     }
 
+    /// Gives the program the event for which the queue was armed.
+    pub(super) fn wake(self: &Arc<Self>) {
+        if let Some(channel) = &self.channel {
+            channel.push(Arc::downgrade(self));
+        }
+    }
+
     /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and if
     /// the program sleeps on the descriptor of its channel in its own ways, others have to make that
     /// readable.

@@ -93,6 +93,17 @@ impl CompletionQueue {
         self.inner.is_armed();
     }
 
+    /// The same as network adapters do it, for programs that do not poll once more: a completion that
+    /// came after a poll which found too few, and before this, causes the event at once. For the C
+    /// interface.
+    #[doc(hidden)]
+    pub fn req_notify_unpolled(&self, kind: NotifyKind) {
+        if self.inner.ring.req_notify_unpolled(kind) {
+            self.inner.wake();
+        }
+        self.inner.is_armed();
+    }
+
     /// Changes the number of completions that the queue can hold (`ibv_resize_cq`). Completions in
     /// it stay, in order, and other threads may poll meanwhile.
     ///

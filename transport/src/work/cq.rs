@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::{
     completion::Wc,
-    parts::{ArrayQueue, AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
+    parts::{ArrayQueue, AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
     ring::Ring,
 };
 use crate::{ids::CqId, time::Instant};
@@ -48,6 +48,7 @@ pub struct CompletionQueue {
     id: CqId,
     ring: Ring<(Wc, Validity)>,
     armed: AtomicU8,
+    unpolled: Unpolled,
     overrun: AtomicBool,
     moderation: Moderation,
 }
@@ -89,6 +90,44 @@ impl Validity {
     }
 }
 
+/// What has come since a taker found nothing.
+#[derive(Debug, Default)]
+struct Unpolled {
+    /// One did, and no event was asked for since that has come.
+    found_none: AtomicBool,
+    /// Number of completions that were marked as solicited, and what it was when nothing was found.
+    solicited: AtomicU32,
+    solicited_before: AtomicU32,
+}
+
+impl Unpolled {
+    /// To be asked before the queue is looked at.
+    fn solicited(&self) -> u32 {
+        self.solicited.load(Ordering::Acquire)
+    }
+
+    /// Nothing was found.
+    fn find_none(&self, solicited: u32) {
+        if self.solicited_before.load(Ordering::Relaxed) != solicited {
+            self.solicited_before.store(solicited, Ordering::Relaxed);
+        }
+        if !self.found_none.load(Ordering::Relaxed) {
+            self.found_none.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if what is in the queue came since, and one of this kind among it.
+    fn has(&self, kind: NotifyKind) -> bool {
+        let any = self.found_none.load(Ordering::Relaxed);
+        any && match kind {
+            NotifyKind::Next => true,
+            NotifyKind::Solicited => {
+                self.solicited() != self.solicited_before.load(Ordering::Relaxed)
+            }
+        }
+    }
+}
+
 /// Members that only the adapter reads and writes, under its lock: atomic so that the queue can be
 /// shared, no more.
 #[derive(Debug, Default)]
@@ -122,7 +161,8 @@ impl CompletionQueue {
     pub(crate) fn new(id: CqId, room: CqRoom) -> Self {
         let moderation = Moderation { deadline: AtomicU64::new(NEVER), ..Moderation::default() };
         let (armed, overrun) = (AtomicU8::new(NOT_ARMED), AtomicBool::new(false));
-        Self { id, ring: Ring::of(room.0), armed, overrun, moderation }
+        let unpolled = Unpolled::default();
+        Self { id, ring: Ring::of(room.0), armed, unpolled, overrun, moderation }
     }
 
     /// Its name in the adapter.
@@ -179,18 +219,27 @@ impl CompletionQueue {
 
     /// Takes the oldest completion.
     pub fn pop(&self) -> Option<Wc> {
-        loop {
-            let (wc, validity) = self.ring.pop()?;
+        let solicited = self.unpolled.solicited();
+        while let Some((wc, validity)) = self.ring.pop() {
             if validity.holds() {
                 return Some(wc);
             }
         }
+        self.unpolled.find_none(solicited);
+        None
     }
 
     /// Asks for one event at the next completion of this kind that is added from now on. A queue
     /// armed for any completion stays so when it is armed again for solicited ones.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
+    }
+
+    /// The same, for who does not look once more: returns true if one has come since a taker found
+    /// nothing. Then the queue is not armed, and its reader is to be woken.
+    pub fn req_notify_unpolled(&self, kind: NotifyKind) -> bool {
+        self.req_notify(kind);
+        self.unpolled.has(kind) && !self.is_empty() && self.disarm()
     }
 
     /// The room without which it cannot hold so many completions; `None`: it has that.
@@ -238,6 +287,9 @@ impl CompletionQueue {
             self.overrun.store(true, Ordering::Release);
             return Pushed::Overrun;
         }
+        if solicited {
+            self.unpolled.solicited.fetch_add(1, Ordering::Release);
+        }
         let wanted = if solicited { NotifyKind::Solicited } else { NotifyKind::Next } as u8;
         let armed = self.armed.load(Ordering::SeqCst);
         if armed == NOT_ARMED || armed < wanted { Pushed::Quietly } else { self.wake_or_defer(now) }
@@ -267,6 +319,7 @@ impl CompletionQueue {
 
     /// Ends the waiting; returns whether the queue was armed. Whoever does so wakes its reader.
     pub fn disarm(&self) -> bool {
+        self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
         self.moderation.deadline.store(NEVER, Ordering::Relaxed);
         self.armed.swap(NOT_ARMED, Ordering::SeqCst) != NOT_ARMED
@@ -303,6 +356,32 @@ mod tests {
         assert_eq!(push(&cq, ok(5), false), Pushed::Waking);
         cq.req_notify(NotifyKind::Solicited);
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
+    }
+
+    /// Who polls until there is nothing, and asks then.
+    #[test]
+    fn what_comes_before_an_event_is_asked_for_causes_it_once() {
+        let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));
+        let asks = |kind| cq.req_notify_unpolled(kind);
+        push(&cq, ok(1), true);
+        assert!(!asks(NotifyKind::Next), "nobody has looked");
+        assert_eq!(push(&cq, ok(2), false), Pushed::Waking);
+        assert!(!asks(NotifyKind::Next), "that has caused one");
+        assert_eq!(cq.poll(&mut [Wc::UNUSED; 2]), 2);
+        assert!(!asks(NotifyKind::Next), "they are gone");
+        assert_eq!((cq.pop(), push(&cq, ok(3), false)), (None, Pushed::Waking));
+
+        let mut all = [Wc::UNUSED; 8];
+        assert_eq!((cq.poll(&mut all), push(&cq, ok(4), false)), (1, Pushed::Quietly));
+        assert!(!asks(NotifyKind::Solicited));
+        assert!(asks(NotifyKind::Next) && !cq.is_armed());
+        assert!(!asks(NotifyKind::Next), "it has");
+        cq.disarm();
+        assert_eq!((cq.poll(&mut all), push(&cq, ok(5), true)), (1, Pushed::Quietly));
+        assert!(asks(NotifyKind::Solicited));
+        assert_eq!((cq.poll(&mut all), push(&cq, ok(6), false)), (1, Pushed::Quietly));
+        assert!(!asks(NotifyKind::Solicited), "that was before");
+        assert_eq!(push(&cq, ok(7), true), Pushed::Waking);
     }
 
     #[test]

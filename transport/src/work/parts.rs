@@ -2,7 +2,7 @@
 //! place of this file, so that the code of the queues itself is what they try out.
 
 pub(super) use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
 pub(super) use crossbeam_queue::ArrayQueue;
