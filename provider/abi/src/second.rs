@@ -29,7 +29,9 @@ fn find(maps: &str, own: usize) -> Option<String> {
     let mut paths = maps.lines().filter_map(path).filter(|path| Some(*path) != own);
     let is_libibverbs = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
-        name.starts_with("libibverbs") && name.contains(".so")
+        let rest = name.strip_prefix("libibverbs");
+        // with what a wheel puts in between; pyverbs has libibverbs_enums
+        rest.is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
     };
     paths.find(is_libibverbs).map(str::to_owned)
 }
@@ -54,7 +56,8 @@ mod tests {
         let own = "7f00000000-7f00001000 r-xp 00000000 08:01 7 /opt/my libs/libibverbs.so.1\n";
         let other = "7f00002000-7f00003000 r--p 00000000 08:01 8 /venv/n.libs/libibverbs-1d.so.1\n";
         let rest = "7f00004000-7f00005000 rw-p 00000000 00:00 0\n7f00006000-7f00007000 r--p 0 08:01 9 \
-                    /usr/lib/libibverbs/libmlx5-rdmav34.so\n";
+                    /usr/lib/libibverbs/libmlx5-rdmav34.so\n7f00008000-7f00009000 r--p 0 08:01 10 \
+                    /pyverbs/libibverbs_enums.cpython-311-x86_64-linux-gnu.so\n";
         let found = |maps: &[&str]| find(&maps.concat(), 0x7f_0000_0123);
         assert_eq!(found(&[own, rest]), None);
         let path = Some("/venv/n.libs/libibverbs-1d.so.1".to_owned());

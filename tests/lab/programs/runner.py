@@ -2,11 +2,11 @@
 
 from lab import binaries
 from lab.dropin.hosts import place_ours
-from lab.dropin.pyverbs import PyverbsCase, PyverbsRunner
+from lab.dropin.pyverbs import PyverbsCase
 from lab.dropin.runner import CaseRunner
 from lab.programs import record
 from lab.programs.build import build
-from lab.programs.pyverbs import EDITION, PYVERBS
+from lab.programs.pyverbs import pyverbs_runners
 from lab.programs.trial import sources_of
 from lab.report import Result
 from lab.requirements import package_versions
@@ -22,9 +22,7 @@ class TrialRunner:
         self.roce = place_ours(binaries.roce(), binaries.library(), logs)
         built = build(logs / "built", sources_of(chosen))
         self.runner = CaseRunner(logs, {"roce": self.roce, **built})
-        self.pyverbs = None
-        if PYVERBS.directory.exists() and PYVERBS in sources_of(chosen):
-            self.pyverbs = PyverbsRunner(logs, EDITION, built[PYVERBS.word], pin)
+        self.pyverbs = pyverbs_runners(sources_of(chosen), built, logs, pin)
         self.versions = package_versions({trial.package for trial in chosen})
         for source in sources_of(chosen):
             self.versions.setdefault(source.name, source.version)
@@ -36,7 +34,7 @@ class TrialRunner:
         if trial.lacking:
             return Result([trial.lacking])
         if isinstance(trial.case, PyverbsCase):
-            result = self.pyverbs.run(trial.case, pair)
+            result = self.pyverbs[trial.case.edition].run(trial.case, pair)
         else:
             result = self.runner.run(trial.case, *pair.sides(trial.case.place))
         version = self.versions[trial.package]
@@ -58,8 +56,8 @@ class TrialRunner:
     def write(self):
         """Writes down what is to be recorded."""
         record.write(self.entries)
-        if self.pyverbs:
-            self.pyverbs.pin()
+        for runner in self.pyverbs.values():
+            runner.pin()
 
     def measure(self, trial, pair, result):
         """Runs the program's TCP mode beside it; returns the ratio of the two, and what to say.
