@@ -74,7 +74,7 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
         eprintln!("building mdBook {MDBOOK}, once");
         call(
             Command::new(cargo())
-                .args(["install", "--quiet", "mdbook", "--locked", "--version", MDBOOK])
+                .args(["install", "--quiet", "--debug", "mdbook", "--locked", "--version", MDBOOK])
                 .args(["--no-default-features", "--features", "search", "--root"])
                 .arg(&place)
                 // its own, so that nothing of the workspace's is built anew
