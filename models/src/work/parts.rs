@@ -3,7 +3,9 @@
 use std::sync::{Mutex, OnceLock};
 
 use crate::atomic::fence;
-pub(super) use crate::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(super) use crate::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 /// The queue of crossbeam, without its speed: positions and stamps, and their orderings, are the
 /// same; the elements themselves lie in mutexes, for which loom need not look. For two elements and
