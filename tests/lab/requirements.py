@@ -43,7 +43,7 @@ def install_or_note(requirement):
     try:
         requirement.install()
     except LabError as error:
-        if not isinstance(requirement, DebianSource):
+        if not isinstance(requirement, BuiltSource):
             raise
         requirement.lacking = f"{' '.join(requirement.missing())} cannot be had"
         say(f"{requirement.lacking}: {error}")
@@ -176,62 +176,74 @@ class Wheel(PypiPackage):
         return environment
 
 
-class Crate(PinnedSource):
-    """The sources of a crate, built with the versions of its Cargo.lock. `build(tree, target)` is
-    called in their directory, and fills another one, which is kept.
+class BuiltSource(PinnedSource):
+    """Sources that are built: `build(tree, target)` is called in their directory, and fills another
+    one, which is kept.
     """
 
-    origin = "crates.io"
+    lacking = ""  # why it is not there though it was to be installed
 
     def __init__(self, name, version, sha256, packages, build):
         super().__init__(name, version, sha256)
         self.packages, self.build = packages, build
-
-    def install(self):
-        with scratch_dir() as scratch:
-            archive, tree, built = (scratch / name for name in ["archive", "tree", "built"])
-            file = f"{self.name}-{self.version}.crate"
-            address = f"https://static.crates.io/crates/{self.name}/{file}"
-            fetch(address, archive, self.sha256)
-            unpack(archive, tree)
-            # The cache is inside of this repository's workspace, of which a crate is no member.
-            with open(tree / "Cargo.toml", "a") as manifest:
-                manifest.write("\n[workspace]\n")
-            built.mkdir()
-            self.build(tree, built)
-            built.rename(self.directory)
-
-
-class DebianSource(PinnedSource):
-    """The original sources of a package of a newer Debian, built. `build(tree, target)` is called
-    in their directory, and fills another one, which is kept. `archive` is the name of their file
-    up to the version, if it is not that of what is built, and its ending.
-    """
-
-    origin = "Debian's sources"
-    lacking = ""  # why it is not there though it was to be installed
-
-    def __init__(self, name, version, sha256, packages, build, archive=None):
-        super().__init__(name, version, sha256)
-        self.packages, self.build = packages, build
-        self.archive = archive or (name, "tar.xz")
 
     def missing(self):
         return [] if self.lacking else super().missing()
 
     def install(self):
         with scratch_dir() as scratch:
-            archive, tree, built = (scratch / name for name in ["archive", "tree", "built"])
-            package, ending = self.archive
-            name = f"{package}_{self.version}.orig.{ending}"
-            # Those of libraries are by four letters: there are so many.
-            letters = package[:4] if package.startswith("lib") else package[0]
-            address = f"{repository()}pool/main/{letters}/{package}/{name}"
-            fetch(address, archive, self.sha256)
-            unpack(archive, tree)
+            tree, built = scratch / "tree", scratch / "built"
+            self.bring(tree, scratch / "archive")
             built.mkdir()
             self.build(tree, built)
             built.rename(self.directory)
+
+
+class Crate(BuiltSource):
+    """The sources of a crate, built with the versions of its Cargo.lock."""
+
+    origin = "crates.io"
+
+    def bring(self, tree, archive):
+        file = f"{self.name}-{self.version}.crate"
+        fetch(f"https://static.crates.io/crates/{self.name}/{file}", archive, self.sha256)
+        unpack(archive, tree)
+        # The cache is inside of this repository's workspace, of which a crate is no member.
+        with open(tree / "Cargo.toml", "a") as manifest:
+            manifest.write("\n[workspace]\n")
+
+
+class DebianSource(BuiltSource):
+    """The original sources of a package of a newer Debian. `archive` is the name of their file up
+    to the version, if it is not that of what is built, and its ending.
+    """
+
+    origin = "Debian's sources"
+
+    def __init__(self, name, version, sha256, packages, build, archive=None):
+        super().__init__(name, version, sha256, packages, build)
+        self.archive = archive or (name, "tar.xz")
+
+    def bring(self, tree, archive):
+        package, ending = self.archive
+        name = f"{package}_{self.version}.orig.{ending}"
+        # Those of libraries are by four letters: there are so many.
+        letters = package[:4] if package.startswith("lib") else package[0]
+        fetch(f"{repository()}pool/main/{letters}/{package}/{name}", archive, self.sha256)
+        unpack(archive, tree)
+
+
+class GitSource(BuiltSource):
+    """A commit of a repository, for what no archive of packages has: its name is its digest."""
+
+    def __init__(self, name, version, address, commit, packages, build):
+        super().__init__(name, version, commit, ("git", "ca-certificates", *packages), build)
+        self.origin = address
+
+    def bring(self, tree, _archive):
+        output_of(["git", "init", "--quiet", tree])
+        output_of(["git", "-C", tree, "fetch", "--quiet", "--depth=1", self.origin, self.sha256])
+        output_of(["git", "-C", tree, "checkout", "--quiet", "FETCH_HEAD"])
 
 
 def fetch(address, path, sha256):

@@ -4,6 +4,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -115,7 +116,7 @@ class Host:
         return HostProgram(self.sandbox, argv, Path(path), **options)
 
     def as_root(self, command):
-        self.sandbox.namespace.output(command.split())
+        self.sandbox.namespace.output(shlex.split(command))
 
     def look(self, program):
         """Counters of the devices, for a program that does not end."""

@@ -15,8 +15,10 @@ from lab.programs.mpi4py import mpi4py_trials
 from lab.programs.pyverbs import pyverbs_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
+from lab.programs.rdma_example import rdma_example_trials
 from lab.programs.rpma import rpma_trials
 from lab.programs.runner import TrialRunner
+from lab.programs.spdk import spdk_trials
 from lab.programs.trial import sources_of
 from lab.programs.ucx_gtest import ucx_gtest_trials
 from lab.programs.valkey import valkey_trials
@@ -48,6 +50,8 @@ def cases():
         *qemu_trials(),
         *iscsi_trials(),
         *ceph_trials(),
+        *rdma_example_trials(),
+        *spdk_trials(),
     ]
 
 
