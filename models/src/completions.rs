@@ -30,9 +30,14 @@ impl Queue {
     }
 
     fn push(&self, wr_id: u64) -> Pushed {
+        self.push_as(NotifyKind::Next, wr_id)
+    }
+
+    fn push_as(&self, kind: NotifyKind, wr_id: u64) -> Pushed {
+        let solicited = kind == NotifyKind::Solicited;
         let result = Ok(WcOk::new(WcOpcode::Send, 0));
         let wc = Wc { wr_id, qpn: Qpn::new(2), timestamp: Instant::ZERO, result };
-        self.cq.push(wc, &self.validity, false, Instant::ZERO)
+        self.cq.push(wc, &self.validity, solicited, Instant::ZERO)
     }
 
     fn pop(&self) -> Option<u64> {
@@ -49,18 +54,24 @@ pub enum Reader {
     PollsAgain,
     /// The queue wakes the program for it, as those of network adapters do.
     IsTold,
+    /// The same, for what was marked as solicited.
+    IsToldOfSolicited,
 }
 
 /// A program sleeps when its queue is empty, and is woken by an event for which it has asked.
 pub fn an_armed_reader_sleeps(reader: Reader) {
     check(3, move || {
         const COUNT: u64 = 2;
+        let kind = match reader {
+            Reader::IsToldOfSolicited => NotifyKind::Solicited,
+            _ => NotifyKind::Next,
+        };
         let (queue, channel) = (Queue::new(), Arc::new(Bell::default()));
         let engine = {
             let (queue, channel) = (queue.clone(), channel.clone());
             thread::spawn(move || {
                 for number in 0..COUNT {
-                    match queue.push(number) {
+                    match queue.push_as(kind, number) {
                         Pushed::Waking => channel.ring(),
                         pushed => assert_eq!(pushed, Pushed::Quietly),
                     }
@@ -77,9 +88,12 @@ pub fn an_armed_reader_sleeps(reader: Reader) {
         };
         while take_all() < COUNT {
             match reader {
-                Reader::IsTold if queue.cq.req_notify_unpolled(NotifyKind::Next) => channel.ring(),
-                Reader::IsTold => {}
-                Reader::Careless | Reader::PollsAgain => queue.cq.req_notify(NotifyKind::Next),
+                Reader::Careless | Reader::PollsAgain => queue.cq.req_notify(kind),
+                Reader::IsTold | Reader::IsToldOfSolicited => {
+                    if queue.cq.req_notify_unpolled(kind) {
+                        channel.ring();
+                    }
+                }
             }
             if reader == Reader::PollsAgain && take_all() == COUNT {
                 break;

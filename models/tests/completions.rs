@@ -25,9 +25,24 @@ fn unless_the_queue_wakes_it() {
 }
 
 #[test]
+fn or_does_so_for_what_is_solicited() {
+    an_armed_reader_sleeps(Reader::IsToldOfSolicited);
+}
+
+#[test]
 #[should_panic(expected = "deadlock")]
-fn who_is_woken_so_is_so_by_an_order() {
-    weakened(Weakening::Sequential, || an_armed_reader_sleeps(Reader::IsTold));
+fn to_be_woken_takes_an_order() {
+    weakened(Weakening::Sequential, || {
+        an_armed_reader_sleeps(Reader::IsTold);
+    });
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn to_be_woken_for_what_is_solicited_takes_an_order() {
+    weakened(Weakening::Sequential, || {
+        an_armed_reader_sleeps(Reader::IsToldOfSolicited);
+    });
 }
 
 #[test]

@@ -90,10 +90,11 @@ impl Validity {
     }
 }
 
-/// What has come since a taker found nothing.
+/// Whether something has come since a taker found nothing. An event is lost unless what is added and
+/// what is asked for are in one order, as with `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
-    /// One did, and no event was asked for since that has come.
+    /// One did, and there was no event since.
     found_none: AtomicBool,
     /// Number of completions that were marked as solicited, and what it was when nothing was found.
     solicited: AtomicU32,
@@ -103,7 +104,7 @@ struct Unpolled {
 impl Unpolled {
     /// To be asked before the queue is looked at.
     fn solicited(&self) -> u32 {
-        self.solicited.load(Ordering::Acquire)
+        self.solicited.load(Ordering::SeqCst)
     }
 
     /// Nothing was found.
@@ -288,7 +289,7 @@ impl CompletionQueue {
             return Pushed::Overrun;
         }
         if solicited {
-            self.unpolled.solicited.fetch_add(1, Ordering::Release);
+            self.unpolled.solicited.fetch_add(1, Ordering::SeqCst);
         }
         let wanted = if solicited { NotifyKind::Solicited } else { NotifyKind::Next } as u8;
         let armed = self.armed.load(Ordering::SeqCst);
