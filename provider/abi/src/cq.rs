@@ -195,15 +195,17 @@ pub(crate) unsafe fn poll_each(
 
 /// `ibv_req_notify_cq`.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
-    let arm = |object: &Cq| {
-        if check::is_on() {
-            object.cq.req_notify(kind); // who relies on more than the specification finds that out
-        } else {
-            object.cq.req_notify_unpolled(kind);
-        }
-    };
-    errno::status("ibv_req_notify_cq", Cq::trust(cq).map(arm))
+    arm(cq, |queue| queue.req_notify_unpolled(notify_kind(solicited_only)))
+}
+
+/// The kind of completions for which a program asks.
+pub(crate) fn notify_kind(solicited_only: c_int) -> NotifyKind {
+    if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited }
+}
+
+/// `ibv_req_notify_cq`, with what arms the queue.
+pub(crate) unsafe fn arm(cq: *mut ibv_cq, arm: impl FnOnce(&CompletionQueue)) -> c_int {
+    errno::status("ibv_req_notify_cq", Cq::trust(cq).map(|object| arm(&object.cq)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use roce_provider::{calls::Call, transport::work::NotifyKind};
+use roce_provider::calls::Call;
 
 use crate::{
     check::{self, Finding, Kind, Stack, records, requests, wake_ups},
@@ -45,9 +45,10 @@ pub(super) unsafe extern "C" fn checked_req_notify_cq(
     if records::used(cq as usize, "ibv_req_notify_cq") {
         return libc::EINVAL;
     }
-    let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
+    let kind = cq::notify_kind(solicited_only);
     wake_ups::armed(cq as usize, kind, requests::pending(cq as usize));
-    cq::req_notify_cq(cq, solicited_only)
+    // as the specification has it: who counts on what network adapters do besides finds that out
+    cq::arm(cq, |queue| queue.req_notify(kind))
 }
 
 pub(super) unsafe extern "C" fn checked_create_cq_ex(
