@@ -43,23 +43,23 @@ def pyverbs(name, version, sha256):
     return DebianSource(name, version, sha256, PACKAGES, build_pyverbs, archive=archive)
 
 
-# In Debian 13, and in the unstable one.
-SOURCES = [
-    pyverbs("pyverbs", "56.1", "63ce7f2baa7242c2dbc76375dac957c420187dd27f8c5e148efc07971ee522a8"),
-    pyverbs(
-        "pyverbs65", "65.0", "f6ba3d8b2c4aa334c5c883c1ad0772de339011123cff4fb1db32ae7a443fb7ca"
-    ),
-]
-# Modules that Debian 12's version has not.
-NEW_MODULES = [("srq",), ("srq", "buf", "dmah", "phc_timestamp")]
-EDITIONS = [
-    Edition(
-        f"pyverbs/{source.version}",
-        (*MODULES, *new),
-        Path(__file__).resolve().parent / f"{source.name}-expected.txt",
-    )
-    for source, new in zip(SOURCES, NEW_MODULES, strict=True)
-]
+def edition_of(source, *new):
+    """With the modules that Debian 12's version has not."""
+    expected = Path(__file__).resolve().parent / f"{source.name}-expected.txt"
+    return Edition(f"pyverbs/{source.version}", (*MODULES, *new), expected)
+
+
+# That in Debian 13, and that in the unstable one.
+TRIXIE = pyverbs(
+    "pyverbs", "56.1", "63ce7f2baa7242c2dbc76375dac957c420187dd27f8c5e148efc07971ee522a8"
+)
+UNSTABLE = pyverbs(
+    "pyverbs65", "65.0", "f6ba3d8b2c4aa334c5c883c1ad0772de339011123cff4fb1db32ae7a443fb7ca"
+)
+EDITIONS = {
+    TRIXIE: edition_of(TRIXIE, "srq"),
+    UNSTABLE: edition_of(UNSTABLE, "srq", "buf", "dmah", "phc_timestamp"),
+}
 # Modules with packets between queue pairs.
 EXCHANGES = [
     *("atomic", "cq", "cq_events", "cqex", "mr", "odp", "parent_domain", "qpex", "rdmacm"),
@@ -77,7 +77,7 @@ LEFT_OUT = {
 
 
 def pyverbs_trials():
-    for source, edition in zip(SOURCES, EDITIONS, strict=True):
+    for source, edition in EDITIONS.items():
         for case in cases(edition):
             yield Trial(case, source.name, large=True, source=source)
 
@@ -97,6 +97,6 @@ def pyverbs_runners(chosen, built, logs, pin):
     """What runs the cases of each edition whose source is among the chosen ones, and built."""
     return {
         edition: PyverbsRunner(logs, edition, built[source.word], pin)
-        for source, edition in zip(SOURCES, EDITIONS, strict=True)
+        for source, edition in EDITIONS.items()
         if source in chosen and source.directory.exists()
     }
