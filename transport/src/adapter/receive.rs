@@ -42,6 +42,11 @@ impl Adapter {
     /// the other. An acknowledgement that ends a run of requests comes first: it stands behind what was
     /// posted in answer to what it acknowledges, because it is shorter, and that completes before.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
+        if run.bytes.len() <= run.segment {
+            let DatagramRun { net, bytes, meta, .. } = *run;
+            self.handle(now, &Datagram { net, bytes, meta });
+            return;
+        }
         let mut net = *run.net;
         let (bytes, acknowledgement) = run.split_acknowledgement();
         if let Some(bytes) = acknowledgement {

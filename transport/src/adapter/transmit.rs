@@ -81,6 +81,8 @@ pub struct TransmitBuffer {
     bytes: Box<[u8]>,
     len: usize,
     runs: Vec<Transmit>,
+    /// Number of datagrams of the last run, while it can have more.
+    growing: Option<usize>,
     /// Of each run whether the ICRCs of its datagrams are left to [`seal`](Self::seal): they are zero.
     unsealed: Vec<bool>,
     defers: bool,
@@ -97,6 +99,7 @@ impl TransmitBuffer {
             bytes: vec![0; capacity.max(PACKET_MAX)].into(),
             len: 0,
             runs: Vec::new(),
+            growing: None,
             unsealed: Vec::new(),
             defers: false,
             limits,
@@ -183,6 +186,7 @@ impl TransmitBuffer {
     pub fn clear(&mut self) {
         self.len = 0;
         self.runs.clear();
+        self.growing = None;
         self.unsealed.clear();
         self.holds_back = false;
     }
@@ -230,21 +234,15 @@ impl TransmitBuffer {
         let length = end - start;
         let defers = self.defers && !rxe_flush;
         let TransmitLimits { segments, bytes } = self.limits;
-        let index = match self.runs.last_mut() {
-            // a shorter one before would end the run, so all are of full length here
-            Some(run)
+        let index = match (self.runs.last_mut(), self.growing) {
+            (Some(run), Some(count))
                 if (is_like_last
                     || run.goes(path, traffic_class) && self.unsealed.last() == Some(&defers))
-                    // only UDP datagrams are cut apart on their way
-                    && path.frame.version() == RoceVersion::V2
                     && length <= run.segment
-                    && run.range.len() % run.segment == 0
-                    && run.range.len() / run.segment < segments
                     && run.range.len() + length <= bytes =>
             {
-                let index = run.range.len() / run.segment;
                 run.range.end = end;
-                index
+                count
             }
             _ => {
                 let Path { src, dst, src_port, hop_limit, frame, .. } = *path;
@@ -262,8 +260,15 @@ impl TransmitBuffer {
                 0
             }
         };
+        self.growing = self.runs.last().and_then(|run| {
+            // a shorter one ends its run, and only UDP datagrams are cut apart on their way
+            let is_over = length < run.segment
+                || index + 1 >= segments
+                || run.frame.version() != RoceVersion::V2;
+            (!is_over).then_some(index + 1)
+        });
         if defers {
-            self.bytes[start + body..end].fill(0);
+            self.bytes[start + body..end].copy_from_slice(&[0; ICRC_LEN]);
         } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
             let (body, tail) = self.bytes[start..end].split_at_mut(body);

@@ -13,7 +13,6 @@ use super::{
     common::{Common, Env},
     flight,
     note::Reason,
-    packet::OutgoingPacket,
     reply::{self, Reply},
     requester::{Attempt, Contents, Cursor, Requester, WINDOW},
     responder::{Message, Responder},
@@ -23,45 +22,39 @@ use crate::{
     congestion::OVERHEAD,
     mem::{AccessError, Region},
     psn::Psn,
-    wire::{Ext, Headers, Opcode, Operation},
+    wire::{Ext, Headers, MiddleHeaders, Opcode, Operation},
 };
 
 /// Such packets, which count as sent.
 #[derive(Debug)]
 pub(crate) struct Middles {
+    /// Running number of the request that they are of; `None` for an answer.
+    pub(super) request: Option<u64>,
+    /// True if the answer is given once more.
+    repeats: bool,
     first: Psn,
-    packet: OutgoingPacket,
-    payload: Payload,
+    headers: MiddleHeaders,
+    /// Bytes of payload of each.
+    payload: usize,
+    origin: Origin,
     pub(crate) count: u32,
 }
 
 /// Origin of the payload of the first one; that of the others lies behind it.
 #[derive(Debug)]
-enum Payload {
-    /// At this offset in the message of the request with this running number.
-    Request { number: u64, offset: u64 },
-    /// At this address of a region, for an answer.
-    Memory { region: Arc<Region>, address: u64, attempt: reply::Attempt },
+enum Origin {
+    /// At this address of a region, in which all of it is.
+    Memory(Arc<Region>, u64),
+    /// At this offset in the message of the request: in several regions, or posted with it.
+    Request(u64),
 }
 
 impl Middles {
-    /// Running number of the request that they are of; `None` for an answer.
-    pub(super) const fn request(&self) -> Option<u64> {
-        match self.payload {
-            Payload::Request { number, .. } => Some(number),
-            Payload::Memory { .. } => None,
-        }
-    }
-
     /// Reason for which one of them leaves.
     pub(super) fn reason(&self, index: u32, requester: &Requester) -> Reason {
-        match self.payload {
-            Payload::Request { number, .. } => {
-                Reason::First(requester.part(number, self.first.plus(index)))
-            }
-            Payload::Memory { attempt, .. } => {
-                Reason::Answer { again: attempt == reply::Attempt::Repeat }
-            }
+        match self.request {
+            Some(number) => Reason::First(requester.part(number, self.first.plus(index))),
+            None => Reason::Answer { again: self.repeats },
         }
     }
 
@@ -72,18 +65,15 @@ impl Middles {
         requester: &Requester,
         slot: &mut [u8],
     ) -> Result<(), AccessError> {
-        let headers = self.packet.headers.at(self.first.plus(index));
-        let skipped = u64::from(index) * self.packet.payload as u64;
-        let outgoing = OutgoingPacket { headers, ..self.packet };
-        let written = outgoing.write(slot, |to| match &self.payload {
-            Payload::Request { number, offset } => {
-                requester.queue.get(*number).map_or(Ok(()), |wqe| wqe.read(offset + skipped, to))
+        let to = &mut self.headers.write(self.first.plus(index), slot)[..self.payload];
+        let skipped = u64::from(index) * self.payload as u64;
+        match &self.origin {
+            Origin::Memory(region, address) => region.read(address.wrapping_add(skipped), to),
+            Origin::Request(offset) => {
+                let wqe = self.request.and_then(|number| requester.queue.get(number));
+                wqe.map_or(Ok(()), |wqe| wqe.read(offset + skipped, to))
             }
-            Payload::Memory { region, address, .. } => {
-                region.read(address.wrapping_add(skipped), to)
-            }
-        });
-        written.map(|_| ())
+        }
     }
 }
 
@@ -121,7 +111,12 @@ impl Requester {
             return None;
         }
         let request = self.request(self.cursor, first.plus(1), false, Attempt::First, common)?;
-        let (Contents { packet, offset }, _) = self.contents(&request, common)?;
+        let (Contents { packet, offset }, wqe) = self.contents(&request, common)?;
+        let length = u64::from(count) * packet.payload as u64;
+        let origin = match wqe.piece(offset, length) {
+            Some((region, address)) => Origin::Memory(region.clone(), address),
+            None => Origin::Request(offset),
+        };
         self.cursor.packet += count;
         self.sent_end = first.plus(count);
         if is_reliable {
@@ -130,7 +125,10 @@ impl Requester {
         } else {
             self.oldest_unacked = self.sent_end;
         }
-        Some(Middles { first, packet, payload: Payload::Request { number, offset }, count })
+        let headers = packet.headers.of_middles();
+        let payload = packet.payload;
+        let request = Some(number);
+        Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 }
 
@@ -154,16 +152,18 @@ impl Answers {
         let mtu = common.mtu.bytes();
         let first = read.first_psn.plus(read.next);
         let address = read.address.wrapping_add(u64::from(read.next) * u64::from(mtu));
-        let payload =
-            Payload::Memory { region: read.region.clone()?, address, attempt: read.attempt };
+        let origin = Origin::Memory(read.region.clone()?, address);
         let opcode = Opcode::known(common.qp_type.service(), Operation::ReadResponseMiddle);
         let headers = Headers::built(common.bth(opcode, first), Ext::None);
         read.next += count;
         self.sent = first.plus(count - 1);
         Some(Middles {
+            request: None,
+            repeats: read.attempt == reply::Attempt::Repeat,
             first,
-            packet: OutgoingPacket { headers, payload: mtu as usize },
-            payload,
+            headers: headers.of_middles(),
+            payload: mtu as usize,
+            origin,
             count,
         })
     }

@@ -444,12 +444,11 @@ impl Qp {
         } else {
             self.responder.answers.take_middles(most, &self.common)?
         };
-        let kind = if middles.request().is_some() { Kind::Request } else { Kind::Answer };
-        for _ in 0..middles.count {
-            self.note_data(kind, length, env);
-        }
+        let kind = if middles.request.is_some() { Kind::Request } else { Kind::Answer };
+        let bytes = u64::from(middles.count) * length as u64;
+        self.note_data(kind, middles.count, bytes, env);
         if kind == Kind::Answer {
-            self.responder.answers.pace.on_sent(u64::from(middles.count) * length as u64, env.now);
+            self.responder.answers.pace.on_sent(bytes, env.now);
         }
         Some(middles)
     }
@@ -464,7 +463,7 @@ impl Qp {
         notes: &mut Notes,
     ) -> bool {
         let written = middles.write(index, &self.requester, slot);
-        match (written, middles.request()) {
+        match (written, middles.request) {
             (Ok(()), _) => notes.take(|| Note::Packet(middles.reason(index, &self.requester))),
             (Err(error), Some(number)) => self.requester.fail(number, error),
             (Err(_), None) => self.responder.answers.put_back_middles(middles, index),
@@ -550,7 +549,7 @@ impl Qp {
                 Ok(length) => {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
-                        self.note_data(Kind::Answer, length, env);
+                        self.note_data(Kind::Answer, 1, length as u64, env);
                         self.responder.answers.pace.on_sent(length as u64, env.now);
                         self.responder.answers.behind.complete_answered(&self.common, env);
                     }
@@ -595,7 +594,7 @@ impl Qp {
             match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
                     env.note(|| Note::Packet(self.requester.reason(&request)));
-                    self.note_data(Kind::Request, length, env);
+                    self.note_data(Kind::Request, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
                         && let Some(wqe) = self.requester.take_sent()
@@ -614,10 +613,11 @@ impl Qp {
         }
     }
 
-    fn note_data(&mut self, kind: Kind, length: usize, env: &Env<'_>) {
-        self.turn.note(kind);
+    /// So many packets of one kind have left, with so many bytes in all.
+    fn note_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
+        self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
-            self.rate.on_sent(length as u64, env.now, env.congestion.dcqcn.as_ref());
+            self.rate.on_sent(bytes, env.now, env.congestion.dcqcn.as_ref());
         }
     }
 
@@ -737,9 +737,9 @@ struct Turn {
 }
 
 impl Turn {
-    fn note(&mut self, kind: Kind) {
+    fn note(&mut self, kind: Kind, packets: u32) {
         if (kind == Kind::Request) == self.requests_first {
-            self.in_row += 1;
+            self.in_row += packets;
             if self.in_row < ALTERNATE {
                 return;
             }

@@ -205,11 +205,6 @@ impl Headers {
         Self { xrceth, ..self }
     }
 
-    /// The same with another PSN.
-    pub(crate) fn at(self, psn: Psn) -> Self {
-        Self { bth: Bth { psn, ..self.bth }, ..self }
-    }
-
     /// The base transport header.
     #[must_use]
     pub const fn bth(&self) -> &Bth {
@@ -241,6 +236,41 @@ impl Headers {
         }
         self.ext.encode(&mut writer);
         writer.at
+    }
+
+    /// The same, without padding, for packets that are all alike but for the PSN, and have no headers
+    /// behind the BTH but the XRCETH.
+    pub(crate) fn of_middles(&self) -> MiddleHeaders {
+        debug_assert_eq!(self.ext, Ext::None);
+        let mut bytes = [0; MiddleHeaders::MAX];
+        let (bth, xrceth) = bytes.split_at_mut(Bth::LEN);
+        bth.copy_from_slice(&self.bth.encode(0));
+        if let Some(it) = self.xrceth {
+            xrceth.copy_from_slice(&it.encode());
+        }
+        MiddleHeaders { bytes, has_xrceth: self.xrceth.is_some() }
+    }
+}
+
+/// Headers of packets from the middle of a message, as they are written but for the PSN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MiddleHeaders {
+    bytes: [u8; Self::MAX],
+    has_xrceth: bool,
+}
+
+impl MiddleHeaders {
+    const MAX: usize = Bth::LEN + XrcEth::LEN;
+
+    /// Writes them with a PSN to the start of `out`, and returns what is behind them, where what was is
+    /// overwritten in part.
+    ///
+    /// # Panics
+    /// When `out` is shorter than BTH and XRCETH.
+    pub(crate) fn write<'a>(&self, psn: Psn, out: &'a mut [u8]) -> &'a mut [u8] {
+        out[..Self::MAX].copy_from_slice(&self.bytes);
+        out[Bth::PSN..Bth::LEN].copy_from_slice(&psn.get().to_be_bytes()[1..]);
+        &mut out[if self.has_xrceth { Self::MAX } else { Bth::LEN }..]
     }
 }
 

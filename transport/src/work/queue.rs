@@ -77,6 +77,20 @@ impl Gather {
         })
     }
 
+    /// The region, and the address there, of a range that lies in one piece.
+    fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
+        let mut skip = offset;
+        for Piece { region, sge } in &self.pieces {
+            let here = u64::from(sge.length);
+            if skip < here {
+                let is_whole = length <= here - skip;
+                return region.as_ref().filter(|_| is_whole).map(|it| (it, sge.address + skip));
+            }
+            skip -= here;
+        }
+        None
+    }
+
     /// Calls `each` with every piece's part of the range, in order.
     fn walk(
         &self,
@@ -183,6 +197,14 @@ impl SendWqe {
                 to.copy_from_slice(&bytes[start..start + to.len()]);
                 Ok(())
             }
+        }
+    }
+
+    /// The region, and the address there, of a part of its payload that lies in one piece.
+    pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
+        match &self.bytes {
+            Bytes::Gather(gather) => gather.piece(offset, length),
+            Bytes::Inline(_) => None,
         }
     }
 
