@@ -11,15 +11,19 @@ use roce_transport::{
     addr::Mtu,
     event::{Counters, DropReason},
     qp::State,
+    time::Instant,
     trace::What,
     wire::{Datagram, DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
     work::{RecvWr, SendWr},
 };
 
-use crate::common::{AFTER_LOSS, Options, Pair, Side, UDP_SEGMENT, all_ok};
+use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT};
 
 /// Bytes of the memory of each side.
 const MEMORY: usize = 400_000;
+
+/// Bytes that B asks for at once, at most, where its packets are damaged.
+const READ_BUDGET: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -113,33 +117,58 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
     }
 }
 
-/// Carries messages from A to B whose packets arrive damaged and out of order at times. Returns what B
-/// answered, counted and has in memory.
-fn carry(seed: u64, by_run: bool) -> (Vec<Vec<u8>>, Counters, Vec<u8>) {
+/// Packets, and when the adapter wanted to be called behind each run.
+type Sent = (Vec<Vec<u8>>, Vec<Option<Instant>>);
+
+/// Carries messages to B, some of which are answers to its READs, whose packets arrive damaged and out of
+/// order at times. Returns what B sent, counted and has in memory.
+fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new();
+    // for a part of most READs, so that what has come lets the next part be asked for
+    pair.b = Node::with_read_budget(READ_BUDGET, pair.b.ip, 0xB, UDP_SEGMENT);
     let mtu = one_of(&mut rng, &[Mtu::B256, Mtu::B1024]);
     let (a, b) = pair.connect(Options { mtu, ..Options::default() });
     let (source, target) = (pair.a.buffer(MEMORY).fill(1), pair.b.buffer(MEMORY));
+    let (mut sent, mut read) = (Vec::new(), Vec::new());
     for id in 0..4 {
-        let piece = source.sge(0, rng.next_u32() as usize % MEMORY);
-        let wr = match one_of(&mut rng, &[true, false]) {
-            true => SendWr::write(id, target.remote(0), piece),
-            false => SendWr::send(id, piece),
-        };
-        pair.post_recv(&b, &RecvWr::new(id, [target.sge(0, MEMORY)]));
-        pair.post_send(&a, &wr);
+        let length = rng.next_u32() as usize % MEMORY;
+        let piece = source.sge(0, length);
+        match one_of(&mut rng, &[Kind::Write, Kind::Send, Kind::Read]) {
+            Kind::Write => {
+                pair.post_send(&a, &SendWr::write(id, target.remote(0), piece));
+                sent.push((id, Ok(0)));
+            }
+            Kind::Send => {
+                pair.post_recv(&b, &RecvWr::new(id, [target.sge(0, MEMORY)]));
+                pair.post_send(&a, &SendWr::send(id, piece));
+                sent.push((id, Ok(0)));
+            }
+            Kind::Read => {
+                pair.post_send(&b, &SendWr::read(id, source.remote(0), target.sge(0, length)));
+                read.push((id, Ok(length as u32)));
+            }
+        }
     }
     if !by_run {
         pair.b.adapter.count_qp(b.qpn).unwrap();
     }
-    let mut answers = Vec::new();
-    for round in 0..400 {
+    let (mut shown, mut timeouts) = (Vec::new(), Vec::new());
+    for round in 0..600 {
         let now = pair.now.plus(Duration::from_millis(round));
         let Pair { a, b, .. } = &mut pair;
         a.adapter.handle_timeout(now);
         a.transmit.clear();
         a.adapter.poll_transmit(now, &mut a.transmit);
+        let mut answers = Vec::new();
+        let mut answer = |b: &mut Node| {
+            b.adapter.handle_timeout(now);
+            b.transmit.clear();
+            b.adapter.poll_transmit(now, &mut b.transmit);
+            answers.extend(b.transmit.datagrams().map(|(net, bytes)| (net, bytes.to_vec())));
+            timeouts.push(b.adapter.poll_timeout());
+        };
+        answer(b);
         for run in a.transmit.runs() {
             let mut bytes = a.transmit.payload(run).to_vec();
             let place = |rng: &mut ChaCha8Rng| {
@@ -169,16 +198,15 @@ fn carry(seed: u64, by_run: bool) -> (Vec<Vec<u8>>, Counters, Vec<u8>) {
                     b.adapter.handle_datagram(now, datagram);
                 });
             }
+            answer(b);
         }
-        b.transmit.clear();
-        b.adapter.poll_transmit(now, &mut b.transmit);
-        for (net, bytes) in b.transmit.datagrams() {
-            answers.push(bytes.to_vec());
-            a.adapter.handle_datagram(now, &Datagram::new(&net, bytes));
+        for (net, bytes) in answers {
+            a.adapter.handle_datagram(now, &Datagram::new(&net, &bytes));
+            shown.push(bytes);
         }
     }
-    assert_eq!(a.send_outcomes(), all_ok(0..4, 0), "seed {seed}");
-    (answers, pair.b.adapter.counters().clone(), target.bytes())
+    assert_eq!((a.send_outcomes(), b.send_outcomes()), (sent, read), "seed {seed}");
+    ((shown, timeouts), pair.b.adapter.counters().clone(), target.bytes())
 }
 
 #[test]

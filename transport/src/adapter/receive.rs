@@ -60,12 +60,17 @@ impl Adapter {
             let (_, middle) = self.handle(now, &Datagram { net: &net, bytes, meta: run.meta });
             net.ident = net.ident.next();
             let Some(middle) = middle else { continue };
+            let mut taken = false;
             while let Some(next) = payloads.next_if(|next| {
                 let datagram = Datagram { net: &net, bytes: next, meta: run.meta };
                 self.receive_next(middle, bytes, &datagram)
             }) {
                 self.count_arrival(next);
                 net.ident = net.ident.next();
+                taken = true;
+            }
+            if taken && middle.operation.is_response() {
+                self.with_qp(middle.index, now, |qp, env| qp.note_answered(env));
             }
         }
     }
@@ -100,7 +105,25 @@ impl Adapter {
         }
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
-        (receipt, None)
+        let continued = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 })
+            .then(|| self.continued_answer(datagram))
+            .flatten();
+        (receipt, continued)
+    }
+
+    /// What continues this packet, which was taken, if it is from the middle of the answer to a READ.
+    fn continued_answer(&self, datagram: &Datagram<'_>) -> Option<Middle> {
+        let (bth, _) = Packet::parse_middle(datagram.bytes)?;
+        if !self.takes_middles(datagram) {
+            return None;
+        }
+        let index = *self.by_qpn.get(&bth.dest_qp)?;
+        Some(Middle { index, operation: bth.opcode.operation() })
+    }
+
+    /// True if nothing is to be done with a packet but what is done with each.
+    fn takes_middles(&self, Datagram { net, meta, .. }: &Datagram<'_>) -> bool {
+        self.counted.is_empty() && !self.late.is_on() && !net.is_congested() && !meta.congested
     }
 
     const fn count_arrival(&mut self, bytes: &[u8]) {
@@ -118,8 +141,8 @@ impl Adapter {
     ) -> Option<(Receipt, Middle)> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
-        let is_counted_apart = !self.counted.is_empty();
-        if is_counted_apart || self.late.is_on() || net.is_congested() || meta.congested {
+        // that of an answer acknowledges requests, and is looked at as a whole
+        if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }
         let index = *self.by_qpn.get(&bth.dest_qp)?;
@@ -155,7 +178,9 @@ impl Adapter {
             return None;
         }
         let icrc = Self::look_at_icrc(datagram);
-        if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) || !qp.take_middle(payload) {
+        if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
+            || !qp.take_middle(operation, payload)
+        {
             return None;
         }
         self.count_icrc(icrc);

@@ -140,6 +140,12 @@ impl Requester {
         Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
+    /// Data of the oldest READ has come, up to the oldest PSN that has no answer.
+    pub(super) fn note_answered(&mut self, env: &mut Env<'_>) {
+        self.reads -= self.portions.on_data(self.oldest_unacked);
+        self.on_progress(env);
+    }
+
     /// Responses count only for what was sent and is not acknowledged.
     fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
         if psn.is_before(self.oldest_unacked) {

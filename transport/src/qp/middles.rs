@@ -23,6 +23,7 @@ use crate::{
     mem::{AccessError, Region},
     psn::Psn,
     wire::{Ext, Headers, MiddleHeaders, Opcode, Operation},
+    work::{SendOp, SendWqe},
 };
 
 /// Such packets, which count as sent.
@@ -129,6 +130,38 @@ impl Requester {
         let payload = packet.payload;
         let request = Some(number);
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
+    }
+}
+
+impl Requester {
+    /// True if this packet, which is from the middle of an answer to a READ, comes next, and no part of the
+    /// READ ends with it.
+    pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
+        let is_read = |wqe: &&SendWqe| {
+            wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })
+        };
+        psn == self.oldest_unacked
+            && psn.is_before(self.sent_end)
+            && self.queue.oldest().filter(is_read).is_some_and(|wqe| {
+                let index = psn.after(wqe.first_psn).unwrap_or(0);
+                let next = psn.plus(1);
+                // the list is looked at with the first packet
+                0 < index && next != wqe.end_psn() && self.portions.end_of(psn) != Some(next)
+            })
+    }
+
+    /// Places the payload of that packet. What follows from the answers, packets or not, is
+    /// [noted](Self::note_answered) behind the last of them.
+    pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
+        if let Some(wqe) = self.queue.oldest()
+            && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
+        {
+            wqe.write(u64::from(index * mtu), payload, |region, address, bytes| {
+                region.write(address, bytes)
+            })?;
+            self.oldest_unacked = self.oldest_unacked.plus(1);
+        }
+        Ok(())
     }
 }
 

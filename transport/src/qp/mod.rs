@@ -315,12 +315,27 @@ impl Qp {
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
-            && self.responder.awaits_middle(operation, psn, payload.len() as u64)
+            && match operation {
+                Operation::ReadResponseMiddle => self.requester.awaits_middle(psn),
+                _ => self.responder.awaits_middle(operation, psn, payload.len() as u64),
+            }
     }
 
     /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not come.
-    pub(crate) fn take_middle(&mut self, payload: &[u8]) -> bool {
-        self.responder.take_middle(payload).is_ok()
+    /// Behind those of an answer that were taken it is [noted](Self::note_answered).
+    pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
+        let taken = match operation {
+            Operation::ReadResponseMiddle => {
+                self.requester.take_middle(payload, self.common.mtu.bytes())
+            }
+            _ => self.responder.take_middle(payload),
+        };
+        taken.is_ok()
+    }
+
+    /// Packets from the middle of an answer have been taken.
+    pub(crate) fn note_answered(&mut self, env: &mut Env<'_>) {
+        self.requester.note_answered(env);
     }
 
     /// A packet of the peer comes through memory of this host, or through a network.

@@ -156,11 +156,12 @@ impl Writer<'_> {
 }
 
 /// Opcodes of packets that have no header behind the BTH, and do not end a message.
-const MIDDLES: [u8; 4] = [
+const MIDDLES: [u8; 5] = [
     Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
     Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
     Opcode::known(Service::Uc, Operation::SendMiddle).to_wire(),
     Opcode::known(Service::Uc, Operation::WriteMiddle).to_wire(),
+    Opcode::known(Service::Rc, Operation::ReadResponseMiddle).to_wire(),
 ];
 
 /// A BTH and the headers that follow it.
@@ -331,8 +332,8 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// The BTH and the payload of a packet from the middle of a SEND or a WRITE in RC or UC that asks
-    /// for no acknowledgement; `None` for every other.
+    /// The BTH and the payload of a packet from the middle of a SEND, a WRITE or an answer to a READ in RC
+    /// or UC that asks for no acknowledgement; `None` for every other.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;
