@@ -1,4 +1,4 @@
-//! A pump of datagrams through sockets, and nothing else: what the links of two devices carry at
+//! A pump of datagrams through sockets, without a protocol: what the links of two devices carry at
 //! most.
 
 use std::{
@@ -11,19 +11,30 @@ use std::{
 
 use roce::{
     link::{Link, Locality, SocketOptions, UdpLink},
-    transport::{adapter::Transmit, time::Instant as Moment, wire::FrameFields},
+    transport::{
+        adapter::Transmit,
+        time::Instant as Moment,
+        wire::{FrameFields, icrc, verify_icrc},
+    },
 };
 
-/// BTH and ICRC of a packet in the middle of a WRITE.
-const HEADERS: usize = 12 + 4;
+/// BTH of a packet in the middle of a WRITE, and the ICRC behind its payload.
+const BTH: usize = 12;
+const ICRC: usize = 4;
+
+const HEADERS: usize = BTH + ICRC;
 /// Bytes and datagrams of a run, as the kernel takes them in one call.
 const RUN_BYTES: usize = 65_487;
 const RUN_DATAGRAMS: usize = 64;
 /// Bytes that the pump may be ahead of its other side.
 const WINDOW: usize = 512 << 10;
+/// Bytes of memory that is copied from and to.
+const MEMORY: usize = 1 << 20;
 
-/// The sockets alone.
+/// The sockets alone, or with what any adapter has to do with each byte.
 pub(crate) struct Pump {
+    /// Memory of the sender and of the receiver, from and to which payloads are copied, with an ICRC of each.
+    memory: Option<[Vec<u8>; 2]>,
     sender: UdpLink,
     receiver: UdpLink,
     addresses: [IpAddr; 2],
@@ -35,6 +46,13 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
+    /// The same, which copies payloads from memory and to memory, and computes and checks their ICRCs.
+    #[allow(dead_code, reason = "one of the benchmarks has only the other")]
+    pub(crate) fn with_copies(payload: usize) -> Result<Self, Box<dyn Error>> {
+        let memory = Some([vec![0xA5; MEMORY], vec![0; MEMORY]]);
+        Ok(Self { memory, ..Self::new(payload)? })
+    }
+
     /// With so many bytes in a datagram, besides headers.
     pub(crate) fn new(payload: usize) -> Result<Self, Box<dyn Error>> {
         let bind = || UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default());
@@ -45,7 +63,8 @@ impl Pump {
         // small ones take more of the socket's buffer than they have
         let window = (WINDOW / datagram.max(1024)).max(2 * run) as u64;
         let bytes = vec![0xA5; run * datagram];
-        Ok(Self { sender, receiver, addresses, bytes, payload, run: run as u64, window })
+        let run = run as u64;
+        Ok(Self { memory: None, sender, receiver, addresses, bytes, payload, run, window })
     }
 
     /// Gigabytes of payload per second that arrived in one round. The sender stays at most
@@ -64,13 +83,23 @@ impl Pump {
         };
         let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sender, receiver, bytes, run: count, window, .. } = self;
-        let (count, window) = (*count, *window);
+        let (count, window, payload) = (*count, *window, self.payload);
+        let (mut from, mut to) = match &mut self.memory {
+            Some([from, to]) => (Some(Places::new(from, payload)), Some(Places::new(to, payload))),
+            None => (None, None),
+        };
         let start = Instant::now();
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let mut arrivals = 0;
-                    let _ = receiver.receive(Moment::ZERO, &mut |_| arrivals += 1);
+                    let _ = receiver.receive(Moment::ZERO, &mut |datagram| {
+                        arrivals += 1;
+                        if let Some(to) = &mut to {
+                            assert!(verify_icrc(datagram.net, datagram.bytes).is_some());
+                            to.next().copy_from_slice(&datagram.bytes[BTH..BTH + payload]);
+                        }
+                    });
                     arrived.fetch_add(arrivals, Ordering::Relaxed);
                 }
             });
@@ -85,6 +114,14 @@ impl Pump {
                     continue;
                 }
                 moved = Instant::now();
+                if let Some(from) = &mut from {
+                    for (index, datagram) in bytes.chunks_mut(run.segment).enumerate() {
+                        datagram[BTH..BTH + payload].copy_from_slice(from.next());
+                        if let Some((body, tail)) = datagram.split_last_chunk_mut::<ICRC>() {
+                            *tail = icrc(&run.net_header(index), body).to_le_bytes();
+                        }
+                    }
+                }
                 let _ = sender.send(Moment::ZERO, bytes, std::slice::from_ref(&run));
                 sent += count;
             }
@@ -92,5 +129,26 @@ impl Pump {
         });
         let payload = arrived.load(Ordering::Relaxed) as f64 * self.payload as f64;
         Ok(payload / start.elapsed().as_secs_f64() / 1e9)
+    }
+}
+
+/// Places of payloads in memory, one behind the other and from the beginning again.
+struct Places<'a> {
+    memory: &'a mut [u8],
+    payload: usize,
+    at: usize,
+}
+
+impl<'a> Places<'a> {
+    fn new(memory: &'a mut [u8], payload: usize) -> Self {
+        Self { memory, payload, at: 0 }
+    }
+
+    fn next(&mut self) -> &mut [u8] {
+        if self.at + self.payload > self.memory.len() {
+            self.at = 0;
+        }
+        self.at += self.payload;
+        &mut self.memory[self.at - self.payload..self.at]
     }
 }

@@ -5,7 +5,7 @@ use std::{error::Error, fs, path::Path, time::Duration};
 use super::{
     figures::{Kind, Table},
     others::UCX_SHARED,
-    yardsticks::{COPY, PUMP, PUMP_1024, UDP},
+    yardsticks::{COPY, COPYING_PUMP, COPYING_PUMP_1024, PUMP, PUMP_1024, UDP},
 };
 
 /// Lines between which the tables stand in the page.
@@ -13,9 +13,11 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 10] = [
+const RATIOS: [(Kind, &str, &str); 12] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
+    (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
+    (Kind::Throughput, "roce WRITE, sockets, MTU 1024", COPYING_PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", "roce WRITE, sockets, lists of 32"),
     (Kind::Throughput, "roce READ, sockets", "roce WRITE, sockets"),
     (Kind::Throughput, "roce WRITE, shared memory", COPY),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    error::Error,
     io::{ErrorKind, Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
@@ -25,13 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const PUMP: &str = "bare UDP pump";
 pub(crate) const PUMP_1024: &str = "bare UDP pump, MTU 1024";
+pub(crate) const COPYING_PUMP: &str = "UDP pump, copies and ICRCs";
+pub(crate) const COPYING_PUMP_1024: &str = "UDP pump, copies and ICRCs, MTU 1024";
 pub(crate) const COPY: &str = "memcpy twice";
 pub(crate) const UDP: &str = "UDP, spinning";
 
 pub(crate) fn lanes() -> Vec<Lane> {
     vec![
-        pump(PUMP, 4096),
-        pump(PUMP_1024, 1024),
+        pump(PUMP, 4096, Pump::new),
+        pump(PUMP_1024, 1024, Pump::new),
+        pump(COPYING_PUMP, 4096, Pump::with_copies),
+        pump(COPYING_PUMP_1024, 1024, Pump::with_copies),
         Lane::new(Kind::Throughput, "TCP, spinning", |size, time| Ok(tcp(size, time)?)),
         Lane::new(Kind::Throughput, COPY, |size, time| Ok(size as f64 / copy(size, time) / 1e9)),
         Lane {
@@ -43,14 +48,14 @@ pub(crate) fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// The pump with packets of a path MTU, or of the message if that is smaller.
-fn pump(name: &'static str, mtu: usize) -> Lane {
+/// A pump with packets of a path MTU, or of the message if that is smaller.
+fn pump(name: &'static str, mtu: usize, new: fn(usize) -> Result<Pump, Box<dyn Error>>) -> Lane {
     let mut pumps = HashMap::new();
     Lane::new(Kind::Throughput, name, move |size, time| {
         let payload = size.min(mtu);
         let pump = match pumps.entry(payload) {
             Entry::Occupied(pump) => pump.into_mut(),
-            Entry::Vacant(place) => place.insert(Pump::new(payload)?),
+            Entry::Vacant(place) => place.insert(new(payload)?),
         };
         pump.round(time)
     })
