@@ -6,7 +6,7 @@ use roce_transport::{
     addr::{Mtu, Qpn},
     event::{Disposition, DropReason},
     qp::QpType,
-    wire::{Ident, Operation as Op},
+    wire::{Ident, Operation as Op, PACKET_MAX},
     work::{Data, RecvWr, SendWr},
 };
 
@@ -140,6 +140,35 @@ fn a_small_buffer_is_filled_again_and_again() {
             .from(Side::A)
             .all(|record| record.net.ident == Ident::Known { id: 0, dont_fragment: true })
     );
+}
+
+/// Runs of a buffer that may not be filled whole are those of a smaller one, and its capacity is a bound, too.
+#[test]
+fn a_buffer_is_filled_up_to_its_bound() {
+    let sent = |capacity: usize, bound: Option<usize>| {
+        let mut pair = Pair::new();
+        pair.a.transmit = TransmitBuffer::new(capacity, UDP_SEGMENT);
+        bound.into_iter().for_each(|bound| pair.a.transmit.set_bound(bound));
+        let (a, _b) = pair.connect(Options { mtu: Mtu::B1024, ..Options::default() });
+        let (near, far) = (pair.a.buffer(100_000).fill(1), pair.b.buffer(100_000));
+        pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
+        let mut buffers = Vec::new();
+        loop {
+            let transmit = &mut pair.a.transmit;
+            transmit.clear();
+            pair.a.adapter.poll_transmit(pair.now, transmit);
+            if transmit.is_empty() {
+                return buffers;
+            }
+            buffers.push((transmit.bytes().len(), transmit.runs().to_vec()));
+        }
+    };
+    let bounded = sent(40_000, Some(10_000));
+    assert!(bounded.iter().all(|(length, _)| *length <= 10_000), "{bounded:?}");
+    assert!(bounded.len() > 2);
+    assert_eq!(bounded, sent(10_000, None));
+    assert_eq!(sent(40_000, Some(1 << 20)), sent(40_000, None));
+    assert_eq!(sent(40_000, Some(0)), sent(PACKET_MAX, None));
 }
 
 /// Requests of every kind, as fast as they can be made, without the adapter getting a chance to

@@ -11,9 +11,13 @@ use roce_transport::{
 use super::room::Room;
 use crate::link::Link;
 
-/// Bytes built before they are sent: two full runs of the largest packets, little enough to stay in
-/// the cache. A packet more would be a run of its own.
-const CAPACITY: usize = 2 * 15 * PACKET_MAX;
+/// Bytes of a full run of the largest packets. A packet more would be a run of its own.
+const RUN: usize = 15 * PACKET_MAX;
+/// Bytes built before they are sent with a call of the system: two runs, little enough to stay in the
+/// cache.
+const BY_CALL: usize = 2 * RUN;
+/// The same where they go through memory: so that the reader has some while more is built.
+const BY_MEMORY: usize = RUN;
 /// Number of runs that the link is offered at once, so that many small ones do not take long.
 const PORTION: usize = 16;
 
@@ -43,7 +47,7 @@ pub(super) enum Offer {
 impl Outgoing {
     pub(super) fn new(link: &dyn Link, sockets: Arc<OwnedFd>) -> Self {
         Self {
-            buffer: TransmitBuffer::unsealed(CAPACITY, link.limits()),
+            buffer: TransmitBuffer::unsealed(BY_CALL, link.limits()),
             taken: 0,
             has_more: false,
             room: Room::new(sockets),
@@ -66,14 +70,16 @@ impl Outgoing {
     }
 
     /// Has the adapter build what is due. Returns false if there is nothing new: a buffer that the
-    /// link has not taken yet comes first, and has its own turn.
-    pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter) -> bool {
+    /// link has not taken yet comes first, and has its own turn. `by_call`: what was sent last took a call of
+    /// the system.
+    pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter, by_call: bool) -> bool {
         if !self.rest().is_empty() {
             self.has_more = true;
             return false;
         }
         self.buffer.clear();
         self.taken = 0;
+        self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
         adapter.poll_transmit(now, &mut self.buffer);
         self.has_more = self.buffer.may_have_more();
         !self.buffer.is_empty()

@@ -491,7 +491,8 @@ impl Shard {
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
         self.keep_records(now);
-        if self.outgoing.build(now, &mut self.adapter) {
+        let by_call = self.gathering.is_by_call();
+        if self.outgoing.build(now, &mut self.adapter, by_call) {
             if let Some(observer) = &mut self.observer {
                 let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);

@@ -79,6 +79,8 @@ impl TransmitLimits {
 #[derive(Debug)]
 pub struct TransmitBuffer {
     bytes: Box<[u8]>,
+    /// Number of them that may be filled.
+    bound: usize,
     len: usize,
     runs: Vec<Transmit>,
     /// Number of datagrams of the last run, while it can have more.
@@ -95,8 +97,10 @@ impl TransmitBuffer {
     /// A buffer for `capacity` bytes, and at least one packet, in runs within `limits`.
     #[must_use]
     pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
+        let bound = capacity.max(PACKET_MAX);
         Self {
-            bytes: vec![0; capacity.max(PACKET_MAX)].into(),
+            bytes: vec![0; bound].into(),
+            bound,
             len: 0,
             runs: Vec::new(),
             growing: None,
@@ -179,7 +183,12 @@ impl TransmitBuffer {
     /// True if there may be more to send than it holds.
     #[must_use]
     pub fn may_have_more(&self) -> bool {
-        self.holds_back || self.len + PACKET_MAX > self.bytes.len()
+        self.holds_back || self.len + PACKET_MAX > self.bound
+    }
+
+    /// Lets it be filled up to so many bytes, of its capacity, and with one packet at least.
+    pub fn set_bound(&mut self, bytes: usize) {
+        self.bound = bytes.clamp(PACKET_MAX, self.bytes.len());
     }
 
     /// Empties it.
@@ -193,12 +202,12 @@ impl TransmitBuffer {
 
     /// Room for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
-        self.bytes.get_mut(self.len..self.len + PACKET_MAX)
+        self.bytes.get_mut(self.len..self.bound)?.get_mut(..PACKET_MAX)
     }
 
     /// Number of datagrams of so many bytes that have [room](Self::slot).
     pub(super) const fn room_for(&self, length: usize) -> usize {
-        match self.bytes.len().checked_sub(self.len + PACKET_MAX) {
+        match self.bound.checked_sub(self.len + PACKET_MAX) {
             Some(left) => left / length + 1,
             None => 0,
         }
