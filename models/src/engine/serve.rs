@@ -7,7 +7,7 @@ use loom::sync::{Mutex, MutexGuard};
 use super::{
     patience::Waiter,
     shard::Shard,
-    sleep::{AtomicU64, System},
+    sleep::{AtomicU64, Poller, System},
 };
 use crate::{
     atomic::{AtomicBool, AtomicU32},
@@ -33,6 +33,7 @@ pub(super) struct Engine {
     shard: Mutex<Shard>,
     pub(super) system: System,
     pub(super) activity: AtomicU64,
+    pub(super) poller: Poller,
     pub(super) commands: AtomicU64,
     pub(super) idle_polls: AtomicU64,
     pub(super) drivers: AtomicU32,
@@ -60,6 +61,7 @@ impl Engine {
             shard: Mutex::new(shard),
             system,
             activity: AtomicU64::new(0),
+            poller: Poller,
             commands: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),
             drivers: AtomicU32::new(0),

@@ -180,10 +180,12 @@ impl Engine {
         }
     }
 
-    /// True if something waits, and no thread of the program comes for it; `None` if nothing does.
+    /// True if something waits, and no thread of the program comes for it; `None` if nothing does, or if the
+    /// thread that polls would come and has no processor, of which this one would take yet more.
     fn is_absent(&self) -> Option<bool> {
         let calls = || [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed));
         let before = calls();
+        let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
         self.attend_timer();
         if self.is_awaited(clock::now()) {
@@ -197,7 +199,8 @@ impl Engine {
         if received > 0 {
             grow(&self.found);
         }
-        (received > 0).then_some(true)
+        let is_absent = received > 0 && !watched.is_some_and(|it| it.lacks_processor());
+        is_absent.then_some(true)
     }
 
     /// Serves timers, then sleeps until the next one, or until something arrives if no other thread

@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-use super::{serve::Engine, shard::Shard, sink::CounterSink};
+use super::{poller, serve::Engine, shard::Shard, sink::CounterSink};
 use crate::{calls::NoOther, link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
@@ -138,6 +138,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some(mut held) = release() else { return };
     held.others.is_alone();
+    poller::forget();
     held.engines.iter_mut().for_each(Held::lose_parent);
 }
 

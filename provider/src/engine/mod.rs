@@ -21,6 +21,7 @@ mod log;
 mod loop_descriptor;
 mod outgoing;
 mod patience;
+mod poller;
 mod posting;
 mod program;
 mod room;

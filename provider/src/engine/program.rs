@@ -44,6 +44,7 @@ impl Engine {
     /// messages of the link were received.
     pub(crate) fn progress(&self) -> usize {
         grow(&self.activity);
+        self.poller.note();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
         let received = self.serve_polling(&mut shard);

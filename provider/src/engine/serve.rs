@@ -14,7 +14,9 @@ use std::{
 
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
-use super::{loop_descriptor::LoopSlot, patience::Waiter, shard::Shard, sink::CounterSink};
+use super::{
+    loop_descriptor::LoopSlot, patience::Waiter, poller::Poller, shard::Shard, sink::CounterSink,
+};
 use crate::{
     LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, region::Section,
     sync::Mutex,
@@ -51,6 +53,8 @@ pub(crate) struct Engine {
     pub(super) wake: OwnedFd,
     /// Number of the program's calls that served the adapter.
     pub(super) activity: AtomicU64,
+    /// The thread of the last one.
+    pub(super) poller: Poller,
     /// Number of its other calls.
     pub(super) commands: AtomicU64,
     /// Number of polls in a row that found nothing.
