@@ -46,6 +46,7 @@ mod gathered;
 mod gathering;
 #[path = "../../../provider/src/engine/patience.rs"]
 mod patience;
+mod poller;
 #[allow(
     dead_code,
     unreachable_pub,

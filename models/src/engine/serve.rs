@@ -6,8 +6,9 @@ use loom::sync::{Mutex, MutexGuard};
 
 use super::{
     patience::Waiter,
+    poller::Poller,
     shard::Shard,
-    sleep::{AtomicU64, Poller, System},
+    sleep::{AtomicU64, System},
 };
 use crate::{
     atomic::{AtomicBool, AtomicU32},
@@ -108,7 +109,7 @@ impl Engine {
         if received > 0 {
             self.note_stir();
         }
-        if !(polls && received > 0 && shard.gathering.find(clock::now())) {
+        if !(polls && received > 0 && shard.gathering.find(clock::now(), true)) {
             shard.serve_timers(clock::now());
         }
         received

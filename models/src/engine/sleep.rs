@@ -15,6 +15,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// A few more looks would show nothing more.
 pub(super) const IDLE_LOOKS: u32 = 0;
 
+/// They would take no time.
+pub(super) const PAUSE: u32 = 0;
+
 /// A step that is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Omission {
@@ -51,26 +54,6 @@ pub(super) mod thread {
 
     pub(in super::super) fn sleep(_: std::time::Duration) {
         yield_now();
-    }
-}
-
-/// The thread that polls: nobody knows whether it has the processor.
-pub(super) struct Poller;
-
-impl Poller {
-    pub(super) fn note(&self) {}
-
-    pub(super) fn watch(&self) -> Option<Watched> {
-        None
-    }
-}
-
-/// See [`Poller`].
-pub(super) enum Watched {}
-
-impl Watched {
-    pub(super) fn lacks_processor(&self) -> bool {
-        match *self {}
     }
 }
 

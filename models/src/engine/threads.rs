@@ -210,7 +210,7 @@ pub fn what_acknowledges_leaves() {
         {
             let mut shard = engine.lock();
             let now = clock::now();
-            shard.gathering.find(now);
+            shard.gathering.find(now, true);
             shard.gathering.post(now, Load::default(), 0); // it has answered before
         }
         engine.progress();

@@ -1,7 +1,7 @@
 //! The background thread of an engine.
 
 use std::{
-    io,
+    hint, io,
     panic::{self, AssertUnwindSafe},
     sync::atomic::Ordering,
     time::Duration,
@@ -12,9 +12,10 @@ use roce_transport::time::Instant;
 use super::{
     event_loop::IN_VAIN,
     patience::Patience,
+    poller::Watched,
     program::grow,
     serve::Engine,
-    sleep::{IDLE_LOOKS, thread},
+    sleep::{IDLE_LOOKS, PAUSE, thread},
     spell::Spell,
     waiting::yield_to_others,
 };
@@ -78,6 +79,11 @@ impl Absence {
         self.0.is_remembered(now)
     }
 
+    /// The program is back.
+    fn end(&mut self, now: Instant) {
+        self.0.end_now(now);
+    }
+
     /// The program was looked at, and was absent or not, or nobody knows.
     fn note(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
@@ -105,6 +111,7 @@ impl Engine {
         let mut patience = Patience::new(SWITCH);
         let mut absence = Absence::default();
         let mut absences = 0;
+        let mut answer = None;
         let mut apart = Spell::default();
         loop {
             self.clear_wakeup();
@@ -116,7 +123,7 @@ impl Engine {
             let activity = self.activity.load(Ordering::Relaxed);
             let program_serves = activity != seen;
             seen = activity;
-            self.attend_timer();
+            self.attend_timer(&mut answer);
             self.attend();
             let now = clock::now();
             let mode = self.mode(program_serves, absence.lasts(now));
@@ -125,7 +132,7 @@ impl Engine {
                 if !absence.is_in_doubt(now) {
                     let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
                 }
-                absence.note(self.is_absent(), clock::now());
+                absence.note(self.is_absent(&mut answer), clock::now());
                 continue;
             }
             if mode == Mode::Loop {
@@ -133,7 +140,7 @@ impl Engine {
                 if self.serve_and_sleep(mode, false).is_err() {
                     thread::sleep(LOOK);
                 }
-                absences = if self.is_absent() == Some(true) { absences + 1 } else { 0 };
+                absences = if self.is_absent(&mut answer) == Some(true) { absences + 1 } else { 0 };
                 let now = clock::now();
                 if absences == ABSENCES || self.loop_in_vain.load(Ordering::Relaxed) > IN_VAIN {
                     apart.renew(BESIDE, now);
@@ -148,10 +155,17 @@ impl Engine {
             }
             looks = 0;
             let received = match mode {
-                Mode::Beside => self.linger(None, &mut patience),
-                Mode::Serve => self.linger(Some(activity), &mut patience),
+                Mode::Beside => self.linger_beside(&mut patience),
+                Mode::Serve => self.linger(activity, &mut patience),
                 Mode::Aside | Mode::Loop | Mode::Timers => false,
             };
+            if mode == Mode::Beside
+                && !received
+                && self.activity.load(Ordering::Relaxed) != activity
+            {
+                absence.end(clock::now());
+                continue;
+            }
             if received && !program_serves {
                 grow(&self.found);
             }
@@ -171,10 +185,10 @@ impl Engine {
         if self.drivers.load(Ordering::SeqCst) > 0 {
             // one that has what it waits for soon comes back as soon
             if program_serves && !handed_over { Mode::Aside } else { Mode::Timers }
+        } else if was_absent && !handed_over {
+            Mode::Beside // though it finds all done, and has no need to serve
         } else if !program_serves || handed_over {
             Mode::Serve
-        } else if was_absent {
-            Mode::Beside
         } else {
             Mode::Aside
         }
@@ -182,17 +196,16 @@ impl Engine {
 
     /// True if something waits, and no thread of the program comes for it; `None` if nothing does, or if the
     /// thread that polls would come and has no processor, of which this one would take yet more.
-    fn is_absent(&self) -> Option<bool> {
-        let calls = || [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed));
-        let before = calls();
+    fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
+        let before = self.calls();
         let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
-        self.attend_timer();
+        self.attend_timer(answer);
         if self.is_awaited(clock::now()) {
             return None; // it comes for it without a call
         }
         let received = match self.try_lock() {
-            Some(mut shard) if calls() == before => self.serve(&mut shard, false),
+            Some(mut shard) if self.calls() == before => self.serve(&mut shard, false),
             _ => return Some(false),
         };
         self.explain();
@@ -210,12 +223,17 @@ impl Engine {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
             let now = clock::now();
-            shard.serve_timers(now);
-            shard.note_hold(now);
+            let waits = mode == Mode::Beside && shard.gathers() && !shard.is_late(now);
+            if waits {
+                self.wake_later(&mut shard, now);
+            } else {
+                shard.serve_timers(now);
+                shard.note_hold(now);
+            }
             if stands_aside {
                 self.handed_over.store(false, Ordering::SeqCst);
             }
-            if shard.is_due() {
+            if shard.is_due() && !waits {
                 drop(shard);
                 self.explain();
                 return Ok(()); // there is more to send
@@ -252,13 +270,12 @@ impl Engine {
 
     /// Serves as long as something keeps arriving or is left to send, and a little longer, unless
     /// others want the processor: to sleep and to be woken takes longer than most packets are apart.
-    /// Ends when the program serves by itself, unless its `activity` does not matter. Returns whether
-    /// anything came.
-    fn linger(&self, activity: Option<u64>, patience: &mut Patience) -> bool {
+    /// Ends when the program serves by itself, which changes its `activity`. Returns whether anything
+    /// came.
+    fn linger(&self, activity: u64, patience: &mut Patience) -> bool {
         let start = clock::now();
         let mut last = start;
-        while activity.is_none_or(|activity| self.activity.load(Ordering::Relaxed) == activity)
-            && !self.stop.load(Ordering::SeqCst)
+        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
         {
             self.let_others_in();
             let now = clock::now();
@@ -279,6 +296,46 @@ impl Engine {
             }
         }
         last != start
+    }
+
+    /// The same beside a program that looks at its memory, whenever it makes no call. What acknowledges the
+    /// peer's WRITEs may wait for its answer, as when it polls: then the peer still polls for that when the
+    /// answer comes, and needs nobody beside it.
+    fn linger_beside(&self, patience: &mut Patience) -> bool {
+        let start = clock::now();
+        let mut last = start;
+        let mut before = self.calls();
+        let mut pause = 0..PAUSE;
+        while self.calls() == before && pause.next().is_some() {
+            hint::spin_loop(); // it polls, perhaps
+        }
+        let mut came = false;
+        while !self.stop.load(Ordering::SeqCst) {
+            self.let_others_in();
+            let now = clock::now();
+            let calls = self.calls();
+            if calls == before {
+                let mut shard = self.lock();
+                let waits = shard.gathers() && !shard.is_late(now);
+                let received = if waits { 0 } else { self.serve(&mut shard, true) };
+                if waits || received > 0 || shard.is_due() {
+                    last = now;
+                }
+                came |= received > 0;
+            }
+            before = calls;
+            self.explain();
+            if now.since(start) > LINGER_MOST || !patience.lasts(now.since(last), now) {
+                break;
+            }
+            yield_to_others(patience);
+        }
+        came
+    }
+
+    /// Number of calls of the program, of either kind.
+    fn calls(&self) -> [u64; 2] {
+        [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed))
     }
 }
 

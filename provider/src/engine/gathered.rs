@@ -3,12 +3,16 @@
 //! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the program
 //! does next.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use roce_transport::time::Instant;
 
-use super::{gathering::Load, serve::Engine, shard::Shard};
+use super::{gathering::Load, poller::Watched, serve::Engine, shard::Shard};
 use crate::clock;
+
+/// Longest time that acknowledgements wait for a program that others keep from the processor. Peers ask again
+/// after some milliseconds.
+const LATEST: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// What the program has posted leaves, or waits for more.
@@ -22,7 +26,8 @@ impl Engine {
         }
     }
 
-    fn wake_later(&self, shard: &mut Shard, now: Instant) {
+    /// Has the background thread look at what waits, if nobody has it leave.
+    pub(super) fn wake_later(&self, shard: &mut Shard, now: Instant) {
         if let Some(after) = shard.gathering.set_timer(now) {
             self.set_timer(after);
         }
@@ -62,13 +67,29 @@ impl Engine {
         }
     }
 
-    /// Sends what has waited until the timer.
-    pub(super) fn attend_timer(&self) {
+    /// Sends what has waited until the timer. Acknowledgements wait on as long as others keep the program from
+    /// the processor, whose `answer` they wait for: it is given as soon as it is back.
+    pub(super) fn attend_timer(&self, answer: &mut Option<Watched>) {
         if self.gathered_until.load(Ordering::SeqCst) == 0 {
+            *answer = None;
             return;
         }
+        let is_kept = answer.as_ref().is_some_and(|watched| {
+            watched.since(clock::now()) < LATEST && watched.lacks_processor()
+        });
         let mut shard = self.lock();
         let now = clock::now();
+        if shard.gathering.is_answer_late(now) {
+            *answer = match answer.take() {
+                None => self.poller.watch(),
+                watched => watched.filter(|_| is_kept),
+            };
+            if answer.is_some() {
+                let after = shard.gathering.excuse(now);
+                self.set_timer(after);
+                return;
+            }
+        }
         if shard.is_late(now) {
             shard.transmit(now);
             shard.note_hold(now);

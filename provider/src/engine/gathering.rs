@@ -16,6 +16,7 @@
 //! Only what goes through sockets is gathered, of programs that poll.
 
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -101,8 +102,12 @@ pub(super) struct Gathering {
     /// Time at which the program found messages that are only to be acknowledged, if it has not called
     /// since.
     found_at: Option<Instant>,
+    /// Those were nothing but memory that the peer has written.
+    written: bool,
     /// It answered the last ones.
     answers: bool,
+    /// It has been kept from the processor since.
+    excused: bool,
     /// Number of the program's calls that served the adapter, and when another one was seen.
     activity: u64,
     polled_at: Instant,
@@ -129,7 +134,9 @@ impl Gathering {
             timer_at: Instant::ZERO,
             posted_at: Instant::ZERO,
             found_at: None,
+            written: false,
             answers: false,
+            excused: false,
             activity: 0,
             polled_at: Instant::ZERO,
             by_call: false,
@@ -164,14 +171,15 @@ impl Gathering {
         }
     }
 
-    /// The program finds messages that are only to be acknowledged. Returns true if the
-    /// acknowledgements wait.
-    pub(super) fn find(&mut self, now: Instant) -> bool {
+    /// The program finds messages that are only to be acknowledged, or, if `written`, only memory that the
+    /// peer has written. Returns true if the acknowledgements wait.
+    pub(super) fn find(&mut self, now: Instant, written: bool) -> bool {
         if !self.is_possible() {
             return false;
         }
-        self.found_at = Some(now);
-        self.acknowledgements = self.by_call && self.answers && !self.alone.lasts(now);
+        (self.found_at, self.written, self.excused) = (Some(now), written, false);
+        let may_wait = self.by_call || written;
+        self.acknowledgements = may_wait && self.answers && !self.alone.lasts(now);
         if self.acknowledgements {
             self.wait(now);
         }
@@ -208,7 +216,9 @@ impl Gathering {
     pub(super) fn post(&mut self, now: Instant, load: Load, activity: u64) -> bool {
         let Some(run) = self.run else { return false };
         if let Some(found_at) = self.found_at.take() {
-            self.answers = now.since(found_at) <= CLOSELY;
+            // who is known to answer, or to look at memory, may have been kept from the processor for a moment
+            let closely = if self.answers || self.written { TIMER } else { CLOSELY };
+            self.answers = self.excused || now.since(found_at) <= closely;
         }
         if self.acknowledgements {
             return false; // which leave with it
@@ -244,13 +254,31 @@ impl Gathering {
 
     /// True if the program lets it wait for so long that the timer has to send it.
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
-        let due = Instant::from_nanos(self.until.load(Ordering::Relaxed)).plus(TIMER - TIME);
-        let is_late = self.is_waiting() && now >= due;
+        let is_late = self.is_waiting() && now >= self.late_at();
         if is_late {
             self.alone.renew(ALONE, now);
             self.answers = false;
         }
         is_late
+    }
+
+    /// True if acknowledgements wait for a program that has not answered in time.
+    pub(super) fn is_answer_late(&self, now: Instant) -> bool {
+        self.acknowledgements && now >= self.late_at()
+    }
+
+    /// They wait on, because others keep the program from the processor, perhaps. Returns the time after
+    /// which that is to be looked at again.
+    pub(super) fn excuse(&mut self, now: Instant) -> Duration {
+        let after = if mem::replace(&mut self.excused, true) { SELDOM } else { TIMER };
+        self.timer_at = now.plus(after);
+        self.until.store(self.timer_at.as_nanos(), Ordering::SeqCst);
+        after
+    }
+
+    /// Time at which the timer has what waits leave.
+    fn late_at(&self) -> Instant {
+        Instant::from_nanos(self.until.load(Ordering::Relaxed)).plus(TIMER - TIME)
     }
 
     /// What waits is being sent.
@@ -345,7 +373,7 @@ mod tests {
             self.activity += 1;
             self.gathering.leave();
             self.gathering.note_poll();
-            self.gathering.find(self.now)
+            self.gathering.find(self.now, false)
         }
     }
 
@@ -381,6 +409,50 @@ mod tests {
             assert!(!program.find());
             program.post(64, AT_ONCE);
         }
+    }
+
+    /// A program that looks at its memory answers what the background thread finds.
+    #[test]
+    fn what_acknowledges_a_write_waits_through_memory_too() {
+        let mut program = Program::new();
+        program.gathering.note_sent(false);
+        let finds = |program: &mut Program| program.gathering.find(program.now, true);
+        assert!(!finds(&mut program), "nobody knows yet whether it answers");
+        for late in [AT_ONCE, CLOSELY * 2, TIMER] {
+            program.post(64, late);
+            assert!(finds(&mut program));
+        }
+        program.post(64, TIMER + AT_ONCE);
+        assert!(!finds(&mut program));
+        program.post(64, AT_ONCE);
+        assert!(!program.gathering.find(program.now, false), "what completes a receive request");
+        program.post(64, AT_ONCE);
+        program.gathering.find(program.now, true);
+        program.gathering.note_poll();
+        assert!(!finds(&mut program), "it has polled once more instead");
+    }
+
+    #[test]
+    fn who_is_kept_from_the_processor_is_excused() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+        let gathering = &mut program.gathering;
+        assert!(!gathering.is_answer_late(program.now));
+        for after in [TIMER, SELDOM, SELDOM] {
+            program.now = program.now.plus(TIMER);
+            assert!(gathering.is_answer_late(program.now));
+            assert_eq!(gathering.excuse(program.now), after);
+            program.now = program.now.plus(after);
+            assert!(!gathering.is_answer_late(program.now) && !gathering.is_late(program.now));
+        }
+        program.post(64, SELDOM);
+        assert!(program.find(), "it is expected to answer still");
+        program.now = program.now.plus(TIMER);
+        assert!(program.gathering.is_late(program.now));
+        program.gathering.leave();
+        assert!(!program.find());
     }
 
     #[test]

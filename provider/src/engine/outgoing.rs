@@ -70,19 +70,22 @@ impl Outgoing {
     }
 
     /// Has the adapter build what is due. Returns false if there is nothing new: a buffer that the
-    /// link has not taken yet comes first, and has its own turn. `by_call`: what was sent last took a call of
-    /// the system.
-    pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter, by_call: bool) -> bool {
+    /// link has not taken yet comes first, and has its own turn.
+    pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter) -> bool {
         if !self.rest().is_empty() {
             self.has_more = true;
             return false;
         }
         self.buffer.clear();
         self.taken = 0;
-        self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
         adapter.poll_transmit(now, &mut self.buffer);
         self.has_more = self.buffer.may_have_more();
         !self.buffer.is_empty()
+    }
+
+    /// The link has taken runs with a call of the system, or without.
+    pub(super) fn note_sent(&mut self, by_call: bool) {
+        self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
     }
 
     /// What was built, with all ICRCs.

@@ -49,6 +49,11 @@ impl Poller {
 }
 
 impl Watched {
+    /// Time for which it has been watched.
+    pub(super) fn since(&self, now: Instant) -> Duration {
+        now.since(self.at)
+    }
+
     /// True if others have the processor that it waits for: it has run for less than half of the time since.
     pub(super) fn lacks_processor(&self) -> bool {
         let passed = clock::now().since(self.at);

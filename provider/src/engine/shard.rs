@@ -35,6 +35,13 @@ const SENDING: Duration = Duration::from_micros(100);
 /// Time for which the lock should not be held.
 const LONG_HOLD: Duration = Duration::from_micros(200);
 
+/// What a program finds that polls, or looks at its memory.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Nothing but memory that the peer has written: no receive request has completed.
+    written: bool,
+}
+
 pub(crate) struct Shard {
     /// The device's name, for the log.
     name: String,
@@ -156,12 +163,15 @@ impl Shard {
     ) -> usize {
         let (mut now, mut received) = (start, 0);
         loop {
+            let receives = self.adapter.counters().completed_receives;
             let batch = self.receive(now) + self.receive_frames(now);
             received += batch;
             if batch == 0 && !self.has_work(now) {
                 break; // a program that polls finds that again and again
             }
-            let keeps = self.take_turn(now, polls && (1..BATCH).contains(&batch));
+            let found = (polls && (1..BATCH).contains(&batch))
+                .then(|| Found { written: self.adapter.counters().completed_receives == receives });
+            let keeps = self.take_turn(now, found);
             if keeps || batch < BATCH && !self.is_due() || is_wanted() {
                 break;
             }
@@ -245,15 +255,14 @@ impl Shard {
 
     /// Does what is due without looking at the link.
     pub(super) fn serve_timers(&mut self, now: Instant) {
-        self.take_turn(now, false);
+        self.take_turn(now, None);
     }
 
-    /// Returns true if acknowledgements wait, as they may with `found`: a program that polls finds
-    /// something.
-    fn take_turn(&mut self, now: Instant, found: bool) -> bool {
+    /// Returns true if acknowledgements wait, as they may where a program has `found` something.
+    fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
         self.attend_rules(now);
         self.adapter.handle_timeout(now);
-        let keeps = found && self.find(now);
+        let keeps = found.is_some_and(|found| self.find(now, found));
         if keeps {
             self.tell();
         } else {
@@ -263,13 +272,12 @@ impl Shard {
         keeps
     }
 
-    /// A program that polls finds something. Returns true if acknowledgements are all that is to be
-    /// sent, and wait.
-    fn find(&mut self, now: Instant) -> bool {
-        self.gathering.is_by_call()
+    /// A program finds something. Returns true if acknowledgements are all that is to be sent, and wait.
+    fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
+        (written || self.gathering.is_by_call())
             && !self.outgoing.is_due()
             && self.adapter.only_acknowledges()
-            && self.gathering.find(now)
+            && self.gathering.find(now, written)
     }
 
     /// Does what rules have happen now.
@@ -491,8 +499,7 @@ impl Shard {
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
         self.keep_records(now);
-        let by_call = self.gathering.is_by_call();
-        if self.outgoing.build(now, &mut self.adapter, by_call) {
+        if self.outgoing.build(now, &mut self.adapter) {
             if let Some(observer) = &mut self.observer {
                 let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);
@@ -597,6 +604,7 @@ impl Shard {
                     self.link_counters.sent_runs += runs as u64;
                     let shared = self.shared_runs();
                     self.gathering.note_sent(shared == before);
+                    self.outgoing.note_sent(shared == before);
                     before = shared;
                 }
                 Offer::Lost(error) => self.note_send_error(&error),

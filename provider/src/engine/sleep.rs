@@ -24,6 +24,9 @@ use crate::{
 /// may sleep for longer.
 pub(super) const IDLE_LOOKS: u32 = 64;
 
+/// Number of turns of a loop that take longer than a program's poll, some microseconds.
+pub(super) const PAUSE: u32 = 256;
+
 /// Descriptor that becomes readable with what a thread of the program waits for.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
 

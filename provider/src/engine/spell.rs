@@ -35,6 +35,11 @@ impl Spell {
         self.without = 0;
     }
 
+    /// It has ended before its time.
+    pub(super) fn end_now(&mut self, now: Instant) {
+        self.until = self.until.min(now);
+    }
+
     /// It was not; after so many looks its length is forgotten.
     pub(super) fn miss(&mut self, looks: u32) {
         self.without = self.without.saturating_add(1);

@@ -1,0 +1,29 @@
+//! The thread of a program that polls: it is watched, and is found to have had the processor.
+
+use std::time::Duration;
+
+use roce_transport::time::Instant;
+
+use crate::clock;
+
+pub(super) struct Poller;
+
+pub(super) struct Watched(Instant);
+
+impl Poller {
+    pub(super) fn note(&self) {}
+
+    pub(super) fn watch(&self) -> Option<Watched> {
+        Some(Watched(clock::now()))
+    }
+}
+
+impl Watched {
+    pub(super) fn since(&self, now: Instant) -> Duration {
+        now.since(self.0)
+    }
+
+    pub(super) fn lacks_processor(&self) -> bool {
+        false
+    }
+}
