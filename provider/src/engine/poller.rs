@@ -96,6 +96,7 @@ fn is_ready(thread: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
+        hint,
         sync::{Barrier, atomic::AtomicBool},
         thread,
     };
@@ -153,7 +154,11 @@ mod tests {
         let over = AtomicBool::new(false);
         let lacks = thread::scope(|scope| {
             for _ in 0..processors {
-                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        hint::spin_loop();
+                    }
+                });
             }
             let lacks = watched(behind, |poller| (0..500).any(|_| lacks_processor(poller)));
             over.store(true, Ordering::Relaxed);
