@@ -71,15 +71,6 @@ const SCENARIOS: [Scenario; 12] = {
     ) -> Scenario {
         Scenario { name, mtu, requests, length, operation, by_memory: false }
     }
-    const fn by_memory(
-        name: &'static str,
-        operation: Operation,
-        length: u32,
-        mtu: Mtu,
-        requests: u64,
-    ) -> Scenario {
-        Scenario { by_memory: true, ..scenario(name, operation, length, mtu, requests) }
-    }
     [
         scenario("write/64KiB/mtu4096", Write, 65_536, Mtu::B4096, 1),
         scenario("write/64KiB/mtu1024", Write, 65_536, Mtu::B1024, 1),
@@ -90,9 +81,18 @@ const SCENARIOS: [Scenario; 12] = {
         scenario("send/64B/lists-of-32", Send, 64, Mtu::B1024, 32),
         scenario("read/8B/single", Read, 8, Mtu::B1024, 1),
         scenario("fetch-add/single", FetchAdd, 8, Mtu::B1024, 1),
-        by_memory("memory/write/64KiB/mtu4096", Write, 65_536, Mtu::B4096, 1),
-        by_memory("memory/write/64KiB/mtu1024", Write, 65_536, Mtu::B1024, 1),
-        by_memory("memory/send/64B/lists-of-32", Send, 64, Mtu::B4096, 32),
+        Scenario {
+            by_memory: true,
+            ..scenario("memory/write/64KiB/mtu4096", Write, 65_536, Mtu::B4096, 1)
+        },
+        Scenario {
+            by_memory: true,
+            ..scenario("memory/write/64KiB/mtu1024", Write, 65_536, Mtu::B1024, 1)
+        },
+        Scenario {
+            by_memory: true,
+            ..scenario("memory/send/64B/lists-of-32", Send, 64, Mtu::B4096, 32)
+        },
     ]
 };
 

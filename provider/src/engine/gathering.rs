@@ -13,7 +13,8 @@
 //! with the answer: if the program has answered the message before within [`CLOSELY`] of finding it, by a
 //! post with nothing in between but receives. The answer itself never waits.
 //!
-//! Only what goes through sockets is gathered, of programs that poll.
+//! Only what goes through sockets is gathered, of programs that poll; acknowledgements of WRITEs wait through
+//! memory, too, for programs that look at theirs.
 
 use std::{
     mem,

@@ -57,7 +57,12 @@ impl Adapter {
         let run = DatagramRun { bytes, ..*run };
         let mut payloads = run.payloads().peekable();
         while let Some(bytes) = payloads.next() {
-            let (_, middle) = self.handle(now, &Datagram { net: &net, bytes, meta: run.meta });
+            let datagram = Datagram { net: &net, bytes, meta: run.meta };
+            let (receipt, middle) = self.handle(now, &datagram);
+            let middle = match payloads.peek() {
+                Some(_) => middle.or_else(|| self.continued_answer(&receipt, &datagram)),
+                None => None,
+            };
             net.ident = net.ident.next();
             let Some(middle) = middle else { continue };
             let mut taken = false;
@@ -105,18 +110,17 @@ impl Adapter {
         }
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
-        let continued = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 })
-            .then(|| self.continued_answer(datagram))
-            .flatten();
-        (receipt, continued)
+        (receipt, None)
     }
 
-    /// What continues this packet, which was taken, if it is from the middle of the answer to a READ.
-    fn continued_answer(&self, datagram: &Datagram<'_>) -> Option<Middle> {
-        let (bth, _) = Packet::parse_middle(datagram.bytes)?;
-        if !self.takes_middles(datagram) {
+    /// What others of its run can continue, if this packet was taken and is from the middle of the answer to
+    /// a READ.
+    fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
+        let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
+        if !is_part || !self.takes_middles(datagram) {
             return None;
         }
+        let (bth, _) = Packet::parse_middle(datagram.bytes)?;
         let index = *self.by_qpn.get(&bth.dest_qp)?;
         Some(Middle { index, operation: bth.opcode.operation() })
     }

@@ -131,9 +131,7 @@ impl Requester {
         let request = Some(number);
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
-}
 
-impl Requester {
     /// True if this packet, which is from the middle of an answer to a READ, comes next, and no part of the
     /// READ ends with it.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
