@@ -34,6 +34,7 @@ pub(super) struct Engine {
     shard: Mutex<Shard>,
     pub(super) system: System,
     pub(super) activity: AtomicU64,
+    pub(super) finds: AtomicU64,
     pub(super) poller: Poller,
     pub(super) commands: AtomicU64,
     pub(super) idle_polls: AtomicU64,
@@ -62,6 +63,7 @@ impl Engine {
             shard: Mutex::new(shard),
             system,
             activity: AtomicU64::new(0),
+            finds: AtomicU64::new(0),
             poller: Poller,
             commands: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),
@@ -102,6 +104,7 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
+        shard.gathering.note_service(clock::now());
         if shard.gathers() {
             shard.transmit(clock::now());
         }

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use roce_transport::time::Instant;
 
-use super::{gathering::Load, poller::Watched, serve::Engine, shard::Shard};
+use super::{gathering::Load, poller::Watched, program::grow, serve::Engine, shard::Shard};
 use crate::clock;
 
 /// Longest time that acknowledgements wait for a program that others keep from the processor. Peers ask again
@@ -15,14 +15,21 @@ use crate::clock;
 const LATEST: Duration = Duration::from_millis(5);
 
 impl Engine {
-    /// What the program has posted leaves, or waits for more.
+    /// What the program has posted leaves, or waits for more. If nobody has looked for long at what has
+    /// arrived, this does.
     pub(super) fn gather(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.gathers();
-        if !shard.gather(now, load, self.activity.load(Ordering::Relaxed)) {
+        let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
+        if !shard.gather(now, load, polls[0].wrapping_add(polls[1])) {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
             self.wake_later(shard, now);
+        }
+        if shard.gathering.is_unserved(now) {
+            grow(&self.activity);
+            self.poller.note();
+            self.serve(shard, false);
         }
     }
 
@@ -44,10 +51,11 @@ impl Engine {
         received
     }
 
-    /// Sends what has waited long enough. For a program that polls and finds something, which does not
-    /// serve the adapter then.
+    /// A program polls and finds something, and does not serve the adapter then. Sends what has waited long
+    /// enough.
     #[inline]
-    pub(crate) fn send_overdue(&self) {
+    pub(crate) fn note_find(&self) {
+        grow(&self.finds);
         let until = self.gathered_until.load(Ordering::Relaxed);
         if until != 0
             && clock::now().as_nanos() >= until

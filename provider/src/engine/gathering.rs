@@ -46,6 +46,10 @@ const CLOSELY: Duration = Duration::from_micros(10);
 /// Time within which a program that polls does so.
 const POLLS: Duration = Duration::from_millis(1);
 
+/// Time after which a program that posts one request after the other serves with a post: it may have thousands
+/// of them to post before it polls again.
+const UNSERVED: Duration = Duration::from_micros(500);
+
 /// Bytes of the largest request that is gathered: what a packet has at the largest path MTU. A request of
 /// several packets ends with a shorter one, with which a run ends, too.
 const LARGEST: usize = 4 * 1024;
@@ -109,9 +113,15 @@ pub(super) struct Gathering {
     answers: bool,
     /// It has been kept from the processor since.
     excused: bool,
-    /// Number of the program's calls that served the adapter, and when another one was seen.
-    activity: u64,
+    /// Number of the program's polls, and when another one was seen, or it went on posting after one.
+    polls: u64,
     polled_at: Instant,
+    /// Number of posts that have followed each other closely.
+    series: usize,
+    /// They go on, and the program polls, or they are many.
+    in_series: bool,
+    /// Last time at which anybody served the adapter.
+    served_at: Instant,
     /// What was sent last took a call of the system.
     by_call: bool,
     alone: Spell,
@@ -138,8 +148,11 @@ impl Gathering {
             written: false,
             answers: false,
             excused: false,
-            activity: 0,
+            polls: 0,
             polled_at: Instant::ZERO,
+            series: 0,
+            in_series: false,
+            served_at: Instant::ZERO,
             by_call: false,
             alone: Spell::default(),
         }
@@ -212,10 +225,20 @@ impl Gathering {
         self.until.store(now.plus(TIME).as_nanos(), Ordering::SeqCst);
     }
 
-    /// A program, which has served the adapter so often until now, has posted something. Returns true if
-    /// that waits; else everything is to leave.
-    pub(super) fn post(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+    /// A program, which has polled so often until now, has posted something. Returns true if that waits;
+    /// else everything is to leave.
+    pub(super) fn post(&mut self, now: Instant, load: Load, polls: u64) -> bool {
         let Some(run) = self.run else { return false };
+        if polls != self.polls {
+            (self.polls, self.polled_at) = (polls, now);
+        }
+        let follows = now.since(self.posted_at) <= CLOSELY;
+        self.series = if follows { self.series + 1 } else { 0 };
+        self.in_series =
+            follows && (self.series >= run.segments || now.since(self.polled_at) <= POLLS);
+        if self.in_series {
+            self.polled_at = now;
+        }
         if let Some(found_at) = self.found_at.take() {
             // who is known to answer, or to look at memory, may have been kept from the processor for a moment
             let closely = if self.answers || self.written { TIMER } else { CLOSELY };
@@ -224,12 +247,7 @@ impl Gathering {
         if self.acknowledgements {
             return false; // which leave with it
         }
-        let follows = now.since(self.posted_at) <= CLOSELY;
-        if activity != self.activity {
-            (self.activity, self.polled_at) = (activity, now);
-        }
-        let polls = now.since(self.polled_at) <= POLLS;
-        if !(follows && polls && self.by_call) || load.largest > LARGEST || self.alone.lasts(now) {
+        if !(self.in_series && self.by_call) || load.largest > LARGEST || self.alone.lasts(now) {
             return false;
         }
         let (requests, bytes) = (self.requests + load.requests, self.bytes + load.bytes);
@@ -241,6 +259,21 @@ impl Gathering {
         }
         (self.requests, self.bytes) = (requests, bytes);
         true
+    }
+
+    /// The program has waited so long for the engine's lock, which does not count.
+    pub(super) fn note_wait(&mut self, time: Duration) {
+        self.posted_at = self.posted_at.plus(time);
+    }
+
+    /// Somebody serves the adapter.
+    pub(super) fn note_service(&mut self, now: Instant) {
+        self.served_at = now;
+    }
+
+    /// True if the program, which has just posted, has been posting for so long that it is to serve.
+    pub(super) fn is_unserved(&self, now: Instant) -> bool {
+        self.in_series && now.since(self.served_at) > UNSERVED
     }
 
     /// The post has ended, perhaps with a call of the system.
@@ -549,6 +582,48 @@ mod tests {
         assert!(!program.post(64, AT_ONCE));
         program.poll();
         assert!(program.post(64, AT_ONCE));
+    }
+
+    /// One with thousands of requests outstanding, which has as many to post at a time.
+    #[test]
+    fn a_long_series_of_posts_waits_after_one_poll_and_is_served() {
+        let mut program = Program::new();
+        program.poll();
+        program.gathering.note_service(program.now);
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.gathering.is_unserved(program.now));
+        let end = program.now.plus(POLLS * 3);
+        let mut unserved = 0;
+        while program.now < end {
+            let waits = (1..LIMITS.segments).all(|_| program.post(64, AT_ONCE));
+            assert!(waits && !program.post(64, AT_ONCE), "full runs");
+            if program.gathering.is_unserved(program.now) {
+                unserved += 1;
+                program.gathering.note_service(program.now);
+            }
+        }
+        assert!((3..=6).contains(&unserved), "{unserved} times in {:?}", POLLS * 3);
+        program.now = program.now.plus(UNSERVED);
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.gathering.is_unserved(program.now), "it has done something else");
+
+        // who does not poll is served by others, unless it posts that many
+        program.post(64, POLLS);
+        for number in 1..LIMITS.segments * 2 {
+            program.gathering.leave();
+            let is_long = number >= LIMITS.segments;
+            assert_eq!(program.post(64, AT_ONCE), is_long);
+            assert_eq!(program.gathering.is_unserved(program.now), is_long);
+        }
+    }
+
+    #[test]
+    fn the_time_that_the_lock_takes_does_not_count() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        program.gathering.note_wait(CLOSELY);
+        assert!(program.post(64, CLOSELY + AT_ONCE));
     }
 
     #[test]

@@ -15,6 +15,10 @@ const LINGER: Duration = Duration::from_micros(50);
 /// milliseconds before it has the processor again. The first, and the longest.
 const CROWDED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
+/// Number of yields to nobody between two to others, at most, if others want the processor: somebody now and
+/// then, for a moment, is whoever shares the machine.
+const RARE: u32 = 4;
+
 /// Number of yields to nobody after which nobody else wants the processor any more.
 const ALONE: u32 = 16;
 
@@ -29,12 +33,14 @@ pub(super) struct Patience {
     switch: Duration,
     /// Others want the processor.
     crowd: Spell,
+    /// Number of yields to nobody since the last one to others.
+    vain: u32,
 }
 
 impl Patience {
     /// `switch`: time of a yield above which others want the processor.
     pub(super) fn new(switch: Duration) -> Self {
-        Self { switch, crowd: Spell::default() }
+        Self { switch, crowd: Spell::default(), vain: 0 }
     }
 
     /// True if it looks once more, so long after the last packet.
@@ -44,11 +50,15 @@ impl Patience {
 
     /// It has left the processor to others, if there were any, for so long.
     pub(super) fn note_yield(&mut self, took: Duration, now: Instant) {
-        if took > self.switch {
-            self.crowd.renew(CROWDED, now);
-        } else {
+        if took <= self.switch {
+            self.vain = self.vain.saturating_add(1);
             self.crowd.miss(ALONE);
+            return;
         }
+        if took > SLICE || self.vain < RARE {
+            self.crowd.renew(CROWDED, now);
+        }
+        self.vain = 0;
     }
 }
 
@@ -94,6 +104,11 @@ mod tests {
         (0..10).for_each(|_| patience.note_yield(SWITCH * 2, Instant::ZERO));
         crowd(&mut patience, CROWDED[1]);
         (0..ALONE).for_each(|_| patience.note_yield(Duration::ZERO, Instant::ZERO));
-        crowd(&mut patience, CROWDED[0]);
+        now = now.plus(CROWDED[1]);
+        patience.note_yield(SWITCH * 2, now);
+        assert!(patience.lasts(Duration::ZERO, now), "once among many, and not for long");
+        patience.note_yield(SLICE * 2, now);
+        assert!(!patience.lasts(Duration::ZERO, now));
+        assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED[0])));
     }
 }

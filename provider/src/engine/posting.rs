@@ -85,7 +85,14 @@ impl Engine {
     }
 
     fn hold(&self) -> (Locked<'_>, Instant) {
-        (self.lock(), clock::now())
+        if let Some(shard) = self.try_lock() {
+            return (shard, clock::now());
+        }
+        let asked = clock::now();
+        let mut shard = self.lock();
+        let now = clock::now();
+        shard.gathering.note_wait(now.since(asked));
+        (shard, now)
     }
 }
 

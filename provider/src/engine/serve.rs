@@ -53,7 +53,9 @@ pub(crate) struct Engine {
     pub(super) wake: OwnedFd,
     /// Number of the program's calls that served the adapter.
     pub(super) activity: AtomicU64,
-    /// The thread of the last one.
+    /// Number of its polls that found something, and did not.
+    pub(super) finds: AtomicU64,
+    /// The thread of the last call.
     pub(super) poller: Poller,
     /// Number of its other calls.
     pub(super) commands: AtomicU64,
@@ -246,6 +248,7 @@ impl Engine {
     /// that polls, whose answer acknowledgements may wait for.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
+        shard.gathering.note_service(start);
         if shard.gathers() {
             shard.transmit(start); // a peer can answer while this looks for others
         }

@@ -100,6 +100,7 @@ impl Engine {
             waiting: AtomicU32::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
+            finds: AtomicU64::new(0),
             poller: Poller::default(),
             commands: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),

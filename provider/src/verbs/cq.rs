@@ -47,7 +47,7 @@ impl CompletionQueue {
                 self.inner.ring.poll(to)
             }
             count => {
-                self.inner.context.inner.engine.send_overdue();
+                self.inner.context.inner.engine.note_find();
                 count
             }
         }
@@ -79,7 +79,7 @@ impl CompletionQueue {
                 self.inner.ring.pop()
             }
             found => {
-                engine.send_overdue();
+                engine.note_find();
                 found
             }
         }
