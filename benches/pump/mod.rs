@@ -3,7 +3,6 @@
 
 use std::{
     error::Error,
-    net::IpAddr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -21,6 +20,8 @@ use roce::{
 /// BTH of a packet in the middle of a WRITE, and the ICRC behind its payload.
 const BTH: usize = 12;
 const ICRC: usize = 4;
+/// RETH of the first packet of a WRITE.
+const RETH: usize = 16;
 
 const HEADERS: usize = BTH + ICRC;
 /// Bytes and datagrams of a run, as the kernel takes them in one call.
@@ -37,52 +38,73 @@ pub(crate) struct Pump {
     memory: Option<[Vec<u8>; 2]>,
     sender: UdpLink,
     receiver: UdpLink,
-    addresses: [IpAddr; 2],
     bytes: Vec<u8>,
     payload: usize,
-    /// Datagrams of a run, and datagrams that the sender may be ahead.
-    run: u64,
+    /// What one call sends.
+    runs: Vec<Transmit>,
+    /// Datagrams of a call, and datagrams that the sender may be ahead.
+    count: u64,
     window: u64,
 }
 
 impl Pump {
-    /// The same, which copies payloads from memory and to memory, and computes and checks their ICRCs.
+    /// The same, which copies payloads from memory and to memory, and computes and checks their ICRCs. A
+    /// message of several packets is a call, and its first packet is longer, unless it is long.
     #[allow(dead_code, reason = "one of the benchmarks has only the other")]
-    pub(crate) fn with_copies(payload: usize) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn with_copies(payload: usize, message: usize) -> Result<Self, Box<dyn Error>> {
         let memory = Some([vec![0xA5; MEMORY], vec![0; MEMORY]]);
-        Ok(Self { memory, ..Self::new(payload)? })
+        let packets = message.div_ceil(payload);
+        let pump = match (2 * payload..=WINDOW / 2).contains(&message) {
+            true => Self::of(payload, packets, RETH)?,
+            false => Self::new(payload)?,
+        };
+        Ok(Self { memory, ..pump })
     }
 
     /// With so many bytes in a datagram, besides headers.
     pub(crate) fn new(payload: usize) -> Result<Self, Box<dyn Error>> {
+        Self::of(payload, (RUN_BYTES / (HEADERS + payload)).clamp(1, RUN_DATAGRAMS), 0)
+    }
+
+    /// With so many packets in a call, of which the first has so many bytes more.
+    fn of(payload: usize, packets: usize, more: usize) -> Result<Self, Box<dyn Error>> {
         let bind = || UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default());
         let (sender, receiver) = (bind()?, bind()?);
-        let addresses = [sender.addresses()[0], receiver.addresses()[0]];
+        let [src, dst] = [sender.addresses()[0], receiver.addresses()[0]];
         let datagram = HEADERS + payload;
-        let run = (RUN_BYTES / datagram).clamp(1, RUN_DATAGRAMS);
+        let bytes = vec![0xA5; packets * datagram + more];
+        let mut runs = Vec::new();
+        let mut start = 0;
+        while start < bytes.len() {
+            // a shorter one ends a run
+            let (segment, most) = match (start, more) {
+                (0, 1..) => (datagram + more, more + 2 * datagram),
+                _ => (datagram, (RUN_BYTES / datagram).min(RUN_DATAGRAMS) * datagram),
+            };
+            let range = start..bytes.len().min(start + most);
+            start = range.end;
+            runs.push(Transmit {
+                src,
+                dst,
+                src_port: 4791,
+                traffic_class: 0,
+                hop_limit: 64,
+                segment,
+                range,
+                frame: FrameFields::default(),
+            });
+        }
         // small ones take more of the socket's buffer than they have
-        let window = (WINDOW / datagram.max(1024)).max(2 * run) as u64;
-        let bytes = vec![0xA5; run * datagram];
-        let run = run as u64;
-        Ok(Self { memory: None, sender, receiver, addresses, bytes, payload, run, window })
+        let window = (WINDOW / datagram.max(1024)).max(2 * packets) as u64;
+        let count = packets as u64;
+        Ok(Self { memory: None, sender, receiver, bytes, payload, runs, count, window })
     }
 
     /// Gigabytes of payload per second that arrived in one round. The sender stays at most
     /// a window ahead of the receiver, so that the socket's buffer does not overflow.
     pub(crate) fn round(&mut self, time: Duration) -> Result<f64, Box<dyn Error>> {
-        let [src, dst] = self.addresses;
-        let run = Transmit {
-            src,
-            dst,
-            src_port: 4791,
-            traffic_class: 0,
-            hop_limit: 64,
-            segment: HEADERS + self.payload,
-            range: 0..self.bytes.len(),
-            frame: FrameFields::default(),
-        };
         let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let Self { sender, receiver, bytes, run: count, window, .. } = self;
+        let Self { sender, receiver, bytes, runs, count, window, .. } = self;
         let (count, window, payload) = (*count, *window, self.payload);
         let (mut from, mut to) = match &mut self.memory {
             Some([from, to]) => (Some(Places::new(from, payload)), Some(Places::new(to, payload))),
@@ -97,7 +119,8 @@ impl Pump {
                         arrivals += 1;
                         if let Some(to) = &mut to {
                             assert!(verify_icrc(datagram.net, datagram.bytes).is_some());
-                            to.next().copy_from_slice(&datagram.bytes[BTH..BTH + payload]);
+                            let end = datagram.bytes.len() - ICRC;
+                            to.next().copy_from_slice(&datagram.bytes[end - payload..end]);
                         }
                     });
                     arrived.fetch_add(arrivals, Ordering::Relaxed);
@@ -115,14 +138,18 @@ impl Pump {
                 }
                 moved = Instant::now();
                 if let Some(from) = &mut from {
-                    for (index, datagram) in bytes.chunks_mut(run.segment).enumerate() {
-                        datagram[BTH..BTH + payload].copy_from_slice(from.next());
-                        if let Some((body, tail)) = datagram.split_last_chunk_mut::<ICRC>() {
-                            *tail = icrc(&run.net_header(index), body).to_le_bytes();
+                    for run in &*runs {
+                        let datagrams = bytes[run.range.clone()].chunks_mut(run.segment);
+                        for (index, datagram) in datagrams.enumerate() {
+                            let end = datagram.len() - ICRC;
+                            datagram[end - payload..end].copy_from_slice(from.next());
+                            if let Some((body, tail)) = datagram.split_last_chunk_mut::<ICRC>() {
+                                *tail = icrc(&run.net_header(index), body).to_le_bytes();
+                            }
                         }
                     }
                 }
-                let _ = sender.send(Moment::ZERO, bytes, std::slice::from_ref(&run));
+                let _ = sender.send(Moment::ZERO, bytes, runs);
                 sent += count;
             }
             over.store(true, Ordering::Relaxed);

@@ -11,6 +11,15 @@ pub(crate) enum Kind {
     Latency,
     /// GB/s by number of queue pairs.
     QueuePairs,
+    /// Million messages a second by number of queue pairs.
+    Messages,
+}
+
+impl Kind {
+    /// True if it is by number of queue pairs, not by size.
+    pub(crate) const fn is_by_pairs(self) -> bool {
+        matches!(self, Self::QueuePairs | Self::Messages)
+    }
 }
 
 /// A measurement: a figure from a size and a time.

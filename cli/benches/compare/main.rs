@@ -85,9 +85,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sizes = |kind| match kind {
         Kind::Throughput => scale.throughput,
         Kind::Latency => scale.latency,
-        Kind::QueuePairs => scale.qps,
+        Kind::QueuePairs | Kind::Messages => scale.qps,
     };
-    let mut tables = [Kind::Throughput, Kind::Latency, Kind::QueuePairs].map(|kind| {
+    let kinds = [Kind::Throughput, Kind::Latency, Kind::QueuePairs, Kind::Messages];
+    let mut tables = kinds.map(|kind| {
         let names = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| lane.name).collect();
         Table::new(kind, names, sizes(kind))
     });

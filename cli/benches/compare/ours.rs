@@ -29,6 +29,12 @@ pub(crate) fn lanes() -> Vec<Lane> {
             Ok(perf(&format!("{words} -q {qps} -t {depth}"), time, bytes)? / 1e9)
         })
     };
+    let messages = |name, words: &'static str| {
+        Lane::new(Kind::Messages, name, move |qps, time| {
+            let words = format!("{words} -s 64 -q {qps}");
+            Ok(perf(&words, time, "/results/0/messages_per_second")? / 1e6)
+        })
+    };
     vec![
         sized(throughput, "roce WRITE, shared memory", "write", bytes, 1e-9),
         sized(throughput, "roce WRITE, shared memory, MTU 1024", "write -m 1024", bytes, 1e-9),
@@ -43,6 +49,10 @@ pub(crate) fn lanes() -> Vec<Lane> {
         pairs("64 KiB WRITE, shared memory", "write"),
         pairs("64 KiB WRITE, sockets", "write --sockets"),
         pairs("64 KiB WRITE, sockets, MTU 1024", "write --sockets -m 1024"),
+        messages("64 B WRITE, shared memory", "write"),
+        messages("64 B WRITE, sockets", "write --sockets"),
+        messages("64 B SEND, sockets", "send --sockets"),
+        messages("64 B READ, sockets", "read --sockets"),
     ]
 }
 

@@ -43,12 +43,16 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                 "Throughput with many queue pairs, GB/s, 128 messages outstanding or two of each",
                 "queue pairs",
             ),
+            Kind::Messages => (
+                "Messages of 64 B with many queue pairs, million a second, 128 outstanding on each",
+                "queue pairs",
+            ),
         };
         text += &format!("{title}:\n\n| {first} |");
         for &size in table.sizes {
             text += &format!(
                 " {} |",
-                if table.kind == Kind::QueuePairs { size.to_string() } else { bytes(size) }
+                if table.kind.is_by_pairs() { size.to_string() } else { bytes(size) }
             );
         }
         text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));

@@ -9,7 +9,7 @@ use super::{
     page::bytes,
 };
 
-const SIZE: (u32, u32) = (960, 1440);
+const SIZE: (u32, u32) = (960, 1800);
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0x1f, 0x77, 0xb4),
     RGBColor(0xff, 0x7f, 0x0e),
@@ -24,6 +24,9 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(0x39, 0x3b, 0x79),
     RGBColor(0xad, 0x49, 0x4a),
 ];
+
+/// Length of a dash and of what follows it.
+const DASH: [u32; 2] = [6, 4];
 
 /// One chart below the other.
 pub(crate) fn draw(file: &Path, tables: &[Table]) -> Result<(), Box<dyn Error>> {
@@ -57,6 +60,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         Kind::Throughput => ("Throughput", "bytes of a message", "GB/s"),
         Kind::Latency => ("Latency, one way", "bytes of a message", "µs"),
         Kind::QueuePairs => ("Throughput with many queue pairs", "queue pairs", "GB/s"),
+        Kind::Messages => ("Messages with many queue pairs", "queue pairs", "million a second"),
     };
     // a chart without a power of ten between its ends has no labels otherwise
     let base = if high < 10.0 * low { 2.0 } else { 10.0 };
@@ -71,9 +75,8 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
             (first as f64..last as f64).log_scale().base(2.0),
             (low * 0.8..high * 1.25).log_scale().base(base),
         )?;
-    let size = |&at: &f64| match table.kind {
-        Kind::QueuePairs => format!("{at:.0}"),
-        _ => bytes(at as usize),
+    let size = |&at: &f64| {
+        if table.kind.is_by_pairs() { format!("{at:.0}") } else { bytes(at as usize) }
     };
     chart
         .configure_mesh()
@@ -86,11 +89,23 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
     for (at, (name, points)) in series.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
         let style = colour.stroke_width(2);
-        chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
-        chart.draw_series(points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+        let points = || points.iter().copied();
+        // dashes where there are more lines than colours
+        let dash = if at < COLOURS.len() { None } else { Some(DASH) };
+        match dash {
+            None => chart.draw_series(LineSeries::new(points(), style))?,
+            Some([dash, gap]) => {
+                chart.draw_series(DashedLineSeries::new(points(), dash, gap, style))?
+            }
+        };
+        chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
         // beside the chart, where nothing is hidden by it
         let (right, line) = (SIZE.0 as i32 - 290, 60 + 22 * at as i32);
-        place.draw(&PathElement::new(vec![(right, line), (right + 24, line)], style))?;
+        let strokes: &[_] = if dash.is_none() { &[(0, 24)] } else { &[(0, 8), (16, 24)] };
+        for (start, end) in strokes {
+            let ends = vec![(right + start, line), (right + end, line)];
+            place.draw(&PathElement::new(ends, style))?;
+        }
         place.draw_text(
             name,
             &("sans-serif", 13).into_font().color(&BLACK),

@@ -33,8 +33,8 @@ pub(crate) const UDP: &str = "UDP, spinning";
 
 pub(crate) fn lanes() -> Vec<Lane> {
     vec![
-        pump(PUMP, 4096, Pump::new),
-        pump(PUMP_1024, 1024, Pump::new),
+        pump(PUMP, 4096, |payload, _| Pump::new(payload)),
+        pump(PUMP_1024, 1024, |payload, _| Pump::new(payload)),
         pump(COPYING_PUMP, 4096, Pump::with_copies),
         pump(COPYING_PUMP_1024, 1024, Pump::with_copies),
         Lane::new(Kind::Throughput, "TCP, spinning", |size, time| Ok(tcp(size, time)?)),
@@ -49,13 +49,16 @@ pub(crate) fn lanes() -> Vec<Lane> {
 }
 
 /// A pump with packets of a path MTU, or of the message if that is smaller.
-fn pump(name: &'static str, mtu: usize, new: fn(usize) -> Result<Pump, Box<dyn Error>>) -> Lane {
+fn pump(
+    name: &'static str,
+    mtu: usize,
+    new: fn(usize, usize) -> Result<Pump, Box<dyn Error>>,
+) -> Lane {
     let mut pumps = HashMap::new();
     Lane::new(Kind::Throughput, name, move |size, time| {
-        let payload = size.min(mtu);
-        let pump = match pumps.entry(payload) {
+        let pump = match pumps.entry(size) {
             Entry::Occupied(pump) => pump.into_mut(),
-            Entry::Vacant(place) => place.insert(new(payload)?),
+            Entry::Vacant(place) => place.insert(new(size.min(mtu), size)?),
         };
         pump.round(time)
     })
