@@ -441,6 +441,11 @@ fn what_is_wrong_is_said_in_one_line() {
         ("ROCE_RECEIVE_BUFFER", "4M", "roce: ROCE_RECEIVE_BUFFER: \"4M\" is not a number"),
         ("ROCE_SOURCE_PORTS", "-1", "roce: ROCE_SOURCE_PORTS: \"-1\" is not a number"),
         ("ROCE_SEGMENTS", "one", "roce: ROCE_SEGMENTS: \"one\" is not a number"),
+        (
+            "ROCE_WRITE_ONLY_PACKETS",
+            "all",
+            "roce: ROCE_WRITE_ONLY_PACKETS: \"all\" is not a number",
+        ),
         ("ROCE_TRUSTED_USERS", "alice", "roce: ROCE_TRUSTED_USERS: \"alice\": expected `root`"),
         ("ROCE_FAULT_SEED", "x", "roce: ROCE_FAULT_SEED: \"x\" is not a number from 0 to 2^64 - 1"),
     ] {

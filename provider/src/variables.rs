@@ -36,6 +36,9 @@ pub const SOURCE_PORTS: &str = "ROCE_SOURCE_PORTS";
 /// The variable with the most datagrams that are handed to the kernel as one run.
 pub const SEGMENTS: &str = "ROCE_SEGMENTS";
 
+/// The variable with the most packets of a WRITE that leave as a WRITE each.
+pub const WRITE_ONLY_PACKETS: &str = "ROCE_WRITE_ONLY_PACKETS";
+
 /// The variable with the users whose processes may receive for this one.
 pub const TRUSTED_USERS: &str = "ROCE_TRUSTED_USERS";
 
@@ -118,6 +121,11 @@ pub(crate) fn explain() -> Option<bool> {
 /// The most datagrams in a run.
 pub(crate) fn segments() -> Option<usize> {
     number(SEGMENTS)
+}
+
+/// The most packets of a WRITE that leave as a WRITE each.
+pub(crate) fn write_only_packets() -> Option<usize> {
+    number(WRITE_ONLY_PACKETS)
 }
 
 /// Congestion control, less what is turned off.

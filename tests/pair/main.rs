@@ -50,5 +50,6 @@ mod uc;
 mod ud;
 mod versions;
 mod windows;
+mod write_only;
 mod xrc;
 mod xrc_targets;

@@ -52,6 +52,7 @@ pub(super) fn open_link(
         receive_buffer: _,
         source_ports: _,
         segments: _,
+        write_only_packets,
         trusted_users: _,
         equal_keys,
         congestion,
@@ -84,6 +85,8 @@ pub(super) fn open_link(
         }
         None => observer,
     };
+    let write_only_packets =
+        write_only_packets.or_else(variables::write_only_packets).unwrap_or_default();
     let host_grace = watch.is_some().then_some(cm.listen_grace);
     let partition = link.sharing().and_then(|sharing| sharing.partition());
     let addresses = format!("{:?}", link.addresses());
@@ -92,6 +95,7 @@ pub(super) fn open_link(
         source_port: link.source_port(),
         read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 2),
         equal_keys,
+        write_only_packets: write_only_packets.try_into().unwrap_or(u32::MAX),
         congestion,
         late,
         pkeys,

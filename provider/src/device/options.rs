@@ -54,6 +54,13 @@ pub struct OpenOptions {
     /// network cards that number the parts of a run otherwise than Linux does. Without it the
     /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
     pub segments: Option<usize>,
+    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are each a
+    /// whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a WRITE is 16 bytes
+    /// longer than the others and ends a run; packets of equal length leave with fewer calls, which pays
+    /// for WRITEs of a few packets through sockets. A peer that refuses one of them has placed those before
+    /// it, where it would have placed nothing of a WRITE that it refuses. Without it the variable
+    /// `ROCE_WRITE_ONLY_PACKETS` of the environment says so; by default 0: none does.
+    pub write_only_packets: Option<usize>,
     /// Users whose processes may receive for this one, where they have the address that the device is
     /// to have; root by default. Without it the variable `ROCE_TRUSTED_USERS` of the environment says
     /// so: `root`, `all`, or the number of a user.

@@ -121,6 +121,11 @@ pub struct AdapterConfig {
     /// The L_Key and the R_Key of a region are equal, as on network cards and rxe: programs that
     /// tell their peers the wrong one of the two work. By default they differ.
     pub equal_keys: bool,
+    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are each a
+    /// whole WRITE (WRITE Only) instead of First, Middle and Last, whose first one is longer: packets of
+    /// equal length can be a run. A peer that refuses one of them has placed those before it. 0 by default:
+    /// none does.
+    pub write_only_packets: u32,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
     /// What is placed and told late, for tests of programs.
@@ -147,6 +152,7 @@ impl AdapterConfig {
             qpns: 2..=0xFF_FFFE,
             read_budget: u64::MAX,
             equal_keys: false,
+            write_only_packets: 0,
             congestion: CongestionConfig::default(),
             late: LateConfig::default(),
             limits: Limits::default(),

@@ -108,6 +108,7 @@ pub struct Adapter {
     groups: Groups,
     timers: Timers,
     rd_atomic: RdAtomicLimits,
+    write_only_packets: u32,
     congestion: CongestionConfig,
     /// What READs may have asked for, and what each queue pair has of it.
     reads: (Budget, Vec<Share>),
@@ -167,6 +168,7 @@ impl Adapter {
             groups: Groups::default(),
             timers: Timers::default(),
             rd_atomic: RdAtomicLimits::default(),
+            write_only_packets: config.write_only_packets,
             congestion: config.congestion,
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),

@@ -417,6 +417,7 @@ impl Adapter {
             srq,
             sq_sig_all,
             quirks,
+            write_only_packets: self.write_only_packets,
             max_read_sge: self.limits.max_read_sge,
             atomics: self.limits.atomics,
             ..Common::new(qp_type, caps, self.gids.port_mtu())

@@ -181,6 +181,8 @@ pub(crate) struct Common {
     pub(crate) path: Option<Path>,
     pub(crate) av: Option<AddressVector>,
     pub(crate) quirks: Quirks,
+    /// Packets of a WRITE, at most, that leave as a WRITE each.
+    pub(crate) write_only_packets: u32,
     /// Elements of a READ, at most.
     pub(crate) max_read_sge: u32,
     /// Atomics can be posted.
@@ -225,6 +227,7 @@ impl Common {
             path: None,
             av: None,
             quirks: Quirks::default(),
+            write_only_packets: 0,
             max_read_sge: u32::MAX,
             atomics: true,
             binds: false,

@@ -8,13 +8,14 @@
 use alloc::sync::Arc;
 
 use super::{
+    Kind, Qp, QpType,
     answers::Answers,
     attr::MAX_MESSAGE,
     common::{Common, Env},
     flight,
-    note::Reason,
+    note::{Note, Notes, Reason},
     reply::{self, Reply},
-    requester::{Attempt, Contents, Cursor, Requester, WINDOW},
+    requester::{Attempt, Contents, Cursor, Requester, WINDOW, leaves_as_writes},
     responder::{Message, Responder},
     state::State,
 };
@@ -22,8 +23,8 @@ use crate::{
     congestion::OVERHEAD,
     mem::{AccessError, Region},
     psn::Psn,
-    wire::{Ext, Headers, MiddleHeaders, Opcode, Operation},
-    work::{SendOp, SendWqe},
+    wire::{Bth, Ext, Headers, MiddleHeaders, Opcode, Operation, XrcEth},
+    work::{Half, SendOp, SendWqe},
 };
 
 /// Such packets, which count as sent.
@@ -48,6 +49,91 @@ enum Origin {
     Memory(Arc<Region>, u64),
     /// At this offset in the message of the request: in several regions, or posted with it.
     Request(u64),
+}
+
+impl Qp {
+    /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a one may
+    /// come next.
+    pub(crate) fn middle_length(&self) -> Option<usize> {
+        let continues =
+            self.requester.is_within_request() || self.responder.answers.is_within_read();
+        let Common { qp_type, mtu, .. } = self.common;
+        let is_request = self.responder.answers.is_empty();
+        let xrceth = if is_request && qp_type == QpType::XrcInitiator { XrcEth::LEN } else { 0 };
+        continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
+    }
+
+    /// Takes such packets, `most` at most, if nothing else is due before them.
+    pub(crate) fn take_middles(
+        &mut self,
+        most: u32,
+        length: usize,
+        env: &Env<'_>,
+    ) -> Option<Middles> {
+        if self.is_flushing() || self.congestion.is_due() || self.rate.limit().is_some() {
+            return None;
+        }
+        let middles = if self.responder.answers.is_empty() {
+            self.requester.take_middles(most, &self.common, env)?
+        } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
+            return None; // requests and answers take turns
+        } else {
+            self.responder.answers.take_middles(most, &self.common)?
+        };
+        let kind = if middles.request.is_some() { Kind::Request } else { Kind::Answer };
+        let bytes = u64::from(middles.count) * length as u64;
+        self.note_data(kind, middles.count, bytes, env);
+        if kind == Kind::Answer {
+            self.responder.answers.pace.on_sent(bytes, env.now);
+        }
+        Some(middles)
+    }
+
+    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, it and those
+    /// behind it do not leave.
+    pub(crate) fn build_middle(
+        &mut self,
+        middles: &Middles,
+        index: u32,
+        slot: &mut [u8],
+        notes: &mut Notes,
+    ) -> bool {
+        let written = middles.write(index, &self.requester, slot);
+        match (written, middles.request) {
+            (Ok(()), _) => notes.take(|| Note::Packet(middles.reason(index, &self.requester))),
+            (Err(error), Some(number)) => self.requester.fail(number, error),
+            (Err(_), None) => self.responder.answers.put_back_middles(middles, index),
+        }
+        written.is_ok()
+    }
+
+    /// True if this is the packet from the middle of the message under way that comes next, and no more
+    /// than to place its payload is to be done with it.
+    pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
+        matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
+            && payload.len() == self.common.mtu.bytes() as usize
+            && match operation {
+                Operation::ReadResponseMiddle => self.requester.awaits_middle(psn),
+                _ => self.responder.awaits_middle(operation, psn, payload.len() as u64),
+            }
+    }
+
+    /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not come.
+    /// Behind those of an answer that were taken it is [noted](Self::note_answered).
+    pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
+        let taken = match operation {
+            Operation::ReadResponseMiddle => {
+                self.requester.take_middle(payload, self.common.mtu.bytes())
+            }
+            _ => self.responder.take_middle(payload),
+        };
+        taken.is_ok()
+    }
+
+    /// Packets from the middle of an answer have been taken.
+    pub(crate) fn note_answered(&mut self, env: &mut Env<'_>) {
+        self.requester.note_answered(env);
+    }
 }
 
 impl Middles {
@@ -93,6 +179,9 @@ impl Requester {
     ) -> Option<Middles> {
         let Cursor { number, packet } = self.cursor;
         let wqe = self.queue.get(number).filter(|wqe| !wqe.awaits_data())?;
+        if leaves_as_writes(wqe, common) {
+            return None;
+        }
         let first = wqe.first_psn.plus(packet);
         let may_go = matches!(common.state, State::Rts | State::Sqd) && !self.retry.is_paused();
         if packet == 0 || first != self.sent_end || !may_go {

@@ -370,7 +370,7 @@ impl Requester {
         let RequestPacket { at: Cursor { number, packet }, psn, end, ends, asks, .. } = *request;
         let wqe = self.queue.get(number)?;
         let Description { operation, ext, offset, payload } =
-            describe(wqe, packet, end.after(psn)?, common.mtu.bytes())?;
+            describe(wqe, packet, end.after(psn)?, common)?;
         let xrceth = wqe.remote_srq.map(XrcEth);
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
@@ -605,9 +605,17 @@ struct Description {
     payload: u32,
 }
 
+/// True if each packet of this request, which has begun, is a WRITE by itself.
+pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
+    (2..=common.write_only_packets).contains(&wqe.packets)
+        && common.qp_type.is_reliable()
+        && matches!(wqe.op, SendOp::Write { immediate: None, .. })
+}
+
 /// Packet `index` of a request; `None` if it sends none. For a READ it asks for so many packets of
 /// the answer from that one on.
-fn describe(wqe: &SendWqe, index: u32, packets: u32, mtu: u32) -> Option<Description> {
+fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
+    let mtu = common.mtu.bytes();
     let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
     let place = PacketPosition::of(index, wqe.packets);
@@ -631,6 +639,11 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, mtu: u32) -> Option<Descrip
             (Operation::CmpSwap, atomic(remote, swap, compare), 0)
         }
         SendOp::FetchAdd { remote, add } => (Operation::FetchAdd, atomic(remote, add, 0), 0),
+        SendOp::Write { remote, .. } if leaves_as_writes(wqe, common) => {
+            let virtual_address = remote.address.wrapping_add(u64::from(offset));
+            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length: carried };
+            (Operation::WriteOnly, Ext::Reth(reth), carried)
+        }
         SendOp::Write { remote, immediate } => {
             let reth =
                 Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: wqe.length };
