@@ -159,6 +159,9 @@ def against_rxe():
             yield replace(test("read_bw", place, name, size, count), seconds=300)
         for tool in ["write_bw", "read_bw", "send_bw"]:
             yield test(tool, place, "64-pairs", 4096, 10, "-q", 64)
+    # we send
+    write_only = test("write_bw", "rxe-server", "write-only-packets", 16384, 50)
+    yield replace(write_only, variables=("ROCE_WRITE_ONLY_PACKETS=16",))
 
 
 def test(tool, place, name, size, count, *words):
