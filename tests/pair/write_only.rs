@@ -15,10 +15,16 @@ const MTU: usize = 256;
 const MOST: u32 = 4;
 
 /// Two adapters of which A has WRITEs of up to [`MOST`] packets leave as a WRITE each.
-fn pair() -> (Pair, End, End) {
+fn adapters() -> Pair {
     let mut pair = Pair::new();
     let config = AdapterConfig { write_only_packets: MOST, ..Node::config(0xA) };
     pair.a = Node::with_config(config, pair.a.ip, UDP_SEGMENT);
+    pair
+}
+
+/// The same, connected.
+fn pair() -> (Pair, End, End) {
+    let mut pair = adapters();
     let (a, b) = pair.connect(options());
     (pair, a, b)
 }
@@ -68,9 +74,7 @@ fn other_messages_are_what_they_always_are() {
     let rest = &pair.trace.operations(Side::A)[MOST as usize + 1..];
     assert_eq!(rest, [Op::WriteFirst, Op::WriteLastImm, Op::SendFirst, Op::SendLast]);
 
-    let mut pair = Pair::new();
-    let config = AdapterConfig { write_only_packets: MOST, ..Node::config(0xA) };
-    pair.a = Node::with_config(config, pair.a.ip, UDP_SEGMENT);
+    let mut pair = adapters();
     let (a, _b) = pair.connect_unreliably(options());
     let (from, to) = (pair.a.buffer(length).fill(1), pair.b.buffer(length));
     pair.post_send(&a, &SendWr::write(1, to.remote(0), from.sge(0, 2 * MTU)));

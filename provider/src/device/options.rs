@@ -56,7 +56,7 @@ pub struct OpenOptions {
     pub segments: Option<usize>,
     /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are each a
     /// whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a WRITE is 16 bytes
-    /// longer than the others and ends a run; packets of equal length leave with fewer calls, which pays
+    /// longer than the others and begins a run; packets of equal length leave with fewer calls, which pays
     /// for WRITEs of a few packets through sockets. A peer that refuses one of them has placed those before
     /// it, where it would have placed nothing of a WRITE that it refuses. Without it the variable
     /// `ROCE_WRITE_ONLY_PACKETS` of the environment says so; by default 0: none does.

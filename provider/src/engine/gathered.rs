@@ -27,8 +27,7 @@ impl Engine {
             self.wake_later(shard, now);
         }
         if shard.gathering.is_unserved(now) {
-            grow(&self.activity);
-            self.poller.note();
+            self.note_activity();
             self.serve(shard, false);
         }
     }

@@ -43,8 +43,7 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it. Returns how many
     /// messages of the link were received.
     pub(crate) fn progress(&self) -> usize {
-        grow(&self.activity);
-        self.poller.note();
+        self.note_activity();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
         let received = self.serve_polling(&mut shard);
@@ -61,6 +60,12 @@ impl Engine {
             thread::yield_now();
         }
         received
+    }
+
+    /// A call of the program serves the adapter, on this thread.
+    pub(super) fn note_activity(&self) {
+        grow(&self.activity);
+        self.poller.note();
     }
 
     /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
