@@ -1,6 +1,6 @@
 //! Counters of a link.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, ops::AddAssign, time::Duration};
 
 use roce_transport::event::Counter;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,50 @@ impl LeasedAddress {
     pub(crate) fn of(lease: &Lease) -> Self {
         let Prefix { address, length } = lease.address;
         Self { address, length, server: lease.server.into(), until: clock::wall(lease.until) }
+    }
+}
+
+impl AddAssign for LinkCounters {
+    /// The counters of two links of one device.
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            send_calls,
+            sent_runs,
+            shared_runs,
+            gathered,
+            forwarded,
+            send_errors,
+            full,
+            last_send_error,
+            socket_drops,
+            receive_errors,
+            bind_errors,
+            last_bind_error,
+            longest_hold,
+            long_holds,
+            flow_dropped,
+            flow_unmatched,
+            frames,
+            lease,
+        } = other;
+        self.send_calls += send_calls;
+        self.sent_runs += sent_runs;
+        self.shared_runs += shared_runs;
+        self.gathered += gathered;
+        self.forwarded += forwarded;
+        self.send_errors += send_errors;
+        self.full += full;
+        self.last_send_error = self.last_send_error.take().or(last_send_error);
+        self.socket_drops += socket_drops;
+        self.receive_errors += receive_errors;
+        self.bind_errors += bind_errors;
+        self.last_bind_error = self.last_bind_error.take().or(last_bind_error);
+        self.longest_hold = self.longest_hold.max(longest_hold);
+        self.long_holds += long_holds;
+        self.flow_dropped += flow_dropped;
+        self.flow_unmatched += flow_unmatched;
+        self.frames += frames;
+        self.lease = self.lease.take().or(lease);
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `ROCE_SOURCE_PORTS` | the number of UDP source ports of each address, up to 64, see [`OpenOptions::source_ports`] |
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_WRITE_ONLY_PACKETS` | the most packets of a WRITE that leave as a WRITE each, see [`OpenOptions::write_only_packets`] |
+//! | `ROCE_SHARDS` | the number of shards of each device, 1 to 16, see [`OpenOptions::shards`] |
 //! | `ROCE_TRUSTED_USERS` | the users whose processes may receive for this one where they have the address, see [`OpenOptions::trusted_users`]: `root`, `all`, or the number of a user (`id -u NAME`), which is trusted as well as root; by default root |
 //! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
 //! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
@@ -28,7 +29,7 @@
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
-//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`, `ROCE_TRUSTED_USERS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
+//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`, `ROCE_SHARDS`, `ROCE_TRUSTED_USERS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
 //! program, and none of the others: a program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
@@ -41,8 +42,8 @@ use thiserror::Error;
 
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
-    FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
-    SYSFS, TRUSTED_USERS, WRITE_ONLY_PACKETS, parse_seed, value,
+    FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
+    SOURCE_PORTS, SYSFS, TRUSTED_USERS, WRITE_ONLY_PACKETS, parse_seed, value,
 };
 #[cfg(feature = "log")]
 use crate::{cancel::Uncancelled, notice};
@@ -208,6 +209,7 @@ impl OpenOptions {
             source_ports: number(SOURCE_PORTS)?,
             segments: number(SEGMENTS)?,
             write_only_packets: number(WRITE_ONLY_PACKETS)?,
+            shards: number(SHARDS)?,
             trusted_users: users()?,
             congestion: variables::congestion(),
             late: checks()?.map(|checks| checks.late()).unwrap_or_default(),

@@ -39,6 +39,9 @@ pub const SEGMENTS: &str = "ROCE_SEGMENTS";
 /// The variable with the most packets of a WRITE that leave as a WRITE each.
 pub const WRITE_ONLY_PACKETS: &str = "ROCE_WRITE_ONLY_PACKETS";
 
+/// The variable with the number of shards.
+pub const SHARDS: &str = "ROCE_SHARDS";
+
 /// The variable with the users whose processes may receive for this one.
 pub const TRUSTED_USERS: &str = "ROCE_TRUSTED_USERS";
 
@@ -126,6 +129,11 @@ pub(crate) fn segments() -> Option<usize> {
 /// The most packets of a WRITE that leave as a WRITE each.
 pub(crate) fn write_only_packets() -> Option<usize> {
     number(WRITE_ONLY_PACKETS)
+}
+
+/// Number of shards of a device.
+pub(crate) fn shards() -> Option<usize> {
+    number(SHARDS)
 }
 
 /// Congestion control, less what is turned off.

@@ -32,7 +32,9 @@ mod privileged;
 mod process;
 mod raw;
 mod raw_packets;
+mod shards;
 mod sharing;
+
 mod shm;
 mod sockets;
 mod stopped;

@@ -1,7 +1,7 @@
 //! Reports of the transport besides packets and completions: asynchronous events, reasons for
 //! refusing packets, counters.
 
-use core::fmt;
+use core::{fmt, ops::AddAssign};
 
 use crate::{
     ids::{CqId, Qpn, SrqId},
@@ -261,6 +261,12 @@ macro_rules! totals {
         impl Default for Counters {
             fn default() -> Self {
                 Self { $($name: 0,)* dropped: [0; DropReason::ALL.len()] }
+            }
+        }
+
+        impl AddAssign<&Counters> for Counters {
+            fn add_assign(&mut self, other: &Self) {
+                self.add_difference(&Self::default(), other);
             }
         }
 

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use roce_transport::{adapter::ObjectError, cm::QpSetup, psn::Psn, qp::MAX_RD_ATOMIC};
+use roce_transport::{
+    adapter::{ObjectError, ObjectMismatch},
+    cm::QpSetup,
+    psn::Psn,
+    qp::MAX_RD_ATOMIC,
+};
 
 use super::{
     error::CmError,
@@ -36,6 +41,8 @@ impl CmId {
         }
         let send = Completions::new(&context, attr.send_cq.as_ref(), attr.caps.max_send_wr)?;
         let recv = Completions::new(&context, attr.recv_cq.as_ref(), attr.caps.max_recv_wr)?;
+        send.cq.prefer_first_shard();
+        recv.cq.prefer_first_shard();
         let qp = pd.create_qp(&QpInitAttr {
             qp_type: inner.options.qp_type,
             send_cq: send.cq.clone(),
@@ -58,7 +65,8 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another
-    /// device; [`CmError::WrongService`] for one of another type than the id's;
+    /// device, or of another of its [shards](crate::OpenOptions::shards) than the first;
+    /// [`CmError::WrongService`] for one of another type than the id's;
     /// [`CmError::Modify`].
     pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
         let mut inner = self.inner();
@@ -67,6 +75,9 @@ impl CmId {
         }
         if !Arc::ptr_eq(&qp.context().inner, &inner.device_addr()?.context.inner) {
             return Err(ObjectError::Unknown.into());
+        }
+        if !qp.is_in_first_shard() {
+            return Err(ObjectError::from(ObjectMismatch::Shards).into());
         }
         let qp_type = qp.query().qp_type;
         // one id stands for both ends of an extended reliable connection

@@ -24,6 +24,8 @@ pub(super) fn add(context: &Context) {
 /// Has every device look at rules that have come or gone.
 pub fn attend_rules() {
     for context in open_contexts() {
-        context.inner.engine.command_shard(|shard, now| shard.attend_rules(now));
+        for engine in context.inner.shards.engines() {
+            engine.command_shard(|shard, now| shard.attend_rules(now));
+        }
     }
 }

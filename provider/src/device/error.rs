@@ -49,6 +49,14 @@ pub enum OpenError {
         /// Its interface's MTU.
         link_mtu: u32,
     },
+    /// The device cannot have several shards.
+    #[error("{device} cannot have several shards: {why}")]
+    Shards {
+        /// The device.
+        device: String,
+        /// The reason.
+        why: &'static str,
+    },
     /// The capture file cannot be written.
     #[error("cannot write the capture {path}: {source}")]
     Capture {

@@ -8,8 +8,10 @@ mod failure_events;
 mod open;
 mod options;
 mod raw;
+mod readers;
 mod reasons;
 mod shown;
+mod totals;
 
 use std::{
     io,
@@ -43,7 +45,7 @@ use crate::{
 pub use contexts::attend_rules;
 pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
-use open::{Surroundings, open_link, random_seed};
+use open::{Opening, Surroundings, open_link, random_seed};
 pub use options::OpenOptions;
 use raw::RawSpec;
 pub(crate) use raw::continues;
@@ -355,7 +357,10 @@ impl Device {
                 link_mtu: self.state.link_mtu,
             });
         }
-        let (link, watch) = self.open_watched(&options)?;
+        let shards = options.shards();
+        let (mut link, watch) = self.open_watched(&options)?;
+        let shares = link.sharing().is_some_and(|sharing| sharing.partition().is_some());
+        self.can_have(shards, shares, options.progress)?;
         let bytes = link.receive_buffer().unwrap_or(usize::MAX);
         if let Some(advice) = options.sockets().advice(bytes) {
             warn!(device = self.name, bytes, "the receive buffer is {advice}");
@@ -367,8 +372,50 @@ impl Device {
         let publishers = publisher.into_iter().chain(files.map(|files| Box::new(files) as _));
         let publishers = publishers.collect();
         let sys_image_guid = self.sys_image_guid;
-        let surroundings = Surroundings { watch, publishers, sys_image_guid, layout: Some(layout) };
-        open_link(self.name.clone(), self.port(), link, surroundings, options)
+        let mut opening = Opening::new(self.name.clone(), self.port(), options)?;
+        let addresses = link.addresses();
+        let mut first = Some((link, watch));
+        for publishers in totals::parts(publishers, shards) {
+            let (link, watch) =
+                first.take().map_or_else(|| self.open_beside(&addresses, opening.options()), Ok)?;
+            let layout = Some(layout);
+            opening.start(link, Surroundings { watch, publishers, sys_image_guid, layout })?;
+        }
+        opening.finish()
+    }
+
+    /// Whether it can have so many shards, which share its addresses.
+    fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
+        let why = match progress {
+            _ if shards == 1 => return Ok(()),
+            Progress::Manual => "it is moved by hand, and they have threads",
+            _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
+            _ if shares => return Ok(()),
+            Progress::Automatic => {
+                "it takes the network stack only, and has its addresses for itself"
+            }
+        };
+        Err(OpenError::Shards { device: self.name.clone(), why })
+    }
+
+    /// The link of another of its shards, which shares the addresses of the first, and what watches its
+    /// interface.
+    fn open_beside(
+        &self,
+        addresses: &[IpAddr],
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+        let interface = |ip| {
+            let known = self.addresses.iter().find(|address| address.ip == ip);
+            known.map_or(0, |address| address.interface)
+        };
+        let addresses: Vec<_> = addresses.iter().map(|&ip| (ip, interface(ip))).collect();
+        let locality = Locality::SharedAddress { partition: random_seed()?[0] };
+        self.watched(
+            UdpLink::bind(&addresses, locality, options.sockets())?,
+            self.follows(),
+            options,
+        )
     }
 
     /// Opens its link alone, for programs that build and read packets themselves. Such a link is to be
@@ -411,7 +458,6 @@ impl Device {
 
     /// The `udp` link, and what watches its interface.
     fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
-        let first = self.addresses.first().map(|address| address.ip);
         let locality = match options.progress {
             _ if options.sockets_only || variables::sockets_only() => Locality::Network,
             // a program that does nothing for a while would keep others from what is theirs
@@ -422,24 +468,36 @@ impl Device {
             }
         };
         let sockets = options.sockets();
-        let (mut link, follows) = match self.kind {
-            Kind::Loopback(Choice::Free(but)) => {
-                (UdpLink::bind_loopback(but, locality, sockets)?, Follows::State)
-            }
-            Kind::Loopback(Choice::This(ip)) => {
-                (UdpLink::bind(&[(ip, 0)], locality, sockets)?, Follows::State)
-            }
+        let link = match self.kind {
+            Kind::Loopback(Choice::Free(but)) => UdpLink::bind_loopback(but, locality, sockets)?,
+            Kind::Loopback(Choice::This(ip)) => UdpLink::bind(&[(ip, 0)], locality, sockets)?,
             Kind::Address | Kind::Interface | Kind::Raw(..) => {
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
-                let follows = match first.filter(|_| self.kind == Kind::Address) {
-                    None => Follows::All,
-                    Some(ip) if ip.is_loopback() => Follows::State,
-                    Some(ip) => Follows::Only(ip),
-                };
-                (UdpLink::bind(&addresses, locality, sockets)?, follows)
+                UdpLink::bind(&addresses, locality, sockets)?
             }
         };
+        self.watched(link, self.follows(), options)
+    }
+
+    /// What of its interface it follows.
+    fn follows(&self) -> Follows {
+        let first = self.addresses.first().map(|address| address.ip);
+        match (&self.kind, first) {
+            (Kind::Loopback(_), _) => Follows::State,
+            (Kind::Address, Some(ip)) if ip.is_loopback() => Follows::State,
+            (Kind::Address, Some(ip)) => Follows::Only(ip),
+            _ => Follows::All,
+        }
+    }
+
+    /// The link, and what watches its interface.
+    fn watched(
+        &self,
+        mut link: UdpLink,
+        follows: Follows,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         if options.faults == FaultPlan::default() && !live::is_on() {
             link.set_trusted();
         }
@@ -591,13 +649,17 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError::System`] and [`OpenError::Capture`].
+    /// [`OpenError::System`], [`OpenError::Capture`]; [`OpenError::Shards`].
     pub fn with_link(
         name: &str,
         link: impl Link + 'static,
         mtu: Mtu,
         options: OpenOptions,
     ) -> Result<Context, OpenError> {
+        if options.shards.is_some_and(|shards| shards > 1) {
+            let why = "its link is the program's";
+            return Err(OpenError::Shards { device: name.into(), why });
+        }
         let port = PortAttr::new(true, mtu);
         open_link(name.into(), port, Box::new(link), Surroundings::default(), options)
     }

@@ -1,7 +1,7 @@
-//! Opening a device on a link.
+//! Opening a device on a link, or on one for each of its shards.
 
 use std::{
-    io,
+    io, mem,
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
@@ -13,20 +13,24 @@ use roce_transport::{
 };
 use tracing::debug;
 
-use super::{OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents};
+use super::{
+    OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents, readers::Readers,
+};
 use crate::{
     diagnosis::{self, Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
-    fabric::{Direction, FaultPlan},
+    fabric::FaultPlan,
     faults::live,
-    link::{CaptureFile, FaultyLink, Link, Observed, Observer},
+    link::{FaultyLink, Link},
     port::{GidLayout, PortAttr, Watch},
     profile::Profile,
     variables,
-    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, DeviceCaps, Guid, ObjectEvents},
+    verbs::{
+        AsyncQueue, Context, ContextInner, DeviceAttr, DeviceCaps, Guid, ObjectEvents, Shards,
+    },
 };
 
-/// Parts of a device besides its adapter and link; none by default, as on a network inside the
+/// Parts of a shard besides its adapter and link; none by default, as on a network inside the
 /// process.
 #[derive(Default)]
 pub(super) struct Surroundings {
@@ -37,7 +41,7 @@ pub(super) struct Surroundings {
     pub(super) layout: Option<GidLayout>,
 }
 
-/// Opens an adapter on a link of the caller's choice.
+/// Opens a device with one shard on a link of the caller's choice.
 pub(super) fn open_link(
     name: String,
     port: PortAttr,
@@ -45,110 +49,145 @@ pub(super) fn open_link(
     surroundings: Surroundings,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
-    let OpenOptions {
-        progress,
-        pcap,
-        sockets_only: _,
-        receive_buffer: _,
-        source_ports: _,
-        segments: _,
-        write_only_packets,
-        trusted_users: _,
-        equal_keys,
-        congestion,
-        observer,
-        mut trace,
-        explain,
-        faults,
-        fault_seed,
-        late,
-        pkeys,
-        limits,
-        profile,
-        cm,
-        seed,
-    } = options;
-    let limits = profile.as_ref().map_or(limits, |profile| profile.limits(limits));
-    let port = profile.as_ref().map_or(port, |profile| profile.port(port));
-    let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
-    let mut link = if faults == FaultPlan::default() && !live::is_on() {
-        link
-    } else {
-        Box::new(FaultyLink::new(link, &faults, fault_seed))
-    };
-    let seed = seed.map_or_else(random_seed, Ok)?;
-    let observer = match pcap.or_else(variables::pcap) {
-        Some(path) => {
-            let capture = CaptureFile::new(&path, &name)
-                .map_err(|source| OpenError::Capture { path, source })?;
-            Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
+    let mut opening = Opening::new(name, port, options)?;
+    opening.start(link, surroundings)?;
+    opening.finish()
+}
+
+/// A device that is being opened: its shards are started one after the other, each on a link of its own.
+pub(super) struct Opening {
+    name: String,
+    port: PortAttr,
+    options: OpenOptions,
+    readers: Readers,
+    events: Arc<AsyncQueue>,
+    started: Vec<Arc<Engine>>,
+    /// What the first shard says of the device.
+    attr: DeviceAttr,
+    host_grace: Option<Duration>,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.started.iter().rev().for_each(|engine| engine.stop()); // another could not be started
+    }
+}
+
+impl Opening {
+    pub(super) fn new(
+        name: String,
+        port: PortAttr,
+        mut options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let (observer, trace) = (options.observer.take(), mem::take(&mut options.trace));
+        let readers = Readers::new(&name, options.pcap.take(), observer, trace)?;
+        if let Some(profile) = &options.profile {
+            options.limits = profile.limits(options.limits);
         }
-        None => observer,
-    };
-    let write_only_packets =
-        write_only_packets.or_else(variables::write_only_packets).unwrap_or_default();
-    let host_grace = watch.is_some().then_some(cm.listen_grace);
-    let partition = link.sharing().and_then(|sharing| sharing.partition());
-    let addresses = format!("{:?}", link.addresses());
-    let mut config = AdapterConfig {
-        port_mtu: port.active_mtu,
-        source_port: link.source_port(),
-        read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 2),
-        equal_keys,
-        write_only_packets: write_only_packets.try_into().unwrap_or(u32::MAX),
-        congestion,
-        late,
-        pkeys,
-        limits,
-        cm,
-        ..AdapterConfig::new(seed)
-    };
-    config.cm.tells_records = link.sharing().is_some();
-    if let Some(partition) = partition {
-        (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
+        let port = options.profile.as_ref().map_or(port, |profile| profile.port(port));
+        let attr = DeviceAttr::new(options.limits, Guid::default(), Guid::default());
+        Ok(Self {
+            name,
+            port,
+            options,
+            readers,
+            events: Arc::new(AsyncQueue::new(|_| true)?),
+            started: Vec::new(),
+            attr,
+            host_grace: None,
+        })
     }
-    let node_guid = Guid(config.guid.to_be_bytes());
-    let explain = explain.or_else(diagnosis::format);
-    let text = |key| profile.as_ref().and_then(|profile| profile.text(key));
-    let errnos = Errnos {
-        objects: text("errno.objects"),
-        missing: text("errno.missing"),
-        sizes: text("errno.sizes"),
-    };
-    let diagnosis = explain
-        .map(|format| Diagnosis::new(format, &name, about_peer::about_peer, errnos, &mut trace));
-    let mut adapter = Adapter::with_trace(config, trace);
-    adapter.set_port(port.active, port.active_mtu);
-    // the place where programs look for an IPv4 address is one of a device's table alone
-    let is_device = layout.is_some();
-    let layout = layout
-        .unwrap_or_else(|| profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout));
-    adapter.set_roce_v1(layout.v1);
-    adapter.set_gids(match layout.v1 {
-        RoceV1::Absent if !is_device => link.addresses().into_iter().map(Gid::from).collect(),
-        _ => layout.table(link.addresses()),
-    });
-    for address in link.addresses() {
-        adapter.set_flow_ports(address, link.flow_ports(address));
-        adapter.set_control_port(address, link.control_port(address));
+
+    pub(super) const fn options(&self) -> &OpenOptions {
+        &self.options
     }
-    while adapter.poll_event().is_some() {} // how it starts is no news
-    let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
-    profile.iter().for_each(|profile| profile.apply(&mut attr));
-    let frame_mtu = link.frames().map(|link| link.mtu());
-    adapter.carry_frames(frame_mtu);
-    if frame_mtu.is_none() {
-        attr.device_cap_flags.remove(DeviceCaps::MANAGED_FLOW_STEERING);
-    } else if profile.is_none() {
-        attr.device_cap_flags.insert(DeviceCaps::MANAGED_FLOW_STEERING);
-    }
-    adapter.limit_rd_atomic(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom);
-    let events = Arc::new(AsyncQueue::new(|_| true)?);
-    let mut sinks = Sinks::default();
-    sinks.of::<ObjectEvents>().add_reader(&events);
-    sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
-    let engine = Engine::start(
-        EngineParts {
+
+    /// Starts the next shard.
+    pub(super) fn start(
+        &mut self,
+        link: Box<dyn Link>,
+        surroundings: Surroundings,
+    ) -> Result<(), OpenError> {
+        let Self { name, port, options, readers, .. } = self;
+        let index = self.started.len() as u8;
+        let OpenOptions { faults, fault_seed, profile, cm, seed, .. } = options;
+        let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
+        let mut link = if *faults == FaultPlan::default() && !live::is_on() {
+            link
+        } else {
+            Box::new(FaultyLink::new(link, faults, fault_seed.wrapping_add(index.into())))
+        };
+        let mut seed = seed.map_or_else(random_seed, Ok)?;
+        seed[31] ^= index; // each draws numbers of its own
+        let write_only_packets =
+            options.write_only_packets.or_else(variables::write_only_packets).unwrap_or_default();
+        let host_grace = watch.is_some().then_some(cm.listen_grace);
+        let partition = link.sharing().and_then(|sharing| sharing.partition());
+        let addresses = format!("{:?}", link.addresses());
+        let mut config = AdapterConfig {
+            port_mtu: port.active_mtu,
+            source_port: link.source_port(),
+            read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 2),
+            equal_keys: options.equal_keys,
+            write_only_packets: write_only_packets.try_into().unwrap_or(u32::MAX),
+            congestion: options.congestion,
+            late: options.late,
+            pkeys: options.pkeys.clone(),
+            limits: options.limits,
+            cm: cm.clone(),
+            ..AdapterConfig::new(seed)
+        };
+        config.cm.tells_records = link.sharing().is_some();
+        if let Some(partition) = partition {
+            (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
+        }
+        let node_guid = Guid(config.guid.to_be_bytes());
+        let explain = options.explain.or_else(diagnosis::format);
+        let text = |key| profile.as_ref().and_then(|profile| profile.text(key));
+        let errnos = Errnos {
+            objects: text("errno.objects"),
+            missing: text("errno.missing"),
+            sizes: text("errno.sizes"),
+        };
+        let mut trace = readers.trace();
+        let diagnosis = explain
+            .map(|format| Diagnosis::new(format, name, about_peer::about_peer, errnos, &mut trace));
+        let mut adapter = Adapter::with_trace(config, trace);
+        adapter.set_port(port.active, port.active_mtu);
+        // the place where programs look for an IPv4 address is one of a device's table alone
+        let is_device = layout.is_some();
+        let layout = layout.unwrap_or_else(|| {
+            profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout)
+        });
+        adapter.set_roce_v1(layout.v1);
+        adapter.set_gids(match layout.v1 {
+            RoceV1::Absent if !is_device => link.addresses().into_iter().map(Gid::from).collect(),
+            _ => layout.table(link.addresses()),
+        });
+        for address in link.addresses() {
+            adapter.set_flow_ports(address, link.flow_ports(address));
+            adapter.set_control_port(address, link.control_port(address));
+        }
+        while adapter.poll_event().is_some() {} // how it starts is no news
+        let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
+        profile.iter().for_each(|profile| profile.apply(&mut attr));
+        let frame_mtu = link.frames().map(|link| link.mtu());
+        adapter.carry_frames(frame_mtu);
+        if frame_mtu.is_none() {
+            attr.device_cap_flags.remove(DeviceCaps::MANAGED_FLOW_STEERING);
+        } else if profile.is_none() {
+            attr.device_cap_flags.insert(DeviceCaps::MANAGED_FLOW_STEERING);
+        }
+        adapter.limit_rd_atomic(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom);
+        let mut sinks = Sinks::default();
+        let events = sinks.of::<ObjectEvents>();
+        events.add_reader(&self.events);
+        if index > 0 {
+            events.tell_objects_only();
+        }
+        sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
+        let observer = readers.observer();
+        let parts = EngineParts {
             name: name.clone(),
             adapter,
             layout,
@@ -158,57 +197,53 @@ pub(super) fn open_link(
             watch,
             publishers,
             diagnosis,
-        },
-        progress,
-    )?;
-    debug!(
-        device = name,
-        addresses,
-        mtu = port.active_mtu.bytes(),
-        partition = partition.map(IdPartition::get),
-        "device opened"
-    );
-    let context = Context {
-        inner: Arc::new(ContextInner {
-            engine,
-            events,
-            name,
-            port,
-            attr,
-            device_memory: AtomicUsize::new(0),
-            host_grace,
-        }),
-    };
-    contexts::add(&context);
-    Ok(context)
+        };
+        let engine = Engine::start(parts, options.progress)?;
+        debug!(
+            device = self.name,
+            shard = index,
+            addresses,
+            mtu = self.port.active_mtu.bytes(),
+            partition = partition.map(IdPartition::get),
+            "device opened"
+        );
+        if index == 0 {
+            (self.attr, self.host_grace) = (attr, host_grace);
+        }
+        self.started.push(engine);
+        Ok(())
+    }
+
+    /// The device.
+    pub(super) fn finish(mut self) -> Result<Context, OpenError> {
+        let mut engines = mem::take(&mut self.started).into_iter();
+        let Some(engine) = engines.next() else { unreachable!("no shard was started") };
+        let shards = Shards::new(engine.clone(), engines.collect());
+        let mut attr = self.attr;
+        if shards.are_several() {
+            attr.device_cap_flags.remove(DeviceCaps::MEM_WINDOW);
+        }
+        let context = Context {
+            inner: Arc::new(ContextInner {
+                engine,
+                shards,
+                events: self.events.clone(),
+                name: self.name.clone(),
+                port: self.port,
+                attr,
+                device_memory: AtomicUsize::new(0),
+                host_grace: self.host_grace,
+            }),
+        };
+        contexts::add(&context);
+        Ok(context)
+    }
 }
 
 pub(super) fn random_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(seed)
-}
-
-/// A capture and the program's own observer.
-struct Both {
-    capture: CaptureFile,
-    other: Option<Box<dyn Observer>>,
-}
-
-impl Observer for Both {
-    fn observe(&mut self, observed: &Observed<'_>) {
-        self.capture.observe(observed);
-        if let Some(other) = &mut self.other {
-            other.observe(observed);
-        }
-    }
-
-    fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
-        self.capture.observe_frame(at, direction, frame);
-        if let Some(other) = &mut self.other {
-            other.observe_frame(at, direction, frame);
-        }
-    }
 }
 
 #[cfg(test)]

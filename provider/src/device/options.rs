@@ -61,6 +61,16 @@ pub struct OpenOptions {
     /// it, where it would have placed nothing of a WRITE that it refuses. Without it the variable
     /// `ROCE_WRITE_ONLY_PACKETS` of the environment says so; by default 0: none does.
     pub write_only_packets: Option<usize>,
+    /// Number of shards: engines that have the device's queue pairs between them, each with a lock, a socket
+    /// and a thread of its own, for programs whose threads use many queue pairs at once. A queue pair is in
+    /// the shard of its completion queues and of its shared receive queue, which get one, each in turn, with
+    /// their first queue pair; queue pairs of `rdma_cm` ids are in the first. So threads that each have a
+    /// completion queue of their own do not wait for each other, while queue pairs that complete in one queue
+    /// are in one shard. A program that waits on completion channels is woken by the shards' threads.
+    ///
+    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Only devices
+    /// that can [share](super::Device::open) their addresses have several, and then no memory windows of type 1.
+    pub shards: Option<usize>,
     /// Users whose processes may receive for this one, where they have the address that the device is
     /// to have; root by default. Without it the variable `ROCE_TRUSTED_USERS` of the environment says
     /// so: `root`, `all`, or the number of a user.
@@ -113,7 +123,15 @@ pub struct OpenOptions {
     pub seed: Option<[u8; 32]>,
 }
 
+/// The most shards of a device: as many processes as have sockets of their own at an address.
+const MAX_SHARDS: usize = 16;
+
 impl OpenOptions {
+    /// Number of shards; what is not said here, the environment may say.
+    pub(super) fn shards(&self) -> usize {
+        self.shards.or_else(variables::shards).unwrap_or(1).clamp(1, MAX_SHARDS)
+    }
+
     /// Those of its sockets; what is not said here, the environment may say.
     pub(super) fn sockets(&self) -> SocketOptions {
         SocketOptions {

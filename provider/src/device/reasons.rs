@@ -26,6 +26,9 @@ impl Explain for OpenError {
             Self::MtuTooSmall { .. } => {
                 ("mtu_too_small", "EINVAL", "`ip link set DEV mtu 1500`, or another interface")
             }
+            Self::Shards { .. } => {
+                ("shards", "EINVAL", "ROCE_SHARDS=1, OpenOptions::shards, or another device")
+            }
             Self::Capture { .. } => {
                 ("capture", "EIO", "ROCE_PCAP or --pcap must name a file that can be written")
             }

@@ -1,5 +1,7 @@
 //! Counters of frames.
 
+use std::ops::AddAssign;
+
 use roce_transport::event::Counter;
 
 macro_rules! frame_counters {
@@ -8,6 +10,12 @@ macro_rules! frame_counters {
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
         pub struct FrameCounters { $(#[doc = $doc] pub $field: u64,)* }
+
+        impl AddAssign for FrameCounters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
 
         impl FrameCounters {
             /// Every counter, in a fixed order.

@@ -10,14 +10,21 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{adapter::ObjectError, work};
+use roce_transport::{
+    adapter::{Adapter, ObjectError},
+    work,
+};
 
-use super::{context::Context, event_loop::ChannelLoop, sink::ObjectEvents};
-use crate::{engine::LoopDescriptor, notify::Notifier};
+use super::{context::Context, event_loop::ChannelLoop, shards::Place, sink::ObjectEvents};
+use crate::{
+    engine::{Engine, LoopDescriptor},
+    notify::Notifier,
+};
 
 pub(super) struct CqInner {
     pub(super) context: Context,
     pub(super) ring: Arc<work::CompletionQueue>,
+    pub(super) place: Place,
     channel: Option<Arc<ChannelInner>>,
 }
 
@@ -31,22 +38,25 @@ impl CqInner {
         let fits = engine.lock().adapter().fits_cq(capacity);
         context.explained("ibv_create_cq", fits)?;
         let room = work::CqRoom::new(capacity); // without the lock: it may take long
-        let mut shard = engine.lock();
-        let ring = match shard.adapter().create_cq_in(room) {
-            Ok(ring) => ring,
-            Err(error) => {
-                drop(shard);
-                return context.explained("ibv_create_cq", Err(error));
+        let adopt = |adapter: &mut Adapter, ring: &Arc<_>| adapter.adopt_cq(ring);
+        let made = context.inner.shards.make(|adapter| adapter.create_cq_in(room), adopt);
+        let ring = context.explained("ibv_create_cq", made)?;
+        let (context, place) = (context.clone(), Place::nowhere());
+        let inner = Arc::new(Self { context, ring, place, channel });
+        if let Some(channel) = &inner.channel {
+            for engine in inner.context.inner.shards.engines() {
+                let (channel, cq) = (channel.clone(), Arc::downgrade(&inner));
+                let wake = move || channel.push(cq.clone());
+                engine.lock().sink::<ObjectEvents>().insert_cq(inner.ring.id(), wake);
             }
-        };
-        let id = ring.id();
-        let inner = Arc::new(Self { context: context.clone(), ring, channel });
-        if let Some(channel) = inner.channel.clone() {
-            let cq = Arc::downgrade(&inner);
-            shard.sink::<ObjectEvents>().insert_cq(id, move || channel.push(cq.clone()));
         }
-        drop(shard);
         Ok(inner)
+    }
+
+    /// The engine that serves it.
+    #[inline]
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.context.inner.shards.engine(self.place.shard())
     }
 
     /// Gives the program the event for which the queue was armed.
@@ -60,9 +70,9 @@ impl CqInner {
     /// the program sleeps on the descriptor of its channel in its own ways, others have to make that
     /// readable.
     pub(super) fn is_armed(self: &Arc<Self>) {
-        let engine = &self.context.inner.engine;
+        let engine = self.engine();
         let channel = self.channel.as_ref();
-        if channel.is_some_and(|channel| channel.served.load(Ordering::Relaxed) == engine.found()) {
+        if channel.is_some_and(|channel| channel.serves(engine)) {
             return; // it has served instead of sleeping, and will again
         }
         let exposed = channel.filter(|channel| channel.exposed.load(Ordering::Relaxed));
@@ -78,11 +88,16 @@ impl CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        let mut shard = self.context.inner.engine.lock();
-        shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
-        // every queue pair that completes here held it
-        let _ = shard.adapter().destroy_cq(self.ring.id());
-        drop(shard);
+        let shards = &self.context.inner.shards;
+        {
+            let _held = shards.hold();
+            for engine in shards.engines() {
+                let mut shard = engine.lock();
+                shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
+                // every queue pair that completes here held it
+                let _ = shard.adapter().destroy_cq(self.ring.id());
+            }
+        }
         // Its own event, or the descriptor would be readable with nothing to take.
         if let Some(channel) = &self.channel {
             channel.notifier.retain(|cq| cq.strong_count() > 0);
@@ -112,7 +127,11 @@ impl ChannelInner {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         let (context, notifier) = (context.clone(), Notifier::new()?);
         let make = || ChannelLoop::new(notifier.descriptor());
-        let event_loop = context.inner.engine.make_loop_descriptor(make)?;
+        // what arrives at one shard cannot wake a program for all
+        let event_loop = match context.inner.shards.are_several() {
+            false => context.inner.engine.make_loop_descriptor(make)?,
+            true => None,
+        };
         let (exposed, sleeps) = (AtomicBool::new(false), AtomicBool::new(false));
         let served = AtomicU64::new(u64::MAX);
         Ok(Self { context, notifier, event_loop, exposed, sleeps, served })
@@ -126,6 +145,21 @@ impl ChannelInner {
     fn push(&self, cq: Weak<CqInner>) {
         self.notifier.push(cq);
         self.context.inner.engine.note_event();
+    }
+
+    /// True if a thread that waits serves this engine, and nobody else has had to since it last did.
+    fn serves(&self, engine: &Engine) -> bool {
+        self.only_engine().is_some() && self.served.load(Ordering::Relaxed) == engine.found()
+    }
+
+    /// The engine, if there is only one: a thread that waits serves that, and no others.
+    fn only_engine(&self) -> Option<&Arc<Engine>> {
+        Some(&self.context.inner.engine).filter(|_| !self.context.inner.shards.are_several())
+    }
+
+    /// Has the background threads serve.
+    fn hand_over(&self) {
+        self.context.inner.shards.engines().for_each(|engine| engine.hand_over());
     }
 
     /// The program is about to sleep in its own ways, after it has armed a queue of the channel. True if what
@@ -179,14 +213,16 @@ impl ChannelInner {
 
     /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).
     pub(super) fn prepare_to_wait(&self, limit: Option<Duration>) -> io::Result<bool> {
-        let engine = &self.context.inner.engine;
         self.has_slept();
-        let found =
-            engine.serve_until(self.notifier.descriptor(), limit, || !self.notifier.is_empty())?;
+        let is_there = || !self.notifier.is_empty();
+        let found = match self.only_engine() {
+            Some(engine) => engine.serve_until(self.notifier.descriptor(), limit, is_there)?,
+            None => is_there(),
+        };
         if found {
-            self.served.store(engine.found(), Ordering::Relaxed);
+            self.served.store(self.context.inner.engine.found(), Ordering::Relaxed);
         } else if !self.sleeps.swap(true, Ordering::SeqCst) {
-            engine.sleeps();
+            self.context.inner.shards.engines().for_each(|engine| engine.sleeps());
         }
         Ok(found)
     }
@@ -194,14 +230,14 @@ impl ChannelInner {
     /// No thread sleeps on the descriptor any more.
     pub(super) fn has_slept(&self) {
         if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::SeqCst) {
-            self.context.inner.engine.has_slept();
+            self.context.inner.shards.engines().for_each(|engine| engine.has_slept());
         }
     }
 
     /// The program takes the descriptor.
     pub(super) fn expose(&self) {
         if !self.exposed.swap(true, Ordering::Relaxed) {
-            self.context.inner.engine.hand_over();
+            self.hand_over();
         }
     }
 }

@@ -16,7 +16,7 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{clock::ClockValues, device_attr::DeviceAttr, sink::AsyncQueue};
+use super::{clock::ClockValues, device_attr::DeviceAttr, shards::Shards, sink::AsyncQueue};
 use crate::{
     clock,
     counters::LinkCounters,
@@ -61,7 +61,9 @@ impl WeakContext {
 }
 
 pub(crate) struct ContextInner {
+    /// The first shard's.
     pub(crate) engine: Arc<Engine>,
+    pub(crate) shards: Shards,
     pub(crate) events: Arc<AsyncQueue>,
     pub(crate) name: String,
     /// Attributes of the port; those that change are those of its start.
@@ -76,7 +78,7 @@ pub(crate) struct ContextInner {
 
 impl Drop for ContextInner {
     fn drop(&mut self) {
-        self.engine.stop();
+        self.shards.engines().rev().for_each(|engine| engine.stop()); // the first may receive for all
         tracing::debug!(device = self.name, "device closed");
     }
 }
@@ -124,13 +126,14 @@ impl Context {
     /// Attributes of the port now (`ibv_query_port`); it follows its network interface.
     #[must_use]
     pub fn query_port(&self) -> PortAttr {
+        let counters = self.counters();
         let mut shard = self.inner.engine.lock();
         let adapter = shard.adapter();
         PortAttr {
             active: adapter.port_is_active(),
             active_mtu: adapter.gids().port_mtu(),
-            bad_pkeys: adapter.counters().pkey_violations,
-            qkey_violations: adapter.counters().qkey_violations,
+            bad_pkeys: counters.pkey_violations,
+            qkey_violations: counters.qkey_violations,
             pkey_table_len: adapter.pkeys().entries().len() as u16,
             ..self.inner.port
         }
@@ -206,7 +209,13 @@ impl Context {
     /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses an entry that would be gone; nothing
     /// has changed then.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
-        let result = self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys));
+        let _held = self.inner.shards.hold();
+        let before = self.inner.engine.lock().adapter().pkeys().clone();
+        let set = |keys: PKeyTable| {
+            let mut engines = self.inner.shards.engines();
+            engines.try_for_each(|it| it.command(|adapter, _| adapter.set_pkeys(keys.clone())))
+        };
+        let result = set(pkeys).inspect_err(|_| _ = set(before));
         self.explained("set_pkeys", result)
     }
 
@@ -227,13 +236,21 @@ impl Context {
     /// Totals of the transport since the device was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.inner.engine.lock().adapter().counters().clone()
+        let mut totals = Counters::default();
+        for engine in self.inner.shards.engines() {
+            totals += engine.lock().adapter().counters();
+        }
+        totals
     }
 
     /// Totals of the link since the device was opened.
     #[must_use]
     pub fn link_counters(&self) -> LinkCounters {
-        self.inner.engine.lock().link_counters()
+        let mut totals = LinkCounters::default();
+        for engine in self.inner.shards.engines() {
+            totals += engine.lock().link_counters();
+        }
+        totals
     }
 
     /// Random PSN to start a connection with.
@@ -252,7 +269,7 @@ impl Context {
     /// Receives, handles and sends on the caller's thread. Needed only with
     /// [`Progress::Manual`](crate::Progress::Manual).
     pub fn progress(&self) {
-        self.inner.engine.progress();
+        self.inner.shards.engines().for_each(|engine| _ = engine.progress());
     }
 
     /// Time until [`progress`](Self::progress) is due although [`progress_fd`](Self::progress_fd)

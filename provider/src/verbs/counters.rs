@@ -71,9 +71,9 @@ impl CounterSet {
             let refused = Err(ObjectError::Unknown);
             return self.context.explained("ibv_attach_counters_point_flow", refused);
         }
-        let counted = self.context.inner.engine.alter(|adapter| adapter.count_qp(qp.qpn()));
+        let counted = qp.inner.engine().alter(|adapter| adapter.count_qp(qp.qpn()));
         self.context.explained("ibv_attach_counters_point_flow", counted)?;
-        self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp.qpn())) });
+        self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp)) });
         Ok(())
     }
 
@@ -81,19 +81,10 @@ impl CounterSet {
         self.sources.lock().push(source);
     }
 
-    fn counters_of(&self, qpn: Option<Qpn>) -> Counters {
-        match qpn {
-            None => self.context.counters(),
-            Some(qpn) => self
-                .context
-                .inner
-                .engine
-                .lock()
-                .adapter()
-                .qp_counters(qpn)
-                .cloned()
-                .unwrap_or_default(),
-        }
+    fn counters_of(&self, qp: Option<&QueuePair>) -> Counters {
+        let Some(qp) = qp else { return self.context.counters() };
+        let mut shard = qp.inner.engine().lock();
+        shard.adapter().qp_counters(qp.qpn()).cloned().unwrap_or_default()
     }
 
     /// Values now, in the order of attaching (`ibv_read_counters`).
@@ -103,7 +94,7 @@ impl CounterSet {
         let mut values = Vec::new();
         for Source { qp, before } in &*sources {
             let qpn = qp.as_ref().map(QueuePair::qpn);
-            let now = self.counters_of(qpn);
+            let now = self.counters_of(qp.as_ref());
             let since = now
                 .iter()
                 .zip(before.iter())

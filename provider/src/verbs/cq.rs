@@ -7,7 +7,8 @@ use roce_transport::{
     work::{CqId, CqModeration, NotifyKind, Wc},
 };
 
-use super::completion::CqInner;
+use super::{completion::CqInner, shards::Place};
+use crate::engine::Engine;
 
 /// Completion queue (`ibv_cq`).
 ///
@@ -43,11 +44,11 @@ impl CompletionQueue {
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         match self.inner.ring.poll(to) {
             0 => {
-                self.inner.context.inner.engine.progress();
+                self.inner.engine().progress();
                 self.inner.ring.poll(to)
             }
             count => {
-                self.inner.context.inner.engine.note_find();
+                self.inner.engine().note_find();
                 count
             }
         }
@@ -72,7 +73,7 @@ impl CompletionQueue {
     /// Takes the oldest completion, as [`poll`](Self::poll) does.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {
-        let engine = &self.inner.context.inner.engine;
+        let engine = self.inner.engine();
         match self.inner.ring.pop() {
             None => {
                 engine.progress();
@@ -113,11 +114,11 @@ impl CompletionQueue {
     /// has changed then.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
         let (context, id) = (&self.inner.context, self.inner.ring.id());
-        let engine = &context.inner.engine;
-        let fits = engine.lock().adapter().fits_cq(capacity);
+        let fits = context.inner.engine.lock().adapter().fits_cq(capacity);
         context.explained("ibv_resize_cq", fits)?;
         let room = self.inner.ring.lacks(capacity); // without the lock: it may take long
-        let resized = engine.alter(|adapter| adapter.resize_cq_in(id, capacity, room));
+        let resize = |engine: &Engine| engine.alter(|it| it.resize_cq_in(id, capacity, room));
+        let resized = context.inner.shards.at(&self.inner.place, resize);
         context.explained("ibv_resize_cq", resized)
     }
 
@@ -129,8 +130,8 @@ impl CompletionQueue {
     /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
     pub fn moderate(&self, moderation: CqModeration) -> Result<(), ObjectError> {
         let (context, id) = (&self.inner.context, self.inner.ring.id());
-        let moderated =
-            context.inner.engine.command(|adapter, _| adapter.moderate_cq(id, moderation));
+        let moderate = |engine: &Engine| engine.command(|it, _| it.moderate_cq(id, moderation));
+        let moderated = context.inner.shards.at(&self.inner.place, moderate);
         context.explained("ibv_modify_cq", moderated)
     }
 
@@ -138,6 +139,14 @@ impl CompletionQueue {
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         self.inner.ring.moderation()
+    }
+
+    /// Has queue pairs complete here that are in the first [shard](crate::OpenOptions::shards), as those
+    /// of `rdma_cm` are, unless others do already. For the C interface.
+    #[doc(hidden)]
+    pub fn prefer_first_shard(&self) {
+        let first = Place::of(0);
+        let _ = self.inner.context.inner.shards.place(&[&first, &self.inner.place], None);
     }
 
     /// Number of completions that can be taken without serving the device. For the C interface.

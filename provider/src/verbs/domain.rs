@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use roce_transport::adapter::{ObjectError, PdId};
+use roce_transport::adapter::{Adapter, ObjectError, PdId};
 
 use super::context::Context;
 
@@ -66,7 +66,7 @@ impl Drop for DomainInner {
             return; // the domain itself goes with its own last handle
         }
         // every object in the domain held it, so nothing uses it any more
-        let _ = self.context.inner.engine.alter(|adapter| adapter.dealloc_pd(self.id));
+        self.context.inner.shards.alter(|adapter| _ = adapter.dealloc_pd(self.id));
     }
 }
 
@@ -76,7 +76,8 @@ impl Context {
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, ObjectError> {
-        let allocated = self.inner.engine.alter(|adapter| adapter.alloc_pd());
+        let adopt = |adapter: &mut Adapter, pd: &PdId| adapter.adopt_pd(*pd);
+        let allocated = self.inner.shards.make(Adapter::alloc_pd, adopt);
         let id = self.explained("ibv_alloc_pd", allocated)?;
         let inner = DomainInner { context: self.clone(), id, parent_of: None };
         Ok(ProtectionDomain { inner: Arc::new(inner) })

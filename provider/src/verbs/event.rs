@@ -59,7 +59,9 @@ impl Context {
         wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
     ) -> io::Result<AsyncEvents> {
         let queue = Arc::new(AsyncQueue::new(wanted)?);
-        self.inner.engine.lock().sink::<ObjectEvents>().add_reader(&queue);
+        for engine in self.inner.shards.engines() {
+            engine.lock().sink::<ObjectEvents>().add_reader(&queue);
+        }
         Ok(AsyncEvents { queue })
     }
 

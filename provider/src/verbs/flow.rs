@@ -65,7 +65,7 @@ impl QueuePair {
             return Err(FlowError::WrongService(qp_type));
         }
         attr.check()?;
-        let added = self.context().inner.engine.add_flow(self.qpn(), attr.clone());
+        let added = self.inner.engine().add_flow(self.qpn(), attr.clone());
         let (id, kept) = added.map_err(|refused| match refused {
             FlowRefused::NoFrames => FlowError::NoFrames,
             FlowRefused::TooMany(limit) => FlowError::TooMany(limit),
@@ -85,7 +85,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.qp.context().inner.engine.remove_flow(self.id);
+        self.qp.inner.engine().remove_flow(self.id);
         drop(self.kept.lock().take()); // without the engine's lock
     }
 }

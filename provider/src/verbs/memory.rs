@@ -3,6 +3,7 @@
 use std::{fmt, io, ops::Range, sync::Arc};
 
 use roce_transport::{
+    adapter::Adapter,
     mem::{Access, LKey, Memory, MemoryFault, MrAttr, RKey, Region, RegisterError, Reregister},
     work::{Remote, Sge},
 };
@@ -38,7 +39,7 @@ struct RegionInner {
 
 impl Drop for RegionInner {
     fn drop(&mut self) {
-        self.domain.context.inner.engine.alter(|adapter| adapter.revoke(&self.region));
+        self.domain.context.inner.shards.alter(|adapter| adapter.revoke(&self.region));
     }
 }
 
@@ -99,8 +100,9 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, RegionError> {
         let domain = self.inner.clone();
         let attr = MrAttr { memory, address, access };
+        let shards = &domain.context.inner.shards;
         let registered =
-            domain.context.inner.engine.alter(|adapter| adapter.register(domain.id, attr));
+            shards.make(|adapter| adapter.register(domain.id, attr), Adapter::adopt_region);
         let region = self.explain_region(registered.map_err(RegionError::from))?;
         Ok(MemoryRegion { inner: Arc::new(RegionInner { domain, region }) })
     }
@@ -290,7 +292,13 @@ impl MemoryRegion {
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
     pub fn deregister(&self) -> Result<(), RegisterError> {
         let context = &self.inner.domain.context;
-        let result = context.inner.engine.alter(|adapter| adapter.deregister(&self.inner.region));
+        let result = context.inner.shards.make(
+            |adapter| adapter.deregister(&self.inner.region),
+            |adapter, ()| {
+                adapter.revoke(&self.inner.region);
+                Ok(())
+            },
+        );
         context.explained("ibv_dereg_mr", result)
     }
 
@@ -311,8 +319,13 @@ impl MemoryRegion {
             return context.explained("ibv_rereg_mr", Err(RegisterError::UnknownPd));
         }
         let change = Reregister { pd: Some(domain.id), memory, access };
-        let engine = &domain.context.inner.engine;
-        let changed = engine.alter(|adapter| adapter.reregister(&self.inner.region, change));
+        let changed = domain.context.inner.shards.make(
+            |adapter| adapter.reregister(&self.inner.region, change),
+            |adapter, changed| {
+                adapter.adopt_change(&self.inner.region, changed);
+                Ok(())
+            },
+        );
         let region = domain.context.explained("ibv_rereg_mr", changed)?;
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }

@@ -37,7 +37,7 @@ impl QueuePair {
     /// for too many groups or members (`ENOMEM`); [`AttachError::Join`] if the link cannot join
     /// (the error of the system).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
-        let attached = self.context().inner.engine.join_group(
+        let attached = self.inner.engine().join_group(
             group.to_ip(),
             |adapter| adapter.attach_mcast(self.qpn(), group),
             |adapter| {
@@ -55,7 +55,7 @@ impl QueuePair {
     /// # Errors
     /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
     pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
-        let left = self.context().inner.engine.leave_groups(|adapter| {
+        let left = self.inner.engine().leave_groups(|adapter| {
             let is_last = adapter.detach_mcast(self.qpn(), group)?;
             Ok(is_last.then(|| group.to_ip()).into_iter().collect())
         });

@@ -24,7 +24,7 @@ use super::{
     srq::SharedReceiveQueue,
     xrc::XrcDomain,
 };
-use crate::engine::Posted;
+use crate::engine::{Engine, Posted};
 
 /// Attributes of a new queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
@@ -83,6 +83,7 @@ pub struct QueuePair {
 
 pub(super) struct QpInner {
     context: Context,
+    shard: u32,
     qpn: Qpn,
     pub(super) psn: Psn,
     /// Held so that they outlive the queue pair.
@@ -95,9 +96,16 @@ enum QpResources {
     XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
 }
 
+impl QpInner {
+    #[inline]
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.context.inner.shards.engine(self.shard)
+    }
+}
+
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let engine = &self.context.inner.engine;
+        let engine = self.engine();
         engine.pause_loop();
         let has_groups = engine.lock().adapter().mcast_groups(Some(self.qpn)).next().is_some();
         if has_groups {
@@ -124,8 +132,8 @@ impl ProtectionDomain {
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
     /// [`ObjectError::Unknown`] when a completion queue or the shared receive queue is of another
     /// device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator
-    /// with a shared receive queue, and for an XRC target, which [`XrcDomain::create_target`]
-    /// makes.
+    /// with a shared receive queue, for an XRC target, which [`XrcDomain::create_target`] makes, and
+    /// for queues of different [shards](crate::OpenOptions::shards).
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         // the adapter knows its completion queues themselves, but of a shared receive queue only
         // the number
@@ -143,8 +151,12 @@ impl ProtectionDomain {
             quirks: attr.quirks,
         };
         let cqs = [attr.send_cq.clone(), attr.recv_cq.clone()];
+        let srq = attr.srq.as_ref().map(|srq| (&srq.inner.place, srq.id()));
+        let places = cqs.each_ref().map(|cq| &cq.inner.place);
+        let placed = self.context().inner.shards.place(&places, srq);
+        let shard = self.context().explained("ibv_create_qp", placed)?;
         let resources = QpResources::Queues { _pd: self.clone(), _cqs: cqs, srq: attr.srq.clone() };
-        QueuePair::create(self.context(), resources, |adapter| adapter.create_qp(init))
+        QueuePair::create(self.context(), shard, resources, |adapter| adapter.create_qp(init))
     }
 }
 
@@ -158,22 +170,28 @@ impl XrcDomain {
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_target(&self) -> Result<QueuePair, ObjectError> {
         let resources = QpResources::XrcTarget(self.clone());
-        QueuePair::create(self.context(), resources, |adapter| adapter.create_xrc_target(self.id()))
+        QueuePair::create(self.context(), 0, resources, |adapter| {
+            adapter.create_xrc_target(self.id())
+        })
     }
 }
 
 impl QueuePair {
     fn create(
         context: &Context,
+        shard: u32,
         resources: QpResources,
         create: impl FnOnce(&mut Adapter) -> Result<Qpn, ObjectError>,
     ) -> Result<Self, ObjectError> {
-        let mut shard = context.inner.engine.lock();
-        let (created, psn) = (create(shard.adapter()), shard.adapter().random_psn());
-        drop(shard);
-        context.inner.engine.explain();
+        let engine = context.inner.shards.engine(shard);
+        let mut locked = engine.lock();
+        let (created, psn) = (create(locked.adapter()), locked.adapter().random_psn());
+        drop(locked);
+        engine.explain();
         let qpn = created?;
-        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, resources }) })
+        Ok(Self {
+            inner: Arc::new(QpInner { context: context.clone(), shard, qpn, psn, resources }),
+        })
     }
 
     /// Device that the queue pair belongs to.
@@ -186,6 +204,11 @@ impl QueuePair {
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.inner.qpn
+    }
+
+    /// True if it is in the first [shard](crate::OpenOptions::shards).
+    pub(crate) fn is_in_first_shard(&self) -> bool {
+        self.inner.shard == 0
     }
 
     /// True if the queue pair receives from a shared receive queue; an XRC target does.
@@ -202,8 +225,8 @@ impl QueuePair {
     /// Never: the handle keeps the queue pair alive.
     #[must_use]
     pub fn query(&self) -> QpInfo {
-        let engine = &self.inner.context.inner.engine;
-        engine
+        self.inner
+            .engine()
             .command(|adapter, _| adapter.query_qp(self.inner.qpn))
             .expect("a handle keeps its queue pair alive")
     }
@@ -331,8 +354,10 @@ impl QueuePair {
         counter: &Arc<CompletionCounter>,
     ) -> Result<(), CountError> {
         let (context, qpn) = (&self.inner.context, self.inner.qpn);
-        let engine = &context.inner.engine;
-        let result = engine.alter(|adapter| adapter.count_completions(qpn, ops, counter.clone()));
+        let result = self
+            .inner
+            .engine()
+            .alter(|adapter| adapter.count_completions(qpn, ops, counter.clone()));
         context.explained("ibv_qp_attach_comp_cntr", result)
     }
 
@@ -340,11 +365,7 @@ impl QueuePair {
     /// cards do so on the way to RESET and when a queue pair is destroyed; here, only this call
     /// does.
     pub fn discard_completions(&self) {
-        self.inner
-            .context
-            .inner
-            .engine
-            .alter(|adapter| adapter.discard_completions(self.inner.qpn));
+        self.inner.engine().alter(|adapter| adapter.discard_completions(self.inner.qpn));
     }
 
     /// Posts send requests that are made one by one: `requests` gets a function that posts one. For
@@ -356,9 +377,7 @@ impl QueuePair {
         requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,
     ) -> R {
         self.inner
-            .context
-            .inner
-            .engine
+            .engine()
             .post(Posted::Send, |posting| requests(&mut |wr| posting.send(self.inner.qpn, wr)))
     }
 
@@ -368,7 +387,7 @@ impl QueuePair {
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        self.inner.context.inner.engine.post(Posted::Receive, |posting| {
+        self.inner.engine().post(Posted::Receive, |posting| {
             requests(&mut |wr| posting.receive(self.inner.qpn, wr))
         })
     }
@@ -381,7 +400,7 @@ impl QueuePair {
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         let mut checked = true;
         let qpn = self.inner.qpn;
-        let posted = self.inner.context.inner.engine.post_at_once(wrs, |adapter, now| {
+        let posted = self.inner.engine().post_at_once(wrs, |adapter, now| {
             let check = |(index, wr)| {
                 adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error })
             };
@@ -400,7 +419,7 @@ impl QueuePair {
     /// explains. For the C interface.
     #[doc(hidden)]
     pub fn explain_call(&self, call: &str, reason: impl FnOnce() -> Reason) {
-        if let Some(diagnosis) = &self.inner.context.inner.engine.diagnosis {
+        if let Some(diagnosis) = &self.inner.engine().diagnosis {
             diagnosis.tell_call(Some(self.inner.qpn), call, reason());
         }
     }
@@ -416,11 +435,7 @@ impl QueuePair {
     }
 
     fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
-        self.inner
-            .context
-            .inner
-            .engine
-            .command(|adapter, now| command(adapter, now, self.inner.qpn))
+        self.inner.engine().command(|adapter, now| command(adapter, now, self.inner.qpn))
     }
 }
 

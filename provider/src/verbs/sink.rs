@@ -46,12 +46,19 @@ impl AsyncQueue {
 pub(crate) struct ObjectEvents {
     completions: BTreeMap<CqId, Box<dyn Fn() + Send>>,
     readers: Vec<Weak<AsyncQueue>>,
+    /// What happens to the whole device is told by another shard.
+    tells_objects_only: bool,
 }
 
 impl ObjectEvents {
     /// Calls `wake` with every event of a completion queue.
     pub(super) fn insert_cq(&mut self, id: CqId, wake: impl Fn() + Send + 'static) {
         self.completions.insert(id, Box::new(wake));
+    }
+
+    /// Leaves what happens to the port to the sink of another shard of the device.
+    pub(crate) const fn tell_objects_only(&mut self) {
+        self.tells_objects_only = true;
     }
 
     pub(super) fn remove_cq(&mut self, id: CqId) {
@@ -71,8 +78,13 @@ impl EventSink for ObjectEvents {
             if let Some(wake) = self.completions.get(&id) {
                 wake();
             }
-        } else {
+        } else if !self.tells_objects_only || !is_of_port(event) {
             self.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.push(event));
         }
     }
+}
+
+/// True if all shards of a device have such an event, and their program one.
+const fn is_of_port(event: Event) -> bool {
+    matches!(event, Event::PKeyChange | Event::PortActive | Event::PortError | Event::GidChange)
 }

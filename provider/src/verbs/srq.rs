@@ -13,9 +13,10 @@ use super::{
     cq::CompletionQueue,
     domain::{DomainInner, ProtectionDomain},
     post::{BadWorkRequest, post},
+    shards::Place,
     xrc::XrcDomain,
 };
-use crate::engine::Posted;
+use crate::engine::{Engine, Posted};
 
 /// Shared receive queue (`ibv_srq`): receive requests for any of its queue pairs, in the order of
 /// arriving messages.
@@ -38,20 +39,28 @@ pub struct SharedReceiveQueue {
 
 pub(super) struct SrqInner {
     domain: Arc<DomainInner>,
+    pub(super) place: Place,
     pub(super) id: SrqId,
     /// Of an XRC SRQ; held so that they outlive it.
     xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
+impl SrqInner {
+    /// Does something in the shard where it is.
+    fn at_engine<R>(&self, act: impl FnOnce(&Engine) -> R) -> R {
+        self.domain.context.inner.shards.at(&self.place, act)
+    }
+}
+
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        let requests = {
-            let mut shard = self.domain.context.inner.engine.lock();
+        let requests = self.at_engine(|engine| {
+            let mut shard = engine.lock();
             let requests = shard.adapter().abandon_srq_requests(self.id);
             // every queue pair that receives from it held it
             let _ = shard.adapter().destroy_srq(self.id);
             requests
-        };
+        });
         drop(requests); // without the lock: there may be thousands
     }
 }
@@ -65,7 +74,8 @@ impl ProtectionDomain {
         let domain = self.inner.clone();
         let made = domain.context.inner.engine.alter(|adapter| adapter.create_srq(domain.id, attr));
         let id = domain.context.explained("ibv_create_srq", made)?;
-        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
+        let place = Place::nowhere();
+        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc: None }) })
     }
 
     /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): the targets of `xrcd` receive
@@ -75,7 +85,8 @@ impl ProtectionDomain {
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
     /// [`ObjectError::Unknown`] if the XRC domain or the completion queue is of another device
-    /// (`EINVAL`).
+    /// (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) if the completion queue serves another
+    /// [shard](crate::OpenOptions::shards) than the first.
     pub fn create_xrc_srq(
         &self,
         attr: SrqAttr,
@@ -86,12 +97,15 @@ impl ProtectionDomain {
         if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
             return domain.context.explained("ibv_create_srq_ex", Err(ObjectError::Unknown));
         }
-        let (ring, xrc) = (cq.inner.ring.clone(), Some((xrcd.clone(), cq.clone())));
+        let (place, ring) = (Place::of(0), cq.inner.ring.clone());
+        let placed = domain.context.inner.shards.place(&[&place, &cq.inner.place], None);
+        domain.context.explained("ibv_create_srq_ex", placed)?;
+        let xrc = Some((xrcd.clone(), cq.clone()));
         let mut shard = domain.context.inner.engine.lock();
         let made = shard.adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring);
         drop(shard);
         let id = domain.context.explained("ibv_create_srq_ex", made)?;
-        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc }) })
+        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc }) })
     }
 }
 
@@ -119,10 +133,8 @@ impl SharedReceiveQueue {
     /// Never: the handle keeps the queue alive.
     #[must_use]
     pub fn query(&self) -> SrqInfo {
-        let mut shard = self.inner.domain.context.inner.engine.lock();
-        shard
-            .adapter()
-            .query_srq(self.inner.id)
+        self.inner
+            .at_engine(|engine| engine.lock().adapter().query_srq(self.inner.id))
             .expect("a handle keeps its shared receive queue alive")
     }
 
@@ -141,8 +153,10 @@ impl SharedReceiveQueue {
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        self.inner.domain.context.inner.engine.post(Posted::Receive, |posting| {
-            requests(&mut |wr| posting.receive_shared(self.inner.id, wr))
+        self.inner.at_engine(|engine| {
+            engine.post(Posted::Receive, |posting| {
+                requests(&mut |wr| posting.receive_shared(self.inner.id, wr))
+            })
         })
     }
 
@@ -153,7 +167,8 @@ impl SharedReceiveQueue {
     /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
     pub fn set_limit(&self, limit: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
-        let set = context.inner.engine.alter(|adapter| adapter.set_srq_limit(self.inner.id, limit));
+        let set = |engine: &Engine| engine.alter(|it| it.set_srq_limit(self.inner.id, limit));
+        let set = self.inner.at_engine(set);
         context.explained("ibv_modify_srq", set)
     }
 
@@ -165,8 +180,8 @@ impl SharedReceiveQueue {
     /// has changed then.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
-        let resized =
-            context.inner.engine.alter(|adapter| adapter.resize_srq(self.inner.id, max_wr));
+        let resize = |engine: &Engine| engine.alter(|it| it.resize_srq(self.inner.id, max_wr));
+        let resized = self.inner.at_engine(resize);
         context.explained("ibv_modify_srq", resized)
     }
 }

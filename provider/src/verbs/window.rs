@@ -9,7 +9,7 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::ObjectError,
+    adapter::{ObjectError, ObjectMismatch},
     mem::{Access, RKey, WindowBind, WindowId, WindowType},
 };
 
@@ -51,7 +51,7 @@ struct WindowInner {
 
 impl Drop for WindowInner {
     fn drop(&mut self) {
-        let _ = self.domain.context.inner.engine.alter(|adapter| adapter.dealloc_window(self.id));
+        self.domain.context.inner.shards.alter(|adapter| _ = adapter.dealloc_window(self.id));
     }
 }
 
@@ -59,11 +59,19 @@ impl ProtectionDomain {
     /// Makes a memory window that is bound to nothing (`ibv_alloc_mw`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    /// [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Mismatch`] (`EINVAL`) for type 1 on a device with
+    /// [several shards](crate::OpenOptions::shards).
     pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
         let domain = self.inner.clone();
-        let engine = &domain.context.inner.engine;
-        let allocated = engine.alter(|adapter| adapter.alloc_window(domain.id, window_type));
+        let shards = &domain.context.inner.shards;
+        let allocated = if window_type == WindowType::Type1 && shards.are_several() {
+            Err(ObjectMismatch::Type1Window.into()) // whose binding all queue pairs share
+        } else {
+            shards.make(
+                |adapter| adapter.alloc_window(domain.id, window_type),
+                |adapter, &rkey| adapter.adopt_window(domain.id, window_type, rkey),
+            )
+        };
         let rkey = domain.context.explained("ibv_alloc_mw", allocated)?;
         let (id, rkey) = (WindowId::of(rkey), AtomicU32::new(rkey.0));
         Ok(MemoryWindow { inner: Arc::new(WindowInner { domain, window_type, id, rkey }) })

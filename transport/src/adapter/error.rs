@@ -54,7 +54,7 @@ pub enum ObjectError {
     InUse,
 }
 
-/// Parts of a queue pair that do not go together.
+/// Parts that do not go together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectMismatch {
@@ -70,6 +70,14 @@ pub enum ObjectMismatch {
     /// An XRC SRQ for a queue pair that is no XRC target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
+    /// Completion queues, or a shared receive queue, that are used by queue pairs of different shards.
+    #[error(
+        "its completion queues and its shared receive queue are of different shards of the device"
+    )]
+    Shards,
+    /// A memory window of type 1 on a device with several shards.
+    #[error("a device with several shards has memory windows of type 2 only")]
+    Type1Window,
 }
 
 macro_rules! named {

@@ -33,6 +33,7 @@ mod receipt;
 mod receive;
 mod record;
 mod recorder;
+mod shards;
 mod timers;
 mod transmit;
 mod turns;
@@ -61,6 +62,7 @@ pub use connect::AcceptError;
 pub use error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize};
 pub use groups::McastError;
 pub use receipt::{IcrcCheck, Receipt};
+pub use shards::ReleasedSrq;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{

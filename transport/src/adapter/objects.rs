@@ -223,8 +223,9 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::SharedReceiveQueue, self.srqs.len(), self.limits.max_srq)?;
+        // apart from those of other adapters of the device, as queue pair numbers are
         let id = loop {
-            let id = SrqId::new(self.rng.next_u32());
+            let id = SrqId::new(self.random_number());
             if !self.srqs.contains_key(&id) {
                 break id;
             }
@@ -456,11 +457,9 @@ impl Adapter {
 
     /// Gives a queue pair its number and its place.
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
-        let numbers =
-            self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
         limit(ObjectKind::QueuePair, self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
-            let qpn = Qpn::new(self.qpns.start() + self.rng.next_u32() % numbers as u32);
+            let qpn = Qpn::new(self.random_number());
             if !self.by_qpn.contains_key(&qpn) {
                 break qpn;
             }
@@ -475,6 +474,12 @@ impl Adapter {
             self.places.resize(index + 1, Place::default());
         }
         Ok(qpn)
+    }
+
+    /// One of the numbers that its queue pairs can have.
+    fn random_number(&mut self) -> u32 {
+        let numbers = self.qpns.end().saturating_sub(*self.qpns.start()).saturating_add(1);
+        self.qpns.start() + self.rng.next_u32() % numbers
     }
 
     /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any

@@ -150,6 +150,15 @@ impl Explain for ObjectMismatch {
                 "make the shared receive queue with IBV_SRQT_BASIC for queue pairs other than \
                  IBV_QPT_XRC_RECV",
             ),
+            Self::Shards => (
+                "shards",
+                "queue pairs that have a completion queue or a shared receive queue in common are in one \
+                 shard, and those of rdma_cm in the first; give them queues of their own, or open the \
+                 device with one shard (ROCE_SHARDS)",
+            ),
+            Self::Type1Window => {
+                ("window_type_1", "IBV_MW_TYPE_2, or open the device with one shard (ROCE_SHARDS)")
+            }
         };
         Reason::new(cause, self, advice).with_errno(INVAL)
     }

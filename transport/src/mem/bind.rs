@@ -43,8 +43,13 @@ impl RegionTable {
                 break RKey(key);
             }
         };
-        self.windows.insert(WindowId::of(rkey), Window { pd, window_type, rkey, bound: None });
+        self.adopt_window(pd, window_type, rkey);
         rkey
+    }
+
+    /// Takes over a window that is bound to nothing, with its key.
+    pub(crate) fn adopt_window(&mut self, pd: PdId, window_type: WindowType, rkey: RKey) {
+        self.windows.insert(WindowId::of(rkey), Window { pd, window_type, rkey, bound: None });
     }
 
     /// Destroys a window, bound or not; returns its protection domain, if there was one.

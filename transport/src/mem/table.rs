@@ -157,9 +157,30 @@ impl RegionTable {
             windows: AtomicU32::new(0),
             inside: None,
         });
-        self.by_key.insert(lkey.0, region.clone());
-        self.by_key.insert(rkey.0, region.clone());
+        self.replace(&region);
         region
+    }
+
+    /// Has the keys of a region name this one.
+    pub(crate) fn replace(&mut self, region: &Arc<Region>) {
+        self.by_key.insert(region.lkey.0, region.clone());
+        self.by_key.insert(region.rkey.0, region.clone());
+    }
+
+    /// Takes over a region of another table, with its keys.
+    pub(crate) fn adopt(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
+        if self.regions >= self.max {
+            return Err(RegisterError::TooMany(self.max));
+        }
+        let is_taken = |key| {
+            self.by_key.contains_key(&key) || self.windows.contains_key(&WindowId::of(RKey(key)))
+        };
+        if [region.lkey.0, region.rkey.0].into_iter().any(is_taken) {
+            return Err(RegisterError::InUse);
+        }
+        self.regions += 1;
+        self.replace(region);
+        Ok(())
     }
 
     /// Deregisters a region. Windows that are bound to it lose their memory. Returns whether it was

@@ -12,7 +12,7 @@ use super::id::Id;
 use crate::{
     channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
     check::records,
-    cq::{ibv_create_cq, ibv_destroy_cq},
+    cq::{Cq, ibv_create_cq, ibv_destroy_cq},
     errno::{self, Errno, Result},
     export::export,
     layout::{
@@ -125,6 +125,9 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.send_cq = if attr.send_cq.is_null() { (*id).send_cq } else { attr.send_cq };
         attr.recv_cq = if attr.recv_cq.is_null() { (*id).recv_cq } else { attr.recv_cq };
         attr.srq = if attr.srq.is_null() { (*id).srq } else { attr.srq };
+        for cq in [attr.send_cq, attr.recv_cq].into_iter().filter(|cq| !cq.is_null()) {
+            Cq::get(cq)?.cq.prefer_first_shard();
+        }
         let qp = check(create_qp_ex((*id).verbs, attr))?;
         let made = &Qp::get(qp)?.qp;
         if let Err(error) = object.cm()?.adopt_qp(made) {

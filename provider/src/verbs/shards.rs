@@ -1,0 +1,137 @@
+//! The shards of a device: engines, each with queue pairs of its own, a lock, a socket and a thread.
+//!
+//! Protection domains, regions, windows and completion queues are in all of them, with the same
+//! numbers and keys; address handles, XRC, and what `rdma_cm` moves, are in the first. A queue pair is
+//! where its completion queues and its shared receive queue are, so that who polls a queue serves
+//! one shard. A queue without queue pairs is nowhere in particular yet; its state is in the first.
+
+use std::sync::{
+    Arc, MutexGuard,
+    atomic::{AtomicU32, Ordering},
+};
+
+use roce_transport::{
+    adapter::{Adapter, ObjectError, ObjectMismatch},
+    work::SrqId,
+};
+
+use crate::{engine::Engine, sync::Mutex};
+
+/// The engines of a device; one, unless the program asks for more.
+pub(crate) struct Shards {
+    first: Arc<Engine>,
+    further: Box<[Arc<Engine>]>,
+    /// Held while objects that all shards have come and go, and while a queue gets its place.
+    tables: Mutex<()>,
+    /// Number of queue pairs that could be anywhere.
+    placed: AtomicU32,
+}
+
+impl Shards {
+    pub(crate) fn new(first: Arc<Engine>, further: Vec<Arc<Engine>>) -> Self {
+        let (tables, placed) = (Mutex::new(()), AtomicU32::new(0));
+        Self { first, further: further.into(), tables, placed }
+    }
+
+    /// The engines, the first shard's first.
+    pub(crate) fn engines(&self) -> impl DoubleEndedIterator<Item = &Arc<Engine>> {
+        [&self.first].into_iter().chain(&self.further)
+    }
+
+    /// The engine of a shard; of the first, if there is no such.
+    #[inline]
+    pub(super) fn engine(&self, shard: u32) -> &Arc<Engine> {
+        let further = (shard as usize).checked_sub(1).and_then(|index| self.further.get(index));
+        further.unwrap_or(&self.first)
+    }
+
+    /// True if there are several.
+    pub(crate) const fn are_several(&self) -> bool {
+        !self.further.is_empty()
+    }
+
+    /// Keeps objects of all shards from coming and going.
+    pub(super) fn hold(&self) -> Option<MutexGuard<'_, ()>> {
+        self.are_several().then(|| self.tables.lock())
+    }
+
+    /// Makes something in the first shard that the others adopt.
+    pub(super) fn make<T, E>(
+        &self,
+        make: impl FnOnce(&mut Adapter) -> Result<T, E>,
+        adopt: impl Fn(&mut Adapter, &T) -> Result<(), E>,
+    ) -> Result<T, E> {
+        let _held = self.hold();
+        let made = self.first.alter(make)?;
+        for engine in &self.further {
+            engine.alter(|adapter| adopt(adapter, &made))?;
+        }
+        Ok(made)
+    }
+
+    /// Changes or destroys something that all shards have.
+    pub(super) fn alter(&self, change: impl Fn(&mut Adapter)) {
+        let _held = self.hold();
+        self.engines().for_each(|engine| engine.alter(&change));
+    }
+
+    /// The shard of a new queue pair with these queues, which are there from now on: where they are
+    /// already, or each shard in turn.
+    pub(super) fn place(
+        &self,
+        cqs: &[&Place],
+        srq: Option<(&Place, SrqId)>,
+    ) -> Result<u32, ObjectError> {
+        let Some(_held) = self.hold() else { return Ok(0) };
+        let queues = || cqs.iter().copied().chain(srq.map(|(place, _)| place));
+        let mut known = queues().filter_map(Place::known);
+        let shard = match known.next() {
+            Some(shard) if known.all(|other| other == shard) => shard,
+            Some(_) => return Err(ObjectMismatch::Shards.into()),
+            None => {
+                let turn = self.placed.fetch_add(1, Ordering::Relaxed);
+                turn % (self.further.len() as u32 + 1)
+            }
+        };
+        if let Some((_, id)) = srq.filter(|(place, _)| place.known().is_none() && shard != 0) {
+            let (mut from, mut to) = (self.first.lock(), self.engine(shard).lock());
+            if let Some(srq) = from.adapter().release_srq(id) {
+                to.adapter().adopt_srq(id, srq);
+            }
+        }
+        queues().for_each(|place| place.0.store(shard, Ordering::Relaxed));
+        Ok(shard)
+    }
+
+    /// Does something in the shard where a queue is, and stays meanwhile.
+    pub(super) fn at<R>(&self, place: &Place, act: impl FnOnce(&Engine) -> R) -> R {
+        let _held = place.known().map_or_else(|| self.hold(), |_| None);
+        act(self.engine(place.shard()))
+    }
+}
+
+/// The shard where a queue is, which it does not leave.
+pub(super) struct Place(AtomicU32);
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Place {
+    /// Nowhere in particular yet.
+    pub(super) const fn nowhere() -> Self {
+        Self::of(NOWHERE)
+    }
+
+    pub(super) const fn of(shard: u32) -> Self {
+        Self(AtomicU32::new(shard))
+    }
+
+    fn known(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&shard| shard != NOWHERE)
+    }
+
+    /// The shard; while it is nowhere, one that there is not.
+    #[inline]
+    pub(super) fn shard(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

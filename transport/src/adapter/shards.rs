@@ -1,0 +1,174 @@
+//! Objects that several adapters have in common: the shards of one device, each with queue pairs of
+//! its own.
+//!
+//! One adapter makes the object, the others adopt it, with the same number and the same keys. All
+//! of them destroy it by the ordinary calls. Whoever owns the adapters has them make, adopt and
+//! destroy in the same order, so that their tables stay alike.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use super::{
+    Adapter,
+    error::{ObjectError, ObjectKind, limit},
+    users::{self, Used},
+};
+use crate::{
+    ids::{PdId, RKey, SrqId},
+    mem::{Region, RegisterError, WindowType},
+    work::{CompletionQueue, SharedQueue},
+};
+
+/// A shared receive queue on its way from one adapter to another.
+pub struct ReleasedSrq(SharedQueue);
+
+impl fmt::Debug for ReleasedSrq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReleasedSrq").field(&self.0.info()).finish()
+    }
+}
+
+impl Adapter {
+    /// Takes over a protection domain, with its number.
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
+    pub fn adopt_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
+        limit(ObjectKind::ProtectionDomain, self.pds.len(), self.limits.max_pd)?;
+        let entry = self.pds.vacant_entry();
+        if entry.key() != pd.0 as usize {
+            return Err(ObjectError::Unknown);
+        }
+        entry.insert(());
+        Ok(())
+    }
+
+    /// Takes over a region, with its keys. The protection domain was adopted before.
+    ///
+    /// # Errors
+    /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] when one of
+    /// the keys names something else here.
+    pub fn adopt_region(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
+        if !self.pds.contains(region.pd().0 as usize) {
+            return Err(RegisterError::UnknownPd);
+        }
+        self.regions.adopt(region)?;
+        self.users.add([Used::Pd(region.pd())]);
+        Ok(())
+    }
+
+    /// Takes over what [`reregister`](Self::reregister) has made of a region elsewhere.
+    pub fn adopt_change(&mut self, region: &Region, changed: &Arc<Region>) {
+        self.late.place_all();
+        self.regions.replace(changed);
+        self.users.add([Used::Pd(changed.pd())]);
+        self.users.remove([Used::Pd(region.pd())]);
+    }
+
+    /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then on:
+    /// only a window of type 2, which belongs to the queue pair that binds it, has the same meaning
+    /// everywhere.
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not
+    /// exist.
+    pub fn adopt_window(
+        &mut self,
+        pd: PdId,
+        window_type: WindowType,
+        rkey: RKey,
+    ) -> Result<(), ObjectError> {
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
+        self.users.add([Used::Pd(pd)]);
+        self.regions.adopt_window(pd, window_type, rkey);
+        Ok(())
+    }
+
+    /// Gives up a shared receive queue that no queue pair receives from, for another adapter.
+    pub fn release_srq(&mut self, id: SrqId) -> Option<ReleasedSrq> {
+        if self.users.any(Used::Srq(id)) {
+            return None;
+        }
+        let srq = self.srqs.remove(&id)?;
+        self.users.remove(users::of_srq(&srq));
+        Some(ReleasedSrq(srq))
+    }
+
+    /// Takes it over, with its number and its requests.
+    pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
+        self.users.add(users::of_srq(&srq.0));
+        self.srqs.insert(id, srq.0);
+    }
+
+    /// Takes over a completion queue, with its number. Queue pairs of one adapter only may complete
+    /// there.
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
+    pub fn adopt_cq(&mut self, cq: &Arc<CompletionQueue>) -> Result<(), ObjectError> {
+        limit(ObjectKind::CompletionQueue, self.cqs.len(), self.limits.max_cq)?;
+        let entry = self.cqs.vacant_entry();
+        if entry.key() != cq.id().0 as usize {
+            return Err(ObjectError::Unknown);
+        }
+        entry.insert(cq.clone());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        adapter::AdapterConfig,
+        ids::WindowId,
+        mem::{Access, HeapMemory, MrAttr, Reregister},
+    };
+
+    fn adapters() -> [Adapter; 2] {
+        [1, 2].map(|seed| Adapter::new(AdapterConfig::new([seed; 32])))
+    }
+
+    fn attr() -> MrAttr {
+        MrAttr {
+            memory: Arc::new(HeapMemory::new(64)),
+            address: 0x1000,
+            access: Access::REMOTE_READ,
+        }
+    }
+
+    #[test]
+    fn what_is_adopted_has_the_same_numbers_and_can_be_destroyed() {
+        let [mut one, mut other] = adapters();
+        let pd = one.alloc_pd().unwrap();
+        let region = one.register(pd, attr()).unwrap();
+        assert_eq!(other.adopt_region(&region), Err(RegisterError::UnknownPd));
+        other.adopt_pd(pd).unwrap();
+        other.adopt_region(&region).unwrap();
+        assert_eq!(other.adopt_region(&region), Err(RegisterError::InUse));
+        assert_eq!(other.dealloc_pd(pd), Err(ObjectError::InUse));
+        let cq = one.create_cq(16).unwrap();
+        other.adopt_cq(&cq).unwrap();
+        assert_eq!(other.adopt_cq(&cq), Err(ObjectError::Unknown), "the next number is another");
+        let rkey = one.alloc_window(pd, WindowType::Type2B).unwrap();
+        other.adopt_window(pd, WindowType::Type2B, rkey).unwrap();
+
+        let changed = one.reregister(
+            &region,
+            Reregister { access: Some(Access::empty()), ..Reregister::default() },
+        );
+        let changed = changed.unwrap();
+        other.adopt_change(&region, &changed);
+        for adapter in [&mut one, &mut other] {
+            adapter.dealloc_window(WindowId::of(rkey)).unwrap();
+            adapter.destroy_cq(cq.id()).unwrap();
+        }
+        other.revoke(&region); // which it is no more
+        assert_eq!(other.dealloc_pd(pd), Err(ObjectError::InUse));
+        other.revoke(&changed);
+        other.dealloc_pd(pd).unwrap();
+    }
+}
