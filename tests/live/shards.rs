@@ -1,6 +1,6 @@
 //! Devices whose queue pairs are in several shards.
 
-use std::{collections::BTreeSet, thread};
+use std::{collections::BTreeSet, env, process::Command, thread};
 
 use roce::{
     ObjectMismatch, ReregMr, WindowType,
@@ -55,7 +55,36 @@ fn queue_pairs_are_where_their_queues_are() {
 
 #[test]
 fn shards_talk_with_each_other_and_with_others() {
-    let (context, beside) = (sharded(OpenOptions::default()), sharded(OpenOptions::default()));
+    talk(false);
+}
+
+/// Then packets take the network stack, those between shards as well, and nobody shares the addresses.
+#[test]
+fn shards_that_keep_to_the_network_stack() {
+    let context = talk(true);
+    assert_eq!(context.link_counters().shared_runs, 0);
+    assert_eq!(context.counters().icrc_trusted, 0);
+    let address = context.gids()[0].to_ip().to_string();
+    let test = own_test::named("shards::an_address_of_another_process");
+    let mut again = Command::new(env::current_exe().unwrap());
+    let opened =
+        again.args(["--exact", test, "--nocapture"]).env(ADDRESS, address).output().unwrap();
+    assert!(opened.status.success(), "{}", String::from_utf8_lossy(&opened.stderr));
+}
+
+const ADDRESS: &str = "ROCE_TEST_ADDRESS";
+
+/// In a process of its own: the address is that of a device which shares it with nobody.
+#[test]
+fn an_address_of_another_process() {
+    let Ok(address) = env::var(ADDRESS) else { return };
+    let refused = Device::at(address.parse().unwrap()).unwrap().open(OpenOptions::default());
+    assert!(matches!(refused, Err(OpenError::Bind(BindError::Taken(_)))), "{refused:?}");
+}
+
+fn talk(sockets_only: bool) -> Context {
+    let options = || OpenOptions { sockets_only, ..OpenOptions::default() };
+    let (context, beside) = (sharded(options()), sharded(OpenOptions::default()));
     let near: [Side; SHARDS] = sides(&context);
     // All of them stay: a second answer to what was repeated finds its queue pair.
     let mut pairs = Vec::new();
@@ -76,6 +105,7 @@ fn shards_talk_with_each_other_and_with_others() {
     let before = context.link_counters().forwarded;
     pairs[..SHARDS].iter().for_each(|(near, far)| exchange(near, far, 20));
     assert_eq!(context.link_counters().forwarded, before);
+    context
 }
 
 fn copy(side: &Side) -> Side {
@@ -321,8 +351,6 @@ fn what_cannot_have_shards_says_so() {
         manual,
         "roce_lo cannot have several shards: it is moved by hand, and they have threads"
     );
-    let sockets = why(OpenOptions { sockets_only: true, ..OpenOptions::default() });
-    assert!(sockets.contains("network stack only"), "{sockets}");
     let fabric = Fabric::new("delay 1us".parse().unwrap(), 1);
     let options = OpenOptions { shards: Some(2), ..OpenOptions::default() };
     let refused = fabric.open("10.0.0.1".parse().unwrap(), options).unwrap_err();

@@ -39,14 +39,14 @@ use crate::{
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     sysfs::CounterFiles,
-    variables,
     verbs::{Context, DeviceAttr, Guid},
 };
 pub use contexts::attend_rules;
 pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
-use open::{Opening, Surroundings, open_link, random_seed};
+use open::{Opening, Surroundings, open_link};
 pub use options::OpenOptions;
+use options::random_seed;
 use raw::RawSpec;
 pub(crate) use raw::continues;
 
@@ -391,9 +391,7 @@ impl Device {
             Progress::Manual => "it is moved by hand, and they have threads",
             _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
             _ if shares => return Ok(()),
-            Progress::Automatic => {
-                "it takes the network stack only, and has its addresses for itself"
-            }
+            Progress::Automatic => "the system lets nobody share its addresses",
         };
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
@@ -410,7 +408,11 @@ impl Device {
             known.map_or(0, |address| address.interface)
         };
         let addresses: Vec<_> = addresses.iter().map(|&ip| (ip, interface(ip))).collect();
-        let locality = Locality::SharedAddress { partition: random_seed()?[0] };
+        let partition = random_seed()?[0];
+        let locality = match options.takes_network() {
+            true => Locality::SharedInProcess { partition },
+            false => Locality::SharedAddress { partition },
+        };
         self.watched(
             UdpLink::bind(&addresses, locality, options.sockets())?,
             self.follows(),
@@ -449,7 +451,7 @@ impl Device {
         let interface = self.interface.as_deref().unwrap_or_default();
         let watch = Watch::new(self.index, Follows::State)?;
         let mbps = self.state.speed.unwrap_or(station.mbps);
-        let dhcp = station.dhcp.map(|_| options.seed.map_or_else(random_seed, Ok)).transpose()?;
+        let dhcp = station.dhcp.map(|_| options.random_seed()).transpose()?;
         let station = StationConfig { mbps, dhcp, ..station.clone() };
         let xdp = xdp.map(|xdp| (xdp, self.state.link_mtu));
         let link = RawLink::open(interface, self.index, station, &options.sockets(), xdp)?;
@@ -459,13 +461,14 @@ impl Device {
     /// The `udp` link, and what watches its interface.
     fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         let locality = match options.progress {
-            _ if options.sockets_only || variables::sockets_only() => Locality::Network,
+            Progress::Automatic if options.takes_network() && options.shards() > 1 => {
+                Locality::SharedInProcess { partition: options.random_seed()?[0] }
+            }
+            _ if options.takes_network() => Locality::Network,
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
             // as unpredictable as all other numbers
-            Progress::Automatic => {
-                Locality::SharedAddress { partition: options.seed.map_or_else(random_seed, Ok)?[0] }
-            }
+            Progress::Automatic => Locality::SharedAddress { partition: options.random_seed()?[0] },
         };
         let sockets = options.sockets();
         let link = match self.kind {

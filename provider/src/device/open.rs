@@ -1,7 +1,7 @@
 //! Opening a device on a link, or on one for each of its shards.
 
 use std::{
-    io, mem,
+    mem,
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
@@ -108,16 +108,16 @@ impl Opening {
         link: Box<dyn Link>,
         surroundings: Surroundings,
     ) -> Result<(), OpenError> {
-        let Self { name, port, options, readers, .. } = self;
+        let Self { name, port, options, readers, .. } = &*self;
         let index = self.started.len() as u8;
-        let OpenOptions { faults, fault_seed, profile, cm, seed, .. } = options;
+        let OpenOptions { faults, fault_seed, profile, cm, .. } = options;
         let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
         let mut link = if *faults == FaultPlan::default() && !live::is_on() {
             link
         } else {
             Box::new(FaultyLink::new(link, faults, fault_seed.wrapping_add(index.into())))
         };
-        let mut seed = seed.map_or_else(random_seed, Ok)?;
+        let mut seed = options.random_seed()?;
         seed[31] ^= index; // each draws numbers of its own
         let write_only_packets =
             options.write_only_packets.or_else(variables::write_only_packets).unwrap_or_default();
@@ -238,12 +238,6 @@ impl Opening {
         contexts::add(&context);
         Ok(context)
     }
-}
-
-pub(super) fn random_seed() -> io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(seed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Options of opening a device.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use roce_transport::{
     adapter::{Limits, PKeyTable},
@@ -127,6 +127,16 @@ pub struct OpenOptions {
 const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
+    /// True if every packet is to take the network stack.
+    pub(super) fn takes_network(&self) -> bool {
+        self.sockets_only || variables::sockets_only()
+    }
+
+    /// Its seed, or one that nobody knows.
+    pub(super) fn random_seed(&self) -> io::Result<[u8; 32]> {
+        self.seed.map_or_else(random_seed, Ok)
+    }
+
     /// Number of shards; what is not said here, the environment may say.
     pub(super) fn shards(&self) -> usize {
         self.shards.or_else(variables::shards).unwrap_or(1).clamp(1, MAX_SHARDS)
@@ -141,6 +151,13 @@ impl OpenOptions {
             trusted_users: self.trusted_users.or_else(trusted_users),
         }
     }
+}
+
+/// A seed that nobody knows.
+pub(super) fn random_seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(seed)
 }
 
 /// Those that the environment names. What makes no sense is told, and trusts nobody more than by

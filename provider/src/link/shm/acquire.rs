@@ -12,7 +12,7 @@ use std::{
 use socket2::Socket;
 
 use super::{
-    ShmLink,
+    Sharing, ShmLink,
     channel::{IncomingChannel, Origin},
     claim::Entry,
     credentials::{self, check_receiver, check_trust},
@@ -59,7 +59,7 @@ impl ShmLink {
         make_socket: &MakeSocket,
     ) -> Result<Option<Socket>, BindError> {
         let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
-        let mut tries = if exclusive || !self.shares { 1 } else { ENDING_TRIES };
+        let mut tries = if exclusive || !self.shares() { 1 } else { ENDING_TRIES };
         let mut grants = GRANTS;
         let end = clock::now().plus(PASSING);
         loop {
@@ -90,7 +90,7 @@ impl ShmLink {
                     // another user's process has the name, and perhaps not the address
                     Err(_) => return bind().map(Some),
                 },
-                Err(_) if !self.shares => return bind().map(Some),
+                Err(_) if !self.shares() => return bind().map(Some),
                 Err(_) => match self.join(address, interface, make_socket) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => {
@@ -126,6 +126,10 @@ impl ShmLink {
         }
     }
 
+    fn shares(&self) -> bool {
+        self.sharing != Sharing::None
+    }
+
     /// Becomes the owner of an address.
     fn own(
         &mut self,
@@ -134,7 +138,7 @@ impl ShmLink {
         socket: &Socket,
         make_socket: &MakeSocket,
     ) -> io::Result<()> {
-        let Some(name) = self.listeners.socket(address).filter(|_| self.shares) else {
+        let Some(name) = self.listeners.socket(address).filter(|_| self.shares()) else {
             return Ok(());
         };
         let udp = socket.as_fd().try_clone_to_owned()?;

@@ -62,7 +62,7 @@ use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, Ways};
 pub(crate) use credentials::check_trust;
 use foreign::ForeignChange;
-use listener::{FORWARDED, Hello, Listeners};
+use listener::{FORWARDED, Hello, Listeners, Pending};
 pub(super) use members::MakeSocket;
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
@@ -81,6 +81,17 @@ const EVENTS: usize = 16;
 /// Greatest number of pairs of addresses that are remembered, and of rings from other devices.
 const MAX_PAIRS: usize = 1024;
 
+/// Those who may have the addresses of a link besides it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// Nobody.
+    None,
+    /// Other links of this process. Packets take the network stack.
+    InProcess,
+    /// Those, and other processes.
+    All,
+}
+
 /// Devices of this host, and the rings to and from them.
 pub(super) struct ShmLink {
     /// Readable when any of the descriptors here is. Its descriptor never changes.
@@ -90,8 +101,7 @@ pub(super) struct ShmLink {
     listeners: Listeners,
     outgoing: BTreeMap<(IpAddr, IpAddr), Ways>,
     incoming: Vec<IncomingChannel>,
-    /// True if addresses may be shared.
-    shares: bool,
+    sharing: Sharing,
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
     addresses: SharedAddresses,
@@ -129,8 +139,7 @@ impl ShmLink {
         sealed::is_refused()
     }
 
-    /// `shares`: other processes may have the same addresses.
-    pub(super) fn new(shares: bool) -> io::Result<Self> {
+    pub(super) fn new(sharing: Sharing) -> io::Result<Self> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&epoll, &wakeup)?;
@@ -140,7 +149,7 @@ impl ShmLink {
             listeners: Listeners::default(),
             outgoing: BTreeMap::new(),
             incoming: Vec::new(),
-            shares,
+            sharing,
             trusted: false,
             addresses: SharedAddresses::default(),
             trusted_users: TrustedUsers::default(),
@@ -164,7 +173,7 @@ impl ShmLink {
     /// One without addresses, to [acquire](Self::acquire) one while this one is in use, and to
     /// [absorb](Self::absorb) then.
     pub(super) fn part(&self) -> io::Result<Self> {
-        let mut part = Self::new(self.shares)?;
+        let mut part = Self::new(self.sharing)?;
         (part.epoll, part.wakeup) = (self.epoll.try_clone()?, self.wakeup.try_clone()?);
         part.addresses = self.addresses.part();
         part.trusted_users = self.trusted_users;
@@ -384,6 +393,9 @@ impl ShmLink {
     /// their connection is closed.
     fn accept_pending(&mut self, now: Instant) {
         for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
+            if !self.accepts(&pending, &hello) {
+                continue;
+            }
             match hello {
                 Hello::Ring(src, reader) => {
                     // who has asked one of several processes hears of their ends from the address's
@@ -416,6 +428,19 @@ impl ShmLink {
                 }
             }
         }
+    }
+
+    /// False where only this process may share the addresses, and somebody else asks, or asks for what
+    /// takes the place of the network stack.
+    fn accepts(&self, pending: &Pending, hello: &Hello) -> bool {
+        self.sharing != Sharing::InProcess
+            || match hello {
+                Hello::Ring(src, _) => *src == FORWARDED,
+                Hello::Share(_) => {
+                    credentials::process(&pending.socket).is_ok_and(|id| id == std::process::id())
+                }
+                Hello::Foreign(_) => false,
+            }
     }
 
     /// Finds a new owner for each address whose owner has ended or is stopped.

@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, time::Duration};
 use roce_transport::{adapter::Transmit, share::IdPartition, time::Instant};
 
 use super::{
-    MAX_PAIRS, ShmLink,
+    MAX_PAIRS, Sharing, ShmLink,
     channel::{Direct, OutgoingChannel, RETRY, Ways},
     listener::{FORWARDED, request_channel},
     peer::ForwardHeader,
@@ -65,12 +65,16 @@ impl ShmLink {
     pub(super) fn request(&mut self, now: Instant, ends: [IpAddr; 2], interface: u32) {
         let _uncancelled = Uncancelled::begin();
         let again = now.plus(RETRY);
-        let main = match request_channel(&self.epoll, ends, None, interface, now.plus(ANSWER)) {
-            Ok(request) => OutgoingChannel::Requested(request),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                OutgoingChannel::Distrusted(again)
+        let main = if self.sharing == Sharing::InProcess {
+            OutgoingChannel::Absent(again) // whoever is there
+        } else {
+            match request_channel(&self.epoll, ends, None, interface, now.plus(ANSWER)) {
+                Ok(request) => OutgoingChannel::Requested(request),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    OutgoingChannel::Distrusted(again)
+                }
+                Err(_) => OutgoingChannel::Absent(again),
             }
-            Err(_) => OutgoingChannel::Absent(again),
         };
         match self.outgoing.get_mut(&ends.into()) {
             Some(ways) => ways.main = main,

@@ -46,7 +46,7 @@ fn at(micros: u64) -> Instant {
 }
 
 fn device(address: IpAddr) -> ShmLink {
-    let mut link = ShmLink::new(false).unwrap();
+    let mut link = ShmLink::new(Sharing::None).unwrap();
     link.listeners.listen(&link.epoll, address, 0).unwrap();
     link
 }
@@ -329,7 +329,7 @@ fn taken() -> MakeSocket {
 }
 
 fn owner(address: IpAddr) -> ShmLink {
-    let mut link = ShmLink::new(true).unwrap();
+    let mut link = ShmLink::new(Sharing::All).unwrap();
     link.acquire(address, 0, false, &udp()).unwrap();
     link.choose_partition(7).unwrap();
     link
@@ -355,7 +355,7 @@ fn while_it_serves<T>(server: &mut ShmLink, from: u64, act: impl FnOnce() -> T) 
 
 /// One more at the address that `owner` has.
 fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
-    let mut link = ShmLink::new(true).unwrap();
+    let mut link = ShmLink::new(Sharing::All).unwrap();
     while_it_serves(owner, 0, || link.acquire(address, 0, false, &taken()))?;
     link.choose_partition(7).unwrap();
     owner.park(); // has it look each time
@@ -422,7 +422,7 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
 fn peers_that_misbehave_are_bounded() {
     let [address, _] = addresses();
     let mut a = owner(address);
-    let silent = ShmLink::new(true).unwrap();
+    let silent = ShmLink::new(Sharing::All).unwrap();
     let request = || request_grant(&silent.epoll, &silent.wakeup, address, 0).unwrap();
     let mut sockets = Vec::new();
     for now in 0..2 * u64::from(IdPartition::COUNT) + 10 {
@@ -556,7 +556,7 @@ fn a_name_alone_is_no_address() {
     let [address, _] = addresses();
     let name = socket::listen(address, 0).unwrap();
     let squat = || {
-        let mut a = ShmLink::new(true).unwrap();
+        let mut a = ShmLink::new(Sharing::All).unwrap();
         a.acquire(address, 0, false, &udp()).unwrap();
         a.choose_partition(7).unwrap();
         a.partition()
@@ -571,7 +571,7 @@ fn a_name_alone_is_no_address() {
 fn an_address_may_take_long_to_pass_on() {
     let [address, _] = addresses();
     let name = socket::listen(address, 0).unwrap();
-    let mut a = ShmLink::new(true).unwrap();
+    let mut a = ShmLink::new(Sharing::All).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let start = std::time::Instant::now();
@@ -589,7 +589,7 @@ fn an_address_may_take_long_to_pass_on() {
 #[test]
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
-    let mut a = ShmLink::new(false).unwrap();
+    let mut a = ShmLink::new(Sharing::None).unwrap();
     a.acquire(address, 0, false, &udp()).unwrap();
     assert_eq!(a.partition(), None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));

@@ -26,7 +26,8 @@ use tracing::warn;
 
 use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Link, MulticastLink, Preparation,
-    Prepared, SharingLink, shm::ShmLink,
+    Prepared, SharingLink,
+    shm::{Sharing, ShmLink},
 };
 use crate::{bind::BindError, notice};
 use groups::Groups;
@@ -61,6 +62,12 @@ pub enum Locality {
     SharedAddress {
         /// Partition to take if it is free, modulo the number of partitions; else the next one that
         /// is.
+        partition: u8,
+    },
+    /// As `Network`, but other links of this process, and they alone, can have the same addresses at the
+    /// same time.
+    SharedInProcess {
+        /// As above.
         partition: u8,
     },
 }
@@ -164,7 +171,11 @@ impl UdpLink {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
         let locality = match locality {
-            Locality::SharedMemory | Locality::SharedAddress { .. } if ShmLink::is_refused() => {
+            Locality::SharedMemory
+            | Locality::SharedAddress { .. }
+            | Locality::SharedInProcess { .. }
+                if ShmLink::is_refused() =>
+            {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
                     warn!(
@@ -179,9 +190,12 @@ impl UdpLink {
         };
         let mut shm = match locality {
             Locality::Network => None,
-            Locality::SharedMemory => Some(ShmLink::new(false).map_err(system)?),
+            Locality::SharedMemory => Some(ShmLink::new(Sharing::None).map_err(system)?),
+            Locality::SharedInProcess { .. } => {
+                Some(ShmLink::new(Sharing::InProcess).map_err(system)?)
+            }
             Locality::SharedAddress { .. } => {
-                let mut shm = ShmLink::new(true).map_err(system)?;
+                let mut shm = ShmLink::new(Sharing::All).map_err(system)?;
                 shm.set_trusted_users(options.trusted_users.unwrap_or_default());
                 Some(shm)
             }
@@ -205,7 +219,11 @@ impl UdpLink {
         if ports.is_empty() {
             return Err(left_out.pop().or(missing).unwrap_or(BindError::NotLocal(first)));
         }
-        if let (Some(shm), Locality::SharedAddress { partition }) = (&mut shm, locality) {
+        if let (
+            Some(shm),
+            Locality::SharedAddress { partition } | Locality::SharedInProcess { partition },
+        ) = (&mut shm, locality)
+        {
             shm.choose_partition(partition).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(first),
                 _ => system(error),

@@ -24,7 +24,7 @@ fn foreign_by(
     make_socket: &MakeSocket,
     from: u64,
 ) -> io::Result<ShmLink> {
-    let mut link = ShmLink::new(true).unwrap();
+    let mut link = ShmLink::new(Sharing::All).unwrap();
     link.set_trusted_users(TrustedUsers::All);
     while_it_serves(owner, from, || {
         link.join_foreign(address, 0, make_socket)?;
@@ -244,11 +244,11 @@ fn when_nobody_is_left_a_foreign_peer_is_the_owner() {
 #[test]
 fn a_partition_is_one_at_several_addresses() {
     let both = addresses();
-    let mut a = ShmLink::new(true).unwrap();
+    let mut a = ShmLink::new(Sharing::All).unwrap();
     both.iter().for_each(|address| drop(a.acquire(*address, 0, false, &udp()).unwrap()));
     a.choose_partition(7).unwrap();
     let first = foreign(&mut a, both[1]).unwrap();
-    let mut second = ShmLink::new(true).unwrap();
+    let mut second = ShmLink::new(Sharing::All).unwrap();
     second.set_trusted_users(TrustedUsers::All);
     let joined = while_it_serves(&mut a, 100_000, || {
         both.iter().try_for_each(|to| second.join_foreign(*to, 0, &udp()))?;

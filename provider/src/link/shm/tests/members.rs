@@ -19,7 +19,7 @@ fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
         member.bind(&to.into())?;
         Ok(member)
     });
-    let mut link = ShmLink::new(true).unwrap();
+    let mut link = ShmLink::new(Sharing::All).unwrap();
     link.acquire(address, 0, false, &make_socket).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)

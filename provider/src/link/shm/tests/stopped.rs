@@ -12,7 +12,7 @@ const SILENT: u64 = SILENCE.as_millis() as u64;
 /// The owner of an address, and its UDP socket.
 fn owner_and_socket(address: IpAddr) -> (ShmLink, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let mut link = ShmLink::new(true).unwrap();
+    let mut link = ShmLink::new(Sharing::All).unwrap();
     let first = socket.try_clone().unwrap();
     let make_socket: MakeSocket =
         Arc::new(
@@ -99,7 +99,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let mut c = ShmLink::new(true).unwrap();
+    let mut c = ShmLink::new(Sharing::All).unwrap();
     let start = std::time::Instant::now();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
