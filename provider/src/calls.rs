@@ -132,6 +132,7 @@ pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
 pub(crate) struct ProcessMutex<T>(Mutex<T>);
 
 /// A [`ProcessMutex`], locked.
+#[must_use]
 pub(crate) struct ProcessGuard<'a, T> {
     value: MutexGuard<'a, T>,
     // behind it: fields are dropped in this order

@@ -3,11 +3,15 @@
 use std::{collections::BTreeSet, env, process::Command, thread};
 
 use roce::{
-    ObjectMismatch, ReregMr, WindowType,
+    AddressVector, ObjectMismatch, ReregMr, WindowType,
     cm::{CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
-use super::{sharing::exchange, *};
+use super::{
+    multicast::{Member, own_group},
+    sharing::exchange,
+    *,
+};
 
 const SHARDS: usize = 3;
 
@@ -216,6 +220,34 @@ fn shared_receive_queues() {
         QpInitAttr { srq: Some(srqs[0].clone()), ..QpInitAttr::new(QpType::Rc, &near[1].cq) };
     let refused = near[0].memory.domain().create_qp(&attr).unwrap_err();
     assert_eq!(refused, ObjectError::Mismatch(ObjectMismatch::Shards));
+}
+
+#[test]
+fn datagrams_and_groups() {
+    let (context, group) = (sharded(OpenOptions::default()), own_group(false));
+    let members = [(); SHARDS].map(|()| Member::of(&context, group));
+    let shards: BTreeSet<_> = members.iter().map(|member| shard(&member.qp)).collect();
+    assert_eq!(shards.len(), SHARDS);
+    let data = noise(1000, 7);
+    members[0].send(group, 3, &data);
+    for member in &members {
+        assert!(member.receive(3) == vec![data.clone(); 3]);
+    }
+    members[1].qp.detach_mcast(group.into()).unwrap();
+    members[2].send(group, 1, &data);
+    assert_eq!(
+        [0, 1, 2].map(|index| members[index].receive(usize::from(index != 1)).len()),
+        [1, 0, 1]
+    );
+    let pd = members[1].memory.domain();
+    let ah = pd.create_ah(AddressVector::new(context.gids()[0], 0)).unwrap();
+    for receiver in &members {
+        let to = ah.to(receiver.qp.qpn(), Member::QKEY);
+        receiver.qp.post_recv(&[RecvWr::new(1, [receiver.memory.sge(4096..8192)])]).unwrap();
+        let send = SendWr::send_to(2, to, members[1].memory.sge(0..64));
+        members[1].qp.post_send(&[send.with_flags(SendFlags::empty())]).unwrap();
+        assert_eq!(receiver.receive(1)[0].len(), 64);
+    }
 }
 
 /// Threads that each poll a queue of their own, and one that waits for the events of all.

@@ -6,7 +6,7 @@
 //! one shard. A queue without queue pairs is nowhere in particular yet; its state is in the first.
 
 use std::sync::{
-    Arc, MutexGuard,
+    Arc,
     atomic::{AtomicU32, Ordering},
 };
 
@@ -15,22 +15,23 @@ use roce_transport::{
     work::SrqId,
 };
 
-use crate::{engine::Engine, sync::Mutex};
+use crate::{
+    calls::{ProcessGuard, ProcessMutex},
+    engine::Engine,
+};
 
 /// The engines of a device; one, unless the program asks for more.
 pub(crate) struct Shards {
     first: Arc<Engine>,
     further: Box<[Arc<Engine>]>,
-    /// Held while objects that all shards have come and go, and while a queue gets its place.
-    tables: Mutex<()>,
-    /// Number of queue pairs that could be anywhere.
-    placed: AtomicU32,
+    /// Held while objects that all shards have come and go, and while a queue gets its place: the number of
+    /// queue pairs that could be anywhere.
+    placed: ProcessMutex<u32>,
 }
 
 impl Shards {
     pub(crate) fn new(first: Arc<Engine>, further: Vec<Arc<Engine>>) -> Self {
-        let (tables, placed) = (Mutex::new(()), AtomicU32::new(0));
-        Self { first, further: further.into(), tables, placed }
+        Self { first, further: further.into(), placed: ProcessMutex::new(0) }
     }
 
     /// The engines, the first shard's first.
@@ -51,8 +52,8 @@ impl Shards {
     }
 
     /// Keeps objects of all shards from coming and going.
-    pub(super) fn hold(&self) -> Option<MutexGuard<'_, ()>> {
-        self.are_several().then(|| self.tables.lock())
+    pub(super) fn hold(&self) -> Option<ProcessGuard<'_, u32>> {
+        self.are_several().then(|| self.placed.lock())
     }
 
     /// Makes something in the first shard that the others adopt.
@@ -82,15 +83,15 @@ impl Shards {
         cqs: &[&Place],
         srq: Option<(&Place, SrqId)>,
     ) -> Result<u32, ObjectError> {
-        let Some(_held) = self.hold() else { return Ok(0) };
+        let Some(mut placed) = self.hold() else { return Ok(0) };
         let queues = || cqs.iter().copied().chain(srq.map(|(place, _)| place));
         let mut known = queues().filter_map(Place::known);
         let shard = match known.next() {
             Some(shard) if known.all(|other| other == shard) => shard,
             Some(_) => return Err(ObjectMismatch::Shards.into()),
             None => {
-                let turn = self.placed.fetch_add(1, Ordering::Relaxed);
-                turn % (self.further.len() as u32 + 1)
+                *placed += 1;
+                (*placed - 1) % (self.further.len() as u32 + 1)
             }
         };
         if let Some((_, id)) = srq.filter(|(place, _)| place.known().is_none() && shard != 0) {
