@@ -176,12 +176,34 @@ fn two_processes_print_what_perftest_prints() {
 }
 
 #[test]
+fn threads_and_shards() {
+    for test in ["write", "read", "send", "atomic"] {
+        for options in ["", " --shards 3", " --sockets --shards 2", " -e --shards 2"] {
+            let found = json(&format!("{test} -n 50 -q 2 --threads 3{options}"));
+            assert_eq!(found["threads"], 3);
+            assert_eq!(found["results"][0]["messages"], 300, "{test}{options}: {found}");
+            assert_eq!(found["results"][0]["peak_bytes_per_second"], Value::Null);
+        }
+    }
+    let words = "send -s 512 -n 100 -q 2 --threads 2";
+    let (server, client) = both(words, &format!("{words} --shards 2"));
+    assert!(server.status.success() && client.status.success(), "{server:?} {client:?}");
+    let client = text(&client.stdout);
+    assert!(client.contains(" Threads         : 2 "), "{client}");
+    let columns: Vec<_> = client.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(columns[..3], ["512", "400", "-"], "{client}");
+    let refused = error("write --threads 2 --lat --local");
+    assert!(refused.contains("cannot be used with"), "{refused}");
+}
+
+#[test]
 fn sides_that_do_not_agree_both_say_which_option() {
     for (server, client, option) in [
         ("write -s 64", "write -s 65", "-s is 64 here and 65 at"),
         ("write", "read", "the test is write here and read at"),
         ("send -n 10", "send -D 1", "-n or -D is -n 10 here and -D 1 at"),
         ("send --lat", "send", "--lat is given here and not given at"),
+        ("send --threads 2", "send", "--threads is 2 here and 1 at"),
     ] {
         let (served, asked) = both(server, client);
         assert!(!served.status.success() && !asked.status.success(), "{server} | {client}");

@@ -39,9 +39,16 @@ pub(crate) struct TestArgs {
     /// Run for so many seconds with each size, such as 10 or 0.5, instead of a number of messages
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) duration: Option<Duration>,
-    /// Queue pairs
+    /// Queue pairs of each thread
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(super) qps: u16,
+    /// Threads of each side, each with queue pairs, memory and a completion queue of its own
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["lat", "bidirectional"],
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) threads: u16,
+    /// Shards of the device of this side, between which the threads' queue pairs are spread [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(super) shards: Option<u16>,
     /// Messages outstanding at once on a queue pair
     #[arg(short, long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub(super) tx_depth: u16,

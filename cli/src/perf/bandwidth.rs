@@ -52,6 +52,7 @@ pub(super) fn round(
         flow: sent.flow(),
         back: side.plan.both_ways.then(|| theirs.flow()),
         peak: sent.peak,
+        start: sent.start,
     }))
 }
 
@@ -63,11 +64,13 @@ struct Sent {
     time: Duration,
     /// Most messages in a second, if it took long enough for that.
     peak: Option<f64>,
+    /// Time of the first post; of the other side's, when this one heard of it.
+    start: Instant,
 }
 
 impl Sent {
     fn nothing(plan: &Plan) -> Self {
-        Self { counts: vec![0; plan.qps], time: Duration::ZERO, peak: None }
+        Self { counts: vec![0; plan.qps], time: Duration::ZERO, peak: None, start: Instant::now() }
     }
 
     fn flow(&self) -> Flow {
@@ -83,7 +86,8 @@ impl Sent {
 fn parse(text: &str) -> Option<Sent> {
     let (counts, nanos) = text.split_once(' ')?;
     let counts = counts.split(',').map(|count| count.parse().ok()).collect::<Option<_>>()?;
-    Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
+    let time = Duration::from_nanos(nanos.parse().ok()?);
+    Some(Sent { counts, time, peak: None, start: Instant::now() })
 }
 
 /// Sends what is to be sent, and waits for it to be complete.
@@ -145,7 +149,7 @@ fn send(
     let whole = done_all as f64 / (end - start).as_secs_f64();
     // the last window may be too short for a look of its own
     let peak = window.peak.map(|peak| peak.max(whole));
-    Ok(Sent { counts: done, time: end - start, peak })
+    Ok(Sent { counts: done, time: end - start, peak, start })
 }
 
 /// Takes messages until `over`.
@@ -214,7 +218,8 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_told() {
-        let sent = Sent { counts: vec![3, 4], time: Duration::from_micros(7), peak: Some(1.0) };
+        let (time, start) = (Duration::from_micros(7), Instant::now());
+        let sent = Sent { counts: vec![3, 4], time, peak: Some(1.0), start };
         let told = parse(&sent.text()).unwrap();
         assert_eq!((told.counts, told.time), (vec![3, 4], Duration::from_micros(7)));
         assert!(parse("valid").is_none() && parse("1,x 5").is_none());

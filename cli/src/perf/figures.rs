@@ -1,6 +1,6 @@
 //! Figures of a measurement: what was counted and timed, and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -31,9 +31,23 @@ pub(super) struct Bandwidth {
     pub(super) back: Option<Flow>,
     /// Most messages in a second of this side, if it took long enough for that.
     pub(super) peak: Option<f64>,
+    /// Time of the first post.
+    pub(super) start: Instant,
 }
 
 impl Bandwidth {
+    /// One way, of several threads: from the first post of any to the last completion of any.
+    pub(super) fn together(parts: &[Self]) -> Option<Self> {
+        let [one] = parts else {
+            let start = parts.iter().map(|part| part.start).min()?;
+            let end = parts.iter().map(|part| part.start + part.flow.time).max()?;
+            let messages = parts.iter().map(|part| part.flow.messages).sum();
+            let flow = Flow { messages, time: end - start };
+            return Some(Self { size: parts[0].size, flow, back: None, peak: None, start });
+        };
+        Some(*one)
+    }
+
     pub(super) fn messages(&self) -> u64 {
         self.flow.messages + self.back.map_or(0, |back| back.messages)
     }
@@ -219,6 +233,7 @@ pub(super) fn document(plan: &Plan, device: &str, mtu: u32, results: &[Figures])
         "device": device,
         "mtu": mtu,
         "qps": plan.qps,
+        "threads": plan.threads,
         "tx_depth": (!plan.latency).then_some(plan.depth),
         "iterations": iters,
         "duration": seconds,
@@ -260,7 +275,8 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_a_dash_or_null() {
         let nothing = Flow { messages: 0, time: Duration::from_secs(1) };
-        let bandwidth = Bandwidth { size: 64, flow: nothing, back: None, peak: None };
+        let bandwidth =
+            Bandwidth { size: 64, flow: nothing, back: None, peak: None, start: Instant::now() };
         let figures = Figures::Bandwidth(bandwidth);
         assert_eq!(
             figures.line(false).split_whitespace().collect::<Vec<_>>(),
@@ -273,7 +289,8 @@ mod tests {
     fn both_ways_add_up() {
         let flow = Flow { messages: 1 << 10, time: Duration::from_secs(1) };
         let back = Flow { messages: 1 << 11, time: Duration::from_secs(2) };
-        let bandwidth = Bandwidth { size: 1 << 20, flow, back: Some(back), peak: Some(1.0) };
+        let start = Instant::now();
+        let bandwidth = Bandwidth { size: 1 << 20, flow, back: Some(back), peak: Some(1.0), start };
         let line = Figures::Bandwidth(bandwidth).line(false);
         assert_eq!(
             line.split_whitespace().collect::<Vec<_>>(),
@@ -284,5 +301,25 @@ mod tests {
             line.split_whitespace().collect::<Vec<_>>(),
             ["1048576", "1024", "0.01", "8.59", "0.001024"]
         );
+    }
+
+    #[test]
+    fn threads_count_from_the_first_post_to_the_last_completion() {
+        let now = Instant::now();
+        let of = |since: u64, messages, time| Bandwidth {
+            size: 8,
+            flow: Flow { messages, time: Duration::from_secs(time) },
+            back: None,
+            peak: Some(1.0),
+            start: now + Duration::from_secs(since),
+        };
+        let one = of(0, 10, 4);
+        assert_eq!(Bandwidth::together(&[one]), Some(one));
+        let all = Bandwidth::together(&[of(1, 5, 4), one, of(2, 7, 1)]).unwrap();
+        assert_eq!(
+            (all.flow, all.peak),
+            (Flow { messages: 22, time: Duration::from_secs(5) }, None)
+        );
+        assert_eq!(Bandwidth::together(&[]), None);
     }
 }

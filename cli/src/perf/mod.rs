@@ -15,7 +15,7 @@ use roce::{Context, Device};
 
 use crate::{exchange::Exchange, failure::Failure, output::outln};
 use args::TestArgs;
-use figures::{Figures, document};
+use figures::{Bandwidth, Figures, document};
 use plan::{Amount, Plan, Test};
 use progress::Progress;
 use side::{Side, options};
@@ -75,27 +75,34 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     }
     // a device named on the command line is opened first, so that what is wrong is said at once
     let device = named(args)?;
-    let (exchange, is_client) = match &args.server {
-        Some(server) => (Exchange::connect("perf", server, args.port)?, true),
+    match &args.server {
+        Some(server) => {
+            let connect = || Exchange::connect("perf", server, args.port);
+            play(plan, args, device, connect, true)
+        }
         None => {
             let listener = Exchange::listen(args.port)?;
             let port = listener.local_addr()?.port();
             outln!("waiting for a client on TCP port {port}");
-            (Exchange::accept(&listener)?, false)
+            play(plan, args, device, || Exchange::accept(&listener), false)
         }
-    };
-    play(plan, args, device, exchange, is_client)
+    }
 }
 
 /// Both sides: the server in a thread.
 fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
-    let (client, server) = Exchange::pair()?;
+    let exchanges = (0..plan.threads).map(|_| Exchange::pair()).collect::<Result<Vec<_>, _>>()?;
+    let (clients, servers): (Vec<_>, Vec<_>) = exchanges.into_iter().unzip();
+    let next = |exchanges: Vec<Exchange>| {
+        let mut exchanges = exchanges.into_iter();
+        move || exchanges.next().ok_or("one connection for each thread".into())
+    };
     let (here, there) = (named(args)?, named(args)?);
     thread::scope(|scope| {
         let server = scope.spawn(move || {
-            play(plan.clone(), args, there, server, false).map_err(|error| error.to_string())
+            play(plan.clone(), args, there, next(servers), false).map_err(|error| error.to_string())
         });
-        let client = play(plan.clone(), args, here, client, true);
+        let client = play(plan.clone(), args, here, next(clients), true);
         let server = server.join().unwrap_or_else(|_| Err("it has failed".to_owned()));
         match (client, server) {
             (Ok(()), Ok(())) => Ok(()),
@@ -113,15 +120,20 @@ fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
     })
 }
 
-/// Measures all sizes, as one side.
+/// Measures all sizes, as one side, with a connection to the other for each thread.
 fn play(
     plan: Plan,
     args: &TestArgs,
     device: Option<Context>,
-    exchange: Exchange,
+    mut connect: impl FnMut() -> Result<Exchange, Failure>,
     is_client: bool,
 ) -> Result<(), Failure> {
-    let mut side = Side::new(plan, args, device, exchange, is_client)?;
+    let mut side = Side::new(plan, args, device, connect()?, is_client)?;
+    let mut others = Vec::new();
+    for _ in 1..side.plan.threads {
+        let (plan, device) = (side.plan.clone(), Some(side.context.clone()));
+        others.push(Side::new(plan, args, device, connect()?, is_client)?);
+    }
     let speaks = is_client || !args.local;
     let progress = Progress::new(is_client);
     if speaks && !args.json {
@@ -136,7 +148,7 @@ fn play(
         let figures = if side.plan.latency {
             latency::round(&mut side, number, &progress)?.map(Figures::Latency)
         } else {
-            bandwidth::round(&mut side, number, &progress)?.map(Figures::Bandwidth)
+            all_rounds(&mut side, &mut others, number, &progress)?.map(Figures::Bandwidth)
         };
         let size = side.plan.sizes[number];
         let Some(figures) = figures else {
@@ -168,6 +180,27 @@ fn play(
     }
 }
 
+/// Measures one size in all threads at once, of which this is the first.
+fn all_rounds(
+    side: &mut Side,
+    others: &mut [Side],
+    number: usize,
+    progress: &Progress,
+) -> Result<Option<Bandwidth>, Failure> {
+    let hidden = Progress::new(false);
+    let round = |side| bandwidth::round(side, number, &hidden).map_err(|it| it.to_string());
+    let parts = thread::scope(|scope| {
+        let threads: Vec<_> =
+            others.iter_mut().map(|side| scope.spawn(move || round(side))).collect();
+        let first = bandwidth::round(side, number, progress);
+        let failed = |_| Err("a thread has failed".to_owned());
+        let rest = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
+        let rest = rest.collect::<Result<Vec<_>, _>>();
+        Ok::<_, Failure>([vec![first?], rest?].concat())
+    })?;
+    Ok(Bandwidth::together(&parts.into_iter().flatten().collect::<Vec<_>>()))
+}
+
 /// What is measured, in perftest's words.
 fn head(side: &Side) {
     let plan = &side.plan;
@@ -181,6 +214,9 @@ fn head(side: &Side) {
     outln!("                    {} {what}", plan.test.title());
     outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.device);
     outln!(" Number of qps   : {:<20} Connection type : RC", plan.qps);
+    if plan.threads > 1 {
+        outln!(" Threads         : {:<20} each with so many qps", plan.threads);
+    }
     let depth = if plan.latency { "1".to_owned() } else { plan.depth.to_string() };
     outln!(" TX depth        : {depth:<20} Mtu             : {}[B]", side.mtu.bytes());
     outln!(" Completions     : {}", if plan.events { "events" } else { "polled" });

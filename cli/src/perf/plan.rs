@@ -8,7 +8,7 @@ use super::args::TestArgs;
 use crate::failure::Failure;
 
 /// First words of what a side says.
-const GREETING: &str = "roce perf 1";
+const GREETING: &str = "roce perf 2";
 
 /// Operation that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,9 @@ pub(super) struct Plan {
     pub(super) latency: bool,
     pub(super) sizes: Vec<u32>,
     pub(super) amount: Amount,
+    /// Queue pairs of each thread.
     pub(super) qps: usize,
+    pub(super) threads: usize,
     pub(super) depth: usize,
     /// Messages of a call.
     pub(super) list: usize,
@@ -112,6 +114,7 @@ impl Plan {
             sizes,
             amount: args.duration.map_or(Amount::Iters(iters), Amount::Time),
             qps: args.qps.into(),
+            threads: args.threads.into(),
             depth: args.tx_depth.into(),
             list: args.post_list.into(),
             mtu,
@@ -121,7 +124,7 @@ impl Plan {
     }
 
     /// What both sides must have alike, by option.
-    fn terms(&self) -> [(&'static str, String); 8] {
+    fn terms(&self) -> [(&'static str, String); 9] {
         let yes = |yes: bool| if yes { "given" } else { "not given" }.to_owned();
         let sizes = match self.sizes[..] {
             [size] => size.to_string(),
@@ -137,6 +140,7 @@ impl Plan {
             ("-s", sizes),
             ("-n or -D", amount),
             ("-q", self.qps.to_string()),
+            ("--threads", self.threads.to_string()),
             ("-t", self.depth.to_string()),
             ("-m", self.mtu.map_or("not given".to_owned(), |mtu| mtu.bytes().to_string())),
             ("-b", yes(self.both_ways)),
@@ -181,6 +185,7 @@ mod tests {
             sizes: vec![64],
             amount: Amount::Iters(10),
             qps: 1,
+            threads: 1,
             depth: 4,
             list: 1,
             mtu: None,
@@ -202,6 +207,7 @@ mod tests {
                 "-n or -D is -n 10 here and -D 2 at",
             ),
             (Plan { qps: 2, ..plan() }, "-q is 1 here and 2 at"),
+            (Plan { threads: 3, ..plan() }, "--threads is 1 here and 3 at"),
             (Plan { depth: 5, ..plan() }, "-t is 4 here and 5 at"),
             (Plan { mtu: Some(Mtu::B1024), ..plan() }, "-m is not given here and 1024 at"),
             (Plan { both_ways: true, ..plan() }, "-b is not given here and given at"),

@@ -40,7 +40,7 @@ pub(super) struct Side {
     pub(super) exchange: Exchange,
     pub(super) device: String,
     pub(super) mtu: Mtu,
-    context: Context,
+    pub(super) context: Context,
     pairs: Vec<QueuePair>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
@@ -358,7 +358,8 @@ impl Side {
 
 /// Options of the device of a side.
 pub(super) fn options(args: &TestArgs) -> OpenOptions {
-    OpenOptions { sockets_only: args.sockets, ..OpenOptions::default() }
+    let shards = args.shards.map(usize::from);
+    OpenOptions { sockets_only: args.sockets, shards, ..OpenOptions::default() }
 }
 
 /// Fails at the first byte that is not what it must be.
