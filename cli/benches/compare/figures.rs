@@ -13,12 +13,14 @@ pub(crate) enum Kind {
     QueuePairs,
     /// Million messages a second by number of queue pairs.
     Messages,
+    /// The same of two threads.
+    Shards,
 }
 
 impl Kind {
     /// True if it is by number of queue pairs, not by size.
     pub(crate) const fn is_by_pairs(self) -> bool {
-        matches!(self, Self::QueuePairs | Self::Messages)
+        matches!(self, Self::QueuePairs | Self::Messages | Self::Shards)
     }
 }
 

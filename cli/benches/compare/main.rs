@@ -42,6 +42,8 @@ struct Scale {
     throughput: &'static [usize],
     latency: &'static [usize],
     qps: &'static [usize],
+    /// Queue pairs of two threads.
+    shards: &'static [usize],
 }
 
 const FULL: Scale = Scale {
@@ -50,6 +52,7 @@ const FULL: Scale = Scale {
     throughput: &[8, 64, 512, 4 * KIB, 64 * KIB, MIB, 8 * MIB],
     latency: &[8, 64, 512, 4 * KIB, 64 * KIB, MIB, 8 * MIB],
     qps: &[1, 4, 16, 64, 256],
+    shards: &[2, 8, 32, 128],
 };
 
 const SHORT: Scale = Scale {
@@ -58,6 +61,7 @@ const SHORT: Scale = Scale {
     throughput: &[64, 64 * KIB],
     latency: &[8],
     qps: &[1, 16],
+    shards: &[32],
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -86,8 +90,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Kind::Throughput => scale.throughput,
         Kind::Latency => scale.latency,
         Kind::QueuePairs | Kind::Messages => scale.qps,
+        Kind::Shards => scale.shards,
     };
-    let kinds = [Kind::Throughput, Kind::Latency, Kind::QueuePairs, Kind::Messages];
+    let kinds = [Kind::Throughput, Kind::Latency, Kind::QueuePairs, Kind::Messages, Kind::Shards];
     let mut tables = kinds.map(|kind| {
         let names = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| lane.name).collect();
         Table::new(kind, names, sizes(kind))

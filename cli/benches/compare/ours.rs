@@ -35,6 +35,12 @@ pub(crate) fn lanes() -> Vec<Lane> {
             Ok(perf(&words, time, "/results/0/messages_per_second")? / 1e6)
         })
     };
+    let threads = |name, words: &'static str, shards: usize| {
+        Lane::new(Kind::Shards, name, move |qps, time| {
+            let words = format!("{words} -s 64 -q {} --threads 2 --shards {shards}", qps / 2);
+            Ok(perf(&words, time, "/results/0/messages_per_second")? / 1e6)
+        })
+    };
     vec![
         sized(throughput, "roce WRITE, shared memory", "write", bytes, 1e-9),
         sized(throughput, "roce WRITE, shared memory, MTU 1024", "write -m 1024", bytes, 1e-9),
@@ -53,6 +59,14 @@ pub(crate) fn lanes() -> Vec<Lane> {
         messages("64 B WRITE, sockets", "write --sockets"),
         messages("64 B SEND, sockets", "send --sockets"),
         messages("64 B READ, sockets", "read --sockets"),
+        threads("WRITE, shared memory, one shard", "write", 1),
+        threads("WRITE, shared memory, two shards", "write", 2),
+        threads("WRITE, sockets, one shard", "write --sockets", 1),
+        threads("WRITE, sockets, two shards", "write --sockets", 2),
+        threads("SEND, sockets, one shard", "send --sockets", 1),
+        threads("SEND, sockets, two shards", "send --sockets", 2),
+        threads("READ, sockets, one shard", "read --sockets", 1),
+        threads("READ, sockets, two shards", "read --sockets", 2),
     ]
 }
 

@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 12] = [
+const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
@@ -26,6 +26,10 @@ const RATIOS: [(Kind, &str, &str); 12] = [
     (Kind::Latency, "roce WRITE, sockets", "roce SEND, sockets"),
     (Kind::Latency, "roce WRITE, shared memory", "roce SEND, shared memory"),
     (Kind::Latency, "roce SEND, shared memory", UCX_SHARED),
+    (Kind::Shards, "WRITE, shared memory, two shards", "WRITE, shared memory, one shard"),
+    (Kind::Shards, "WRITE, sockets, two shards", "WRITE, sockets, one shard"),
+    (Kind::Shards, "SEND, sockets, two shards", "SEND, sockets, one shard"),
+    (Kind::Shards, "READ, sockets, two shards", "READ, sockets, one shard"),
 ];
 
 /// The machine, the tables, the ratios, and what is not installed.
@@ -47,14 +51,13 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                 "Messages of 64 B with many queue pairs, million a second, 128 outstanding on each",
                 "queue pairs",
             ),
+            Kind::Shards => (
+                "Messages of 64 B of two threads, each with a completion queue and half of the queue pairs, \
+                 million a second, 128 outstanding on each, by the shards of both devices",
+                "queue pairs",
+            ),
         };
-        text += &format!("{title}:\n\n| {first} |");
-        for &size in table.sizes {
-            text += &format!(
-                " {} |",
-                if table.kind.is_by_pairs() { size.to_string() } else { bytes(size) }
-            );
-        }
+        text += &format!("{title}:\n\n| {first} |{}", columns(table));
         text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
         for name in &table.names {
             let cells = table.sizes.iter().map(|&size| {
@@ -85,10 +88,7 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
         ) else {
             continue;
         };
-        text += &format!("| {quantity} |");
-        for &size in table.sizes {
-            text += &format!(" {} |", bytes(size));
-        }
+        text += &format!("| {quantity} |{}", columns(table));
         text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
         for (_, ours, yardstick) in ratios {
             text += &format!("| {ours} : {yardstick} |");
@@ -107,6 +107,13 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
         text += &format!("{line}.\n");
     }
     text
+}
+
+/// The heads of a table's columns.
+fn columns(table: &Table) -> String {
+    let by_pairs = table.kind.is_by_pairs();
+    let head = |&size: &usize| if by_pairs { size.to_string() } else { bytes(size) };
+    table.sizes.iter().map(|size| format!(" {} |", head(size))).collect()
 }
 
 /// Puts the text between the page's marks.

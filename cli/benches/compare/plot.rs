@@ -9,7 +9,7 @@ use super::{
     page::bytes,
 };
 
-const SIZE: (u32, u32) = (960, 1800);
+const SIZE: (u32, u32) = (960, 2250);
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0x1f, 0x77, 0xb4),
     RGBColor(0xff, 0x7f, 0x0e),
@@ -61,6 +61,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         Kind::Latency => ("Latency, one way", "bytes of a message", "µs"),
         Kind::QueuePairs => ("Throughput with many queue pairs", "queue pairs", "GB/s"),
         Kind::Messages => ("Messages with many queue pairs", "queue pairs", "million a second"),
+        Kind::Shards => ("Messages of two threads", "queue pairs", "million a second"),
     };
     // a chart without a power of ten between its ends has no labels otherwise
     let base = if high < 10.0 * low { 2.0 } else { 10.0 };
