@@ -441,6 +441,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("ROCE_RECEIVE_BUFFER", "4M", "roce: ROCE_RECEIVE_BUFFER: \"4M\" is not a number"),
         ("ROCE_SOURCE_PORTS", "-1", "roce: ROCE_SOURCE_PORTS: \"-1\" is not a number"),
         ("ROCE_SEGMENTS", "one", "roce: ROCE_SEGMENTS: \"one\" is not a number"),
+        ("ROCE_SHARDS", "two", "roce: ROCE_SHARDS: \"two\" is not a number"),
         (
             "ROCE_WRITE_ONLY_PACKETS",
             "all",

@@ -68,8 +68,9 @@ pub struct OpenOptions {
     /// completion queue of their own do not wait for each other, while queue pairs that complete in one queue
     /// are in one shard. A program that waits on completion channels is woken by the shards' threads.
     ///
-    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Only devices
-    /// that can [share](super::Device::open) their addresses have several, and then no memory windows of type 1.
+    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Raw devices, and
+    /// those that are moved by hand ([`Progress::Manual`]), have one. With several there are no memory windows of
+    /// type 1.
     pub shards: Option<usize>,
     /// Users whose processes may receive for this one, where they have the address that the device is
     /// to have; root by default. Without it the variable `ROCE_TRUSTED_USERS` of the environment says
