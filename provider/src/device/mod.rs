@@ -357,7 +357,7 @@ impl Device {
                 link_mtu: self.state.link_mtu,
             });
         }
-        let shards = options.shards();
+        let shards = options.shard_count();
         let (mut link, watch) = self.open_watched(&options)?;
         let shares = link.sharing().is_some_and(|sharing| sharing.partition().is_some());
         self.can_have(shards, shares, options.progress)?;
@@ -461,7 +461,7 @@ impl Device {
     /// The `udp` link, and what watches its interface.
     fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
         let locality = match options.progress {
-            Progress::Automatic if options.takes_network() && options.shards() > 1 => {
+            Progress::Automatic if options.takes_network() && options.shard_count() > 1 => {
                 Locality::SharedInProcess { partition: options.random_seed()?[0] }
             }
             _ if options.takes_network() => Locality::Network,

@@ -139,7 +139,7 @@ impl OpenOptions {
     }
 
     /// Number of shards; what is not said here, the environment may say.
-    pub(super) fn shards(&self) -> usize {
+    pub(super) fn shard_count(&self) -> usize {
         self.shards.or_else(variables::shards).unwrap_or(1).clamp(1, MAX_SHARDS)
     }
 
