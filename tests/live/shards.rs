@@ -293,6 +293,52 @@ fn threads_and_channels() {
     }
 }
 
+/// A thread that sleeps on a channel whose queues are in one shard is woken by another shard, too, once a queue is
+/// there.
+#[test]
+fn a_channel_that_spreads() {
+    let (context, far) = (sharded(OpenOptions::default()), single(true));
+    let first = Side::on(context.clone());
+    let (pd, channel) = (first.memory.domain(), &first.channel);
+    let peers = [(); SHARDS].map(|()| Side::on(far.clone()));
+    connect(&first, &peers[0]);
+    let receive = |near: &QueuePair, cq: &CompletionQueue, far: &Side, id: u64| {
+        near.post_recv(&[RecvWr::new(id, [first.memory.sge(0..64)])]).unwrap();
+        cq.req_notify(NotifyKind::Next);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| channel.wait(Some(PATIENCE)).unwrap());
+            thread::sleep(Duration::from_millis(if id.is_multiple_of(3) { 15 } else { 0 }));
+            far.qp.post_send(&[SendWr::send(1, far.memory.sge(0..64))]).unwrap();
+            assert_eq!(waits.join().unwrap().id(), cq.id());
+        });
+        assert_eq!(cq.poll_one().unwrap().wr_id, id);
+        far.next().result.unwrap();
+    };
+    (0..9).for_each(|id| receive(&first.qp, &first.cq, &peers[0], id));
+    let waits = channel.clone();
+    let sleeper = thread::spawn(move || waits.wait(Some(PATIENCE)).unwrap().id());
+    thread::sleep(Duration::from_millis(30)); // it serves no more
+    let mut ends = vec![(first.qp.clone(), first.cq.clone(), &peers[0])];
+    for far in &peers[1..] {
+        let cq = context.create_cq(64, Some(channel)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        assert_ne!(shard(&qp), shard(&first.qp));
+        let near = Side { qp: qp.clone(), cq: cq.clone(), ..copy(&first) };
+        connect(&near, far);
+        ends.push((qp, cq, far));
+    }
+    let (qp, cq, far) = &ends[1];
+    qp.post_recv(&[RecvWr::new(77, [first.memory.sge(0..64)])]).unwrap();
+    cq.req_notify(NotifyKind::Next);
+    far.qp.post_send(&[SendWr::send(1, far.memory.sge(0..64))]).unwrap();
+    assert_eq!(sleeper.join().unwrap(), cq.id());
+    assert_eq!(cq.poll_one().unwrap().wr_id, 77);
+    far.next().result.unwrap();
+    for id in 0..9 {
+        ends.iter().for_each(|(qp, cq, far)| receive(qp, cq, far, id));
+    }
+}
+
 #[test]
 fn the_device_is_one() {
     let context = sharded(OpenOptions::default());
@@ -383,6 +429,9 @@ fn what_cannot_have_shards_says_so() {
         manual,
         "roce_lo cannot have several shards: it is moved by hand, and they have threads"
     );
+    let most = OpenOptions { shards: Some(17), ..OpenOptions::default() };
+    let refused = Device::named("roce_lo").unwrap().open(most).unwrap_err().to_string();
+    assert!(refused.ends_with("there are 16 at most"), "{refused}");
     let fabric = Fabric::new("delay 1us".parse().unwrap(), 1);
     let options = OpenOptions { shards: Some(2), ..OpenOptions::default() };
     let refused = fabric.open("10.0.0.1".parse().unwrap(), options).unwrap_err();

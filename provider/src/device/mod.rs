@@ -46,7 +46,7 @@ pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
 use open::{Opening, Surroundings, open_link};
 pub use options::OpenOptions;
-use options::random_seed;
+use options::{MAX_SHARDS, random_seed};
 use raw::RawSpec;
 pub(crate) use raw::continues;
 
@@ -381,13 +381,14 @@ impl Device {
             let layout = Some(layout);
             opening.start(link, Surroundings { watch, publishers, sys_image_guid, layout })?;
         }
-        opening.finish()
+        Ok(opening.finish())
     }
 
     /// Whether it can have so many shards, which share its addresses.
     fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
+            _ if shards > MAX_SHARDS => "there are 16 at most",
             Progress::Manual => "it is moved by hand, and they have threads",
             _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
             _ if shares => return Ok(()),

@@ -66,7 +66,8 @@ pub struct OpenOptions {
     /// the shard of its completion queues and of its shared receive queue, which get one, each in turn, with
     /// their first queue pair; queue pairs of `rdma_cm` ids are in the first. So threads that each have a
     /// completion queue of their own do not wait for each other, while queue pairs that complete in one queue
-    /// are in one shard. A program that waits on completion channels is woken by the shards' threads.
+    /// are in one shard. A program that waits for completion channels in an event loop, or for one whose queues
+    /// are in several shards, is woken by the shards' threads.
     ///
     /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Raw devices, and
     /// those that are moved by hand ([`Progress::Manual`]), have one. With several there are no memory windows of
@@ -125,7 +126,7 @@ pub struct OpenOptions {
 }
 
 /// The most shards of a device: as many processes as have sockets of their own at an address.
-const MAX_SHARDS: usize = 16;
+pub(super) const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
     /// True if every packet is to take the network stack.
@@ -140,7 +141,7 @@ impl OpenOptions {
 
     /// Number of shards; what is not said here, the environment may say.
     pub(super) fn shard_count(&self) -> usize {
-        self.shards.or_else(variables::shards).unwrap_or(1).clamp(1, MAX_SHARDS)
+        self.shards.or_else(variables::shards).unwrap_or(1).max(1)
     }
 
     /// Those of its sockets; what is not said here, the environment may say.

@@ -94,13 +94,13 @@ impl CompletionChannel {
     /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] when the system cannot wait
     /// (the system's error).
     pub fn wait(&self, limit: Option<Duration>) -> Result<CompletionQueue, ChannelError> {
-        let inner = &self.inner.context.inner;
+        let engine = &self.inner.context.inner.engine;
         let end = limit.map(|limit| clock::now().plus(limit));
         loop {
             if let Some(cq) = self.poll() {
                 return Ok(cq);
             }
-            inner.shards.engines().for_each(|engine| _ = engine.progress());
+            self.inner.progress();
             if let Some(cq) = self.poll() {
                 return Ok(cq);
             }
@@ -109,7 +109,7 @@ impl CompletionChannel {
                 return Err(ChannelError::TimedOut);
             }
             let descriptor = self.inner.notifier.descriptor();
-            if inner.engine.has_background() {
+            if engine.has_background() {
                 match self.inner.prepare_to_wait(left) {
                     Ok(false) => wait(&[descriptor], left)?,
                     Err(error) if error.kind() != io::ErrorKind::Interrupted => {
@@ -118,7 +118,7 @@ impl CompletionChannel {
                     _ => {}
                 }
             } else {
-                inner.engine.drive(descriptor, left)?;
+                engine.drive(descriptor, left)?;
             }
         }
     }

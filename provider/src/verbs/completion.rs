@@ -5,7 +5,7 @@ use std::{
     os::fd::BorrowedFd,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,12 @@ use roce_transport::{
     work,
 };
 
-use super::{context::Context, event_loop::ChannelLoop, shards::Place, sink::ObjectEvents};
+use super::{
+    context::Context,
+    event_loop::ChannelLoop,
+    shards::{Place, Spread},
+    sink::ObjectEvents,
+};
 use crate::{
     engine::{Engine, LoopDescriptor},
     notify::Notifier,
@@ -41,7 +46,8 @@ impl CqInner {
         let adopt = |adapter: &mut Adapter, ring: &Arc<_>| adapter.adopt_cq(ring);
         let made = context.inner.shards.make(|adapter| adapter.create_cq_in(room), adopt);
         let ring = context.explained("ibv_create_cq", made)?;
-        let (context, place) = (context.clone(), Place::nowhere());
+        let spread = channel.as_ref().map(|channel| channel.spread.clone());
+        let (context, place) = (context.clone(), Place::nowhere(spread));
         let inner = Arc::new(Self { context, ring, place, channel });
         if let Some(channel) = &inner.channel {
             for engine in inner.context.inner.shards.engines() {
@@ -108,15 +114,20 @@ impl Drop for CqInner {
     }
 }
 
+/// No thread sleeps on a channel's descriptor.
+const AWAKE: u32 = u32::MAX - 2;
+
 pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
+    pub(super) spread: Arc<Spread>,
     /// If it can be waited for in an event loop: what the program sleeps on there.
     event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
-    /// A thread of the program sleeps on the descriptor, while others serve.
-    sleeps: AtomicBool,
+    /// Where the queues were, when a thread of the program began to sleep on the descriptor, while others
+    /// serve; or `AWAKE`.
+    sleeps: AtomicU32,
     /// What the engine's background thread had [found](crate::engine::Engine::found) when the last wait
     /// for an event served until it had one; if none did, more than it ever finds. As long as it finds
     /// nothing more, a program that arms a queue is taken to wait in that way again.
@@ -132,9 +143,9 @@ impl ChannelInner {
             false => context.inner.engine.make_loop_descriptor(make)?,
             true => None,
         };
-        let (exposed, sleeps) = (AtomicBool::new(false), AtomicBool::new(false));
-        let served = AtomicU64::new(u64::MAX);
-        Ok(Self { context, notifier, event_loop, exposed, sleeps, served })
+        let (exposed, sleeps) = (AtomicBool::new(false), AtomicU32::new(AWAKE));
+        let (spread, served) = (Arc::new(Spread::new()), AtomicU64::new(u64::MAX));
+        Ok(Self { context, notifier, spread, event_loop, exposed, sleeps, served })
     }
 
     /// What the program may wait on in its own ways.
@@ -149,17 +160,13 @@ impl ChannelInner {
 
     /// True if a thread that waits serves this engine, and nobody else has had to since it last did.
     fn serves(&self, engine: &Engine) -> bool {
-        self.only_engine().is_some() && self.served.load(Ordering::Relaxed) == engine.found()
+        self.context.inner.shards.only(self.spread.now()).is_some()
+            && self.served.load(Ordering::Relaxed) == engine.found()
     }
 
-    /// The engine, if there is only one: a thread that waits serves that, and no others.
-    fn only_engine(&self) -> Option<&Arc<Engine>> {
-        Some(&self.context.inner.engine).filter(|_| !self.context.inner.shards.are_several())
-    }
-
-    /// Has the background threads serve.
-    fn hand_over(&self) {
-        self.context.inner.shards.engines().for_each(|engine| engine.hand_over());
+    /// Serves on the caller's thread.
+    pub(super) fn progress(&self) {
+        self.context.inner.shards.among(self.spread.now()).for_each(|engine| _ = engine.progress());
     }
 
     /// The program is about to sleep in its own ways, after it has armed a queue of the channel. True if what
@@ -215,29 +222,40 @@ impl ChannelInner {
     pub(super) fn prepare_to_wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         self.has_slept();
         let is_there = || !self.notifier.is_empty();
-        let found = match self.only_engine() {
-            Some(engine) => engine.serve_until(self.notifier.descriptor(), limit, is_there)?,
+        let (shards, spread) = (&self.context.inner.shards, self.spread.now());
+        let found = match shards.only(spread) {
+            Some(engine) => {
+                let found = engine.serve_until(self.notifier.descriptor(), limit, is_there)?;
+                if found {
+                    self.served.store(engine.found(), Ordering::Relaxed);
+                }
+                found
+            }
             None => is_there(),
         };
-        if found {
-            self.served.store(self.context.inner.engine.found(), Ordering::Relaxed);
-        } else if !self.sleeps.swap(true, Ordering::SeqCst) {
-            self.context.inner.shards.engines().for_each(|engine| engine.sleeps());
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        if !found && self.sleeps.compare_exchange(AWAKE, spread, success, failure).is_ok() {
+            shards.among(spread).for_each(|engine| engine.sleeps());
         }
         Ok(found)
     }
 
     /// No thread sleeps on the descriptor any more.
     pub(super) fn has_slept(&self) {
-        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::SeqCst) {
-            self.context.inner.shards.engines().for_each(|engine| engine.has_slept());
+        if self.sleeps.load(Ordering::Relaxed) == AWAKE {
+            return;
+        }
+        let spread = self.sleeps.swap(AWAKE, Ordering::SeqCst);
+        if spread != AWAKE {
+            self.context.inner.shards.among(spread).for_each(|engine| engine.has_slept());
         }
     }
 
     /// The program takes the descriptor.
     pub(super) fn expose(&self) {
         if !self.exposed.swap(true, Ordering::Relaxed) {
-            self.hand_over();
+            let shards = &self.context.inner.shards;
+            shards.among(self.spread.now()).for_each(|engine| engine.hand_over());
         }
     }
 }

@@ -209,13 +209,14 @@ impl Context {
     /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses an entry that would be gone; nothing
     /// has changed then.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
-        let _held = self.inner.shards.hold();
+        let held = self.inner.shards.hold();
         let before = self.inner.engine.lock().adapter().pkeys().clone();
         let set = |keys: PKeyTable| {
             let mut engines = self.inner.shards.engines();
             engines.try_for_each(|it| it.command(|adapter, _| adapter.set_pkeys(keys.clone())))
         };
         let result = set(pkeys).inspect_err(|_| _ = set(before));
+        drop(held);
         self.explained("set_pkeys", result)
     }
 

@@ -100,11 +100,23 @@ impl Shards {
                 to.adapter().adopt_srq(id, srq);
             }
         }
-        queues().for_each(|place| place.0.store(shard, Ordering::Relaxed));
+        queues().for_each(|place| place.set(shard));
         Ok(shard)
     }
 
-    /// Does something in the shard where a queue is, and stays meanwhile.
+    /// The engine that serves all of the queues of a channel, if one does.
+    pub(super) fn only(&self, spread: u32) -> Option<&Arc<Engine>> {
+        let is_one = !self.are_several() || !matches!(spread, NOWHERE | EVERYWHERE);
+        is_one.then(|| self.engine(spread))
+    }
+
+    /// The engines that serve the queues of a channel; all, where none is anywhere yet.
+    pub(super) fn among(&self, spread: u32) -> impl Iterator<Item = &Arc<Engine>> {
+        let only = self.only(spread);
+        self.engines().filter(move |engine| only.is_none_or(|only| Arc::ptr_eq(only, engine)))
+    }
+
+    /// Does something in the shard where a queue is, which stays there meanwhile.
     pub(super) fn at<R>(&self, place: &Place, act: impl FnOnce(&Engine) -> R) -> R {
         let _held = place.known().map_or_else(|| self.hold(), |_| None);
         act(self.engine(place.shard()))
@@ -112,27 +124,59 @@ impl Shards {
 }
 
 /// The shard where a queue is, which it does not leave.
-pub(super) struct Place(AtomicU32);
+pub(super) struct Place {
+    shard: AtomicU32,
+    /// Where the queues of its channel are.
+    among: Option<Arc<Spread>>,
+}
 
 const NOWHERE: u32 = u32::MAX;
+const EVERYWHERE: u32 = u32::MAX - 1;
 
 impl Place {
     /// Nowhere in particular yet.
-    pub(super) const fn nowhere() -> Self {
-        Self::of(NOWHERE)
+    pub(super) const fn nowhere(among: Option<Arc<Spread>>) -> Self {
+        Self { shard: AtomicU32::new(NOWHERE), among }
     }
 
     pub(super) const fn of(shard: u32) -> Self {
-        Self(AtomicU32::new(shard))
+        Self { shard: AtomicU32::new(shard), among: None }
     }
 
     fn known(&self) -> Option<u32> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&shard| shard != NOWHERE)
+        Some(self.shard()).filter(|&shard| shard != NOWHERE)
     }
 
     /// The shard; while it is nowhere, one that there is not.
     #[inline]
     pub(super) fn shard(&self) -> u32 {
+        self.shard.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, shard: u32) {
+        self.shard.store(shard, Ordering::Relaxed);
+        if let Some(among) = &self.among {
+            among.add(shard);
+        }
+    }
+}
+
+/// The shards where the queues of a channel are.
+pub(super) struct Spread(AtomicU32);
+
+impl Spread {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(NOWHERE))
+    }
+
+    fn add(&self, shard: u32) {
+        let before = self.now();
+        let now = if before == NOWHERE || before == shard { shard } else { EVERYWHERE };
+        self.0.store(now, Ordering::Relaxed);
+    }
+
+    /// What it is now, for [`Shards::only`] and [`Shards::among`].
+    pub(super) fn now(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -74,7 +74,7 @@ impl ProtectionDomain {
         let domain = self.inner.clone();
         let made = domain.context.inner.engine.alter(|adapter| adapter.create_srq(domain.id, attr));
         let id = domain.context.explained("ibv_create_srq", made)?;
-        let place = Place::nowhere();
+        let place = Place::nowhere(None);
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc: None }) })
     }
 
