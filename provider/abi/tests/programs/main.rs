@@ -233,7 +233,8 @@ fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
 
 #[test]
 fn threads_that_wait_hear_of_their_own_events() {
-    for variables in [&[][..], &[("ROCE_SOCKETS_ONLY", "1")]] {
+    let (sockets, shards) = (("ROCE_SOCKETS_ONLY", "1"), ("ROCE_SHARDS", "3"));
+    for variables in [&[][..], &[sockets], &[shards], &[sockets, shards]] {
         if !run_compiled("waits", variables) {
             println!("no C compiler is installed: nothing waits without one");
         }
@@ -254,7 +255,12 @@ fn a_device_is_opened_while_another_thread_closes_it() {
 
 #[test]
 fn who_is_woken_has_an_event() {
-    for variables in [&[][..], &[("ROCE_SOCKETS_ONLY", "1")], &[("ROCE_FAULT", "drop 1%")]] {
+    for variables in [
+        &[][..],
+        &[("ROCE_SOCKETS_ONLY", "1")],
+        &[("ROCE_FAULT", "drop 1%")],
+        &[("ROCE_SHARDS", "2")],
+    ] {
         if !run_compiled("event_loop", variables) {
             println!("no C compiler is installed: nothing waits without one");
         }
@@ -279,8 +285,10 @@ fn threads_that_wait_for_what_is_destroyed_know_it() {
 
 #[test]
 fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
-    if !run_compiled("forks", &[]) {
-        println!("no C compiler is installed: nothing can be forked without one");
+    for variables in [&[][..], &[("ROCE_SHARDS", "2")]] {
+        if !run_compiled("forks", variables) {
+            println!("no C compiler is installed: nothing can be forked without one");
+        }
     }
 }
 
