@@ -4,6 +4,7 @@ use std::{
     fs, io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -268,8 +269,52 @@ impl GidLayout {
 }
 
 /// Takes an address out of a table and leaves its entry unused.
-pub(crate) fn remove(table: &mut [Gid], address: IpAddr) {
+fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
+}
+
+/// The places of addresses in the GID table of a device. Shards of one device have them in common, so that an
+/// index means the same address in each, in whatever order they hear of addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GidPlaces {
+    layout: GidLayout,
+    taken: Arc<Mutex<Vec<Gid>>>,
+}
+
+impl GidPlaces {
+    /// Those of a table that has been laid out so.
+    pub(crate) fn new(layout: GidLayout, table: Vec<Gid>) -> Self {
+        Self { layout, taken: Arc::new(Mutex::new(table)) }
+    }
+
+    /// The table of a further shard with these addresses.
+    pub(crate) fn table(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
+        let mut table = Vec::new();
+        for address in addresses {
+            self.insert(&mut table, address); // more than a table holds are left out
+        }
+        table
+    }
+
+    /// Puts an address into the table of a shard, where others have it, or else where the
+    /// [layout](GidLayout::insert) does. `false`: the table is full.
+    pub(crate) fn insert(&self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
+        let gid = Gid::from(address);
+        let mut taken = self.taken.lock();
+        if !taken.contains(&gid) && !self.layout.insert(&mut taken, address) {
+            return false;
+        }
+        table.resize(table.len().max(taken.len()), Gid::default());
+        let places = taken.iter().zip(table).filter(|(taken, _)| **taken == gid);
+        places.for_each(|(_, entry)| *entry = gid);
+        true
+    }
+
+    /// Takes an address out of the table of a shard; it has gone for the others, too.
+    pub(crate) fn remove(&self, table: &mut [Gid], address: IpAddr) {
+        remove(table, address);
+        remove(&mut self.taken.lock(), address);
+    }
 }
 
 /// Notices that interfaces have changed. A routing socket only tells *that* something has changed.
@@ -390,6 +435,27 @@ mod tests {
             insert(&mut gids, ips(&["10.0.0.2"])[0]) && insert(&mut gids, ips(&["10.0.0.3"])[0])
         );
         assert_eq!(gids, table(&["10.0.0.2", "10.0.0.1", "fd00::1", "10.0.0.3"]));
+    }
+
+    #[test]
+    fn shards_have_the_same_places() {
+        let mut one = GidLayout::default().table(ips(&["10.0.0.1", "fd00::1"]));
+        let places = GidPlaces::new(GidLayout::default(), one.clone());
+        let mut other = places.table(ips(&["fd00::1", "10.0.0.1"]));
+        assert_eq!((&one, &other), (&table(&["10.0.0.1", "10.0.0.1", "fd00::1"]), &one));
+        for address in ips(&["10.0.0.3", "10.0.0.2"]) {
+            assert!(places.insert(&mut one, address));
+        }
+        for address in ips(&["10.0.0.2", "10.0.0.3"]) {
+            assert!(places.insert(&mut other, address));
+        }
+        assert_eq!(one, other);
+        places.remove(&mut one, ips(&["fd00::1"])[0]);
+        places.insert(&mut one, ips(&["fd00::2"])[0]);
+        assert_eq!(one, table(&["10.0.0.1", "10.0.0.1", "fd00::2", "10.0.0.3", "10.0.0.2"]));
+        places.remove(&mut other, ips(&["fd00::1"])[0]);
+        places.insert(&mut other, ips(&["fd00::2"])[0]);
+        assert_eq!(one, other);
     }
 
     #[test]

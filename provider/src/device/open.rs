@@ -22,7 +22,7 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{FaultyLink, Link},
-    port::{GidLayout, PortAttr, Watch},
+    port::{GidLayout, GidPlaces, PortAttr, Watch},
     profile::Profile,
     variables,
     verbs::{
@@ -62,6 +62,8 @@ pub(super) struct Opening {
     readers: Readers,
     events: Arc<AsyncQueue>,
     started: Vec<Arc<Engine>>,
+    /// What they have in common: the places of addresses in the GID table.
+    places: Option<GidPlaces>,
     /// What the first shard says of the device.
     attr: DeviceAttr,
     host_grace: Option<Duration>,
@@ -93,6 +95,7 @@ impl Opening {
             readers,
             events: Arc::new(AsyncQueue::new(|_| true)?),
             started: Vec::new(),
+            places: None,
             attr,
             host_grace: None,
         })
@@ -160,10 +163,17 @@ impl Opening {
             profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout)
         });
         adapter.set_roce_v1(layout.v1);
-        adapter.set_gids(match layout.v1 {
-            RoceV1::Absent if !is_device => link.addresses().into_iter().map(Gid::from).collect(),
-            _ => layout.table(link.addresses()),
-        });
+        let own = link.addresses();
+        let table = match &self.places {
+            Some(places) => places.table(own),
+            None if layout.v1 == RoceV1::Absent && !is_device => {
+                own.into_iter().map(Gid::from).collect()
+            }
+            None => layout.table(own),
+        };
+        let new_places = || GidPlaces::new(layout, table.clone());
+        let places = self.places.clone().unwrap_or_else(new_places);
+        adapter.set_gids(table);
         for address in link.addresses() {
             adapter.set_flow_ports(address, link.flow_ports(address));
             adapter.set_control_port(address, link.control_port(address));
@@ -190,7 +200,7 @@ impl Opening {
         let parts = EngineParts {
             name: name.clone(),
             adapter,
-            layout,
+            places: places.clone(),
             link,
             observer,
             sinks,
@@ -209,6 +219,7 @@ impl Opening {
         );
         if index == 0 {
             (self.attr, self.host_grace) = (attr, host_grace);
+            self.places = Some(places);
         }
         self.started.push(engine);
         Ok(())

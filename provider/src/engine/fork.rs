@@ -156,7 +156,7 @@ mod tests {
         let parts = EngineParts {
             name: "test".into(),
             adapter: Adapter::new(AdapterConfig::new([0; 32])),
-            layout: crate::port::GidLayout::default(),
+            places: crate::port::GidPlaces::default(),
             link: Box::new(NullLink),
             observer: None,
             sinks: Sinks::default(),

@@ -25,7 +25,7 @@ use crate::{
     link::{
         BATCH, BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
     },
-    port::{self, Follows, GidLayout, InterfaceState, TableChange, Watch},
+    port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
 
 /// Time after which no further turn is begun before others can have the lock.
@@ -50,7 +50,7 @@ pub(crate) struct Shard {
     observer: Option<Box<dyn Observer>>,
     sinks: Sinks,
     /// Of its GID table.
-    pub(super) layout: GidLayout,
+    pub(super) places: GidPlaces,
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     outgoing: Outgoing,
@@ -89,7 +89,7 @@ impl Shard {
             link,
             observer,
             sinks,
-            layout: GidLayout::default(),
+            places: GidPlaces::default(),
             link_counters,
             log: CounterLog::default(),
             outgoing,
@@ -407,12 +407,12 @@ impl Shard {
             self.link.remove_address(address);
             self.adapter.set_flow_ports(address, Vec::new());
             self.adapter.set_control_port(address, None);
-            port::remove(&mut table, address);
+            self.places.remove(&mut table, address);
         }
         let mut added = false;
         for (address, prepared) in new {
             let result = prepared.and_then(|prepared| self.link.add_address(address, prepared));
-            if result.is_ok() && self.layout.insert(&mut table, address) {
+            if result.is_ok() && self.places.insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
                 added = true;
                 continue;
@@ -442,10 +442,10 @@ impl Shard {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, new } = Follows::All.compare(&table, &self.link.addresses());
         for address in gone {
-            port::remove(&mut table, address);
+            self.places.remove(&mut table, address);
         }
         for address in new {
-            if !self.layout.insert(&mut table, address) {
+            if !self.places.insert(&mut table, address) {
                 warn!(device = self.name, %address, "no entry in the GID table");
             }
         }

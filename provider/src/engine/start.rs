@@ -29,7 +29,7 @@ use crate::{
     clock,
     diagnosis::Diagnosis,
     link::{Link, NullLink, Observer},
-    port::{GidLayout, Watch},
+    port::{GidPlaces, Watch},
     readiness::wait,
     signals,
     sync::Mutex,
@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) struct EngineParts {
     pub(crate) name: String,
     pub(crate) adapter: Adapter,
-    pub(crate) layout: GidLayout,
+    pub(crate) places: GidPlaces,
     pub(crate) link: Box<dyn Link>,
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) sinks: Sinks,
@@ -60,7 +60,7 @@ impl Engine {
         let EngineParts {
             name,
             adapter,
-            layout,
+            places,
             link,
             observer,
             sinks,
@@ -82,7 +82,7 @@ impl Engine {
         if timer.is_some() {
             shard.gathering = gathering; // else nobody would end it
         }
-        shard.layout = layout;
+        shard.places = places;
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
@@ -236,7 +236,7 @@ mod tests {
         EngineParts {
             name: "test".into(),
             adapter: Adapter::new(AdapterConfig::new([0; 32])),
-            layout: GidLayout::default(),
+            places: GidPlaces::default(),
             link: Box::new(Learning { looks: looks.clone(), needed }),
             observer: None,
             sinks: Sinks::default(),
