@@ -26,6 +26,7 @@ pub(super) fn round(
     let layout = side.layout(size);
     side.prepare(number, layout)?;
     let sends = side.is_client || side.plan.both_ways;
+    let start = Instant::now();
     let sent = if sends { send(side, layout, size, progress)? } else { Sent::nothing(&side.plan) };
     side.exchange.tell_text(&sent.text())?;
     let receives = side.plan.test == Test::Send && (side.plan.both_ways || !side.is_client);
@@ -52,7 +53,7 @@ pub(super) fn round(
         flow: sent.flow(),
         back: side.plan.both_ways.then(|| theirs.flow()),
         peak: sent.peak,
-        start: sent.start,
+        start,
     }))
 }
 
@@ -64,13 +65,11 @@ struct Sent {
     time: Duration,
     /// Most messages in a second, if it took long enough for that.
     peak: Option<f64>,
-    /// Time of the first post; of the other side's, when this one heard of it.
-    start: Instant,
 }
 
 impl Sent {
     fn nothing(plan: &Plan) -> Self {
-        Self { counts: vec![0; plan.qps], time: Duration::ZERO, peak: None, start: Instant::now() }
+        Self { counts: vec![0; plan.qps], time: Duration::ZERO, peak: None }
     }
 
     fn flow(&self) -> Flow {
@@ -86,8 +85,7 @@ impl Sent {
 fn parse(text: &str) -> Option<Sent> {
     let (counts, nanos) = text.split_once(' ')?;
     let counts = counts.split(',').map(|count| count.parse().ok()).collect::<Option<_>>()?;
-    let time = Duration::from_nanos(nanos.parse().ok()?);
-    Some(Sent { counts, time, peak: None, start: Instant::now() })
+    Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
 }
 
 /// Sends what is to be sent, and waits for it to be complete.
@@ -149,7 +147,7 @@ fn send(
     let whole = done_all as f64 / (end - start).as_secs_f64();
     // the last window may be too short for a look of its own
     let peak = window.peak.map(|peak| peak.max(whole));
-    Ok(Sent { counts: done, time: end - start, peak, start })
+    Ok(Sent { counts: done, time: end - start, peak })
 }
 
 /// Takes messages until `over`.
@@ -218,8 +216,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_told() {
-        let (time, start) = (Duration::from_micros(7), Instant::now());
-        let sent = Sent { counts: vec![3, 4], time, peak: Some(1.0), start };
+        let sent = Sent { counts: vec![3, 4], time: Duration::from_micros(7), peak: Some(1.0) };
         let told = parse(&sent.text()).unwrap();
         assert_eq!((told.counts, told.time), (vec![3, 4], Duration::from_micros(7)));
         assert!(parse("valid").is_none() && parse("1,x 5").is_none());

@@ -409,11 +409,7 @@ impl Device {
             known.map_or(0, |address| address.interface)
         };
         let addresses: Vec<_> = addresses.iter().map(|&ip| (ip, interface(ip))).collect();
-        let partition = random_seed()?[0];
-        let locality = match options.takes_network() {
-            true => Locality::SharedInProcess { partition },
-            false => Locality::SharedAddress { partition },
-        };
+        let locality = options.locality(random_seed()?[0]);
         self.watched(
             UdpLink::bind(&addresses, locality, options.sockets())?,
             self.follows(),
@@ -461,16 +457,8 @@ impl Device {
 
     /// The `udp` link, and what watches its interface.
     fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
-        let locality = match options.progress {
-            Progress::Automatic if options.takes_network() && options.shard_count() > 1 => {
-                Locality::SharedInProcess { partition: options.random_seed()?[0] }
-            }
-            _ if options.takes_network() => Locality::Network,
-            // a program that does nothing for a while would keep others from what is theirs
-            Progress::Manual => Locality::SharedMemory,
-            // as unpredictable as all other numbers
-            Progress::Automatic => Locality::SharedAddress { partition: options.random_seed()?[0] },
-        };
+        // as unpredictable as all other numbers
+        let locality = options.locality(options.random_seed()?[0]);
         let sockets = options.sockets();
         let link = match self.kind {
             Kind::Loopback(Choice::Free(but)) => UdpLink::bind_loopback(but, locality, sockets)?,

@@ -62,11 +62,15 @@ pub(super) struct Opening {
     readers: Readers,
     events: Arc<AsyncQueue>,
     started: Vec<Arc<Engine>>,
-    /// What they have in common: the places of addresses in the GID table.
-    places: Option<GidPlaces>,
-    /// What the first shard says of the device.
+    first: Option<First>,
+}
+
+/// What the first shard says of the device.
+struct First {
     attr: DeviceAttr,
     host_grace: Option<Duration>,
+    /// Of addresses in the GID table, for the others, too.
+    places: GidPlaces,
 }
 
 impl Drop for Opening {
@@ -87,7 +91,6 @@ impl Opening {
             options.limits = profile.limits(options.limits);
         }
         let port = options.profile.as_ref().map_or(port, |profile| profile.port(port));
-        let attr = DeviceAttr::new(options.limits, Guid::default(), Guid::default());
         Ok(Self {
             name,
             port,
@@ -95,9 +98,7 @@ impl Opening {
             readers,
             events: Arc::new(AsyncQueue::new(|_| true)?),
             started: Vec::new(),
-            places: None,
-            attr,
-            host_grace: None,
+            first: None,
         })
     }
 
@@ -164,15 +165,15 @@ impl Opening {
         });
         adapter.set_roce_v1(layout.v1);
         let own = link.addresses();
-        let table = match &self.places {
-            Some(places) => places.table(own),
+        let table = match &self.first {
+            Some(first) => first.places.table(own),
             None if layout.v1 == RoceV1::Absent && !is_device => {
                 own.into_iter().map(Gid::from).collect()
             }
             None => layout.table(own),
         };
         let new_places = || GidPlaces::new(layout, table.clone());
-        let places = self.places.clone().unwrap_or_else(new_places);
+        let places = self.first.as_ref().map_or_else(new_places, |first| first.places.clone());
         adapter.set_gids(table);
         for address in link.addresses() {
             adapter.set_flow_ports(address, link.flow_ports(address));
@@ -217,10 +218,7 @@ impl Opening {
             partition = partition.map(IdPartition::get),
             "device opened"
         );
-        if index == 0 {
-            (self.attr, self.host_grace) = (attr, host_grace);
-            self.places = Some(places);
-        }
+        self.first.get_or_insert(First { attr, host_grace, places });
         self.started.push(engine);
         Ok(())
     }
@@ -228,9 +226,11 @@ impl Opening {
     /// The device.
     pub(super) fn finish(mut self) -> Context {
         let mut engines = mem::take(&mut self.started).into_iter();
-        let Some(engine) = engines.next() else { unreachable!("no shard was started") };
+        let (Some(engine), Some(first)) = (engines.next(), self.first.take()) else {
+            unreachable!("no shard was started")
+        };
         let shards = Shards::new(engine.clone(), engines.collect());
-        let mut attr = self.attr;
+        let First { mut attr, host_grace, .. } = first;
         if shards.are_several() {
             attr.device_cap_flags.remove(DeviceCaps::MEM_WINDOW);
         }
@@ -243,7 +243,7 @@ impl Opening {
                 port: self.port,
                 attr,
                 device_memory: AtomicUsize::new(0),
-                host_grace: self.host_grace,
+                host_grace,
             }),
         };
         contexts::add(&context);

@@ -15,7 +15,7 @@ use crate::{
     diagnosis::ExplainFormat,
     engine::Progress,
     fabric::FaultPlan,
-    link::{Observer, SocketOptions, TrustedUsers},
+    link::{Locality, Observer, SocketOptions, TrustedUsers},
     notice,
     profile::Profile,
     variables,
@@ -130,13 +130,26 @@ pub(super) const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
     /// True if every packet is to take the network stack.
-    pub(super) fn takes_network(&self) -> bool {
+    fn takes_network(&self) -> bool {
         self.sockets_only || variables::sockets_only()
     }
 
     /// Its seed, or one that nobody knows.
     pub(super) fn random_seed(&self) -> io::Result<[u8; 32]> {
         self.seed.map_or_else(random_seed, Ok)
+    }
+
+    /// How it treats others of this host, with this partition if it shares its addresses.
+    pub(super) fn locality(&self, partition: u8) -> Locality {
+        match self.progress {
+            Progress::Automatic if self.takes_network() && self.shard_count() > 1 => {
+                Locality::SharedInProcess { partition }
+            }
+            _ if self.takes_network() => Locality::Network,
+            // a program that does nothing for a while would keep others from what is theirs
+            Progress::Manual => Locality::SharedMemory,
+            Progress::Automatic => Locality::SharedAddress { partition },
+        }
     }
 
     /// Number of shards; what is not said here, the environment may say.

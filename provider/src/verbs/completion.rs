@@ -18,7 +18,7 @@ use roce_transport::{
 use super::{
     context::Context,
     event_loop::ChannelLoop,
-    shards::{Place, Spread},
+    shards::{AWAKE, Place, Spread},
     sink::ObjectEvents,
 };
 use crate::{
@@ -113,9 +113,6 @@ impl Drop for CqInner {
         }
     }
 }
-
-/// No thread sleeps on a channel's descriptor.
-const AWAKE: u32 = u32::MAX - 2;
 
 pub(super) struct ChannelInner {
     pub(super) context: Context,

@@ -130,8 +130,11 @@ pub(super) struct Place {
     among: Option<Arc<Spread>>,
 }
 
+// No shards: a device has few.
 const NOWHERE: u32 = u32::MAX;
 const EVERYWHERE: u32 = u32::MAX - 1;
+/// In the place of where a thread sleeps: none does.
+pub(super) const AWAKE: u32 = u32::MAX - 2;
 
 impl Place {
     /// Nowhere in particular yet.

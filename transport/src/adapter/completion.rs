@@ -5,7 +5,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 use super::{
     Adapter,
-    error::{ObjectError, ObjectKind, ObjectSize, limit, size},
+    error::{ObjectError, ObjectSize, size},
     users::Used,
 };
 use crate::{
@@ -40,10 +40,8 @@ impl Adapter {
     /// Those of `create_cq`.
     pub fn create_cq_in(&mut self, room: CqRoom) -> Result<Arc<CompletionQueue>, ObjectError> {
         self.fits_cq(room.capacity())?;
-        limit(ObjectKind::CompletionQueue, self.cqs.len(), self.limits.max_cq)?;
-        let entry = self.cqs.vacant_entry();
-        let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), room));
-        entry.insert(cq.clone());
+        let cq = Arc::new(CompletionQueue::new(CqId(self.cqs.vacant_key() as u32), room));
+        self.adopt_cq(&cq)?;
         Ok(cq)
     }
 

@@ -29,8 +29,9 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`].
     pub fn alloc_pd(&mut self) -> Result<PdId, ObjectError> {
-        limit(ObjectKind::ProtectionDomain, self.pds.len(), self.limits.max_pd)?;
-        Ok(PdId(self.pds.insert(()) as u32))
+        let pd = PdId(self.pds.vacant_key() as u32);
+        self.adopt_pd(pd)?;
+        Ok(pd)
     }
 
     /// Destroys a protection domain (`ibv_dealloc_pd`).
@@ -124,12 +125,18 @@ impl Adapter {
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not
     /// exist.
     pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
+        self.admit_window(pd)?;
+        Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
+    }
+
+    /// Counts one more memory window of a protection domain, if there may be one.
+    pub(super) fn admit_window(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
         self.users.add([Used::Pd(pd)]);
-        Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
+        Ok(())
     }
 
     /// Destroys a memory window, bound or not (`ibv_dealloc_mw`). Its key is dead at once.

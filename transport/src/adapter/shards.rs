@@ -78,11 +78,7 @@ impl Adapter {
         window_type: WindowType,
         rkey: RKey,
     ) -> Result<(), ObjectError> {
-        if !self.pds.contains(pd.0 as usize) {
-            return Err(ObjectError::Unknown);
-        }
-        limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
-        self.users.add([Used::Pd(pd)]);
+        self.admit_window(pd)?;
         self.regions.adopt_window(pd, window_type, rkey);
         Ok(())
     }
