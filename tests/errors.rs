@@ -3,8 +3,6 @@
 //! panics, and nothing hangs. Filters stay, so each case runs in a process of its own: this program
 //! again, with the case in its environment.
 
-mod own_test;
-
 use std::{
     env, panic,
     process::{Command, Stdio},
@@ -125,7 +123,7 @@ fn an_error_of_any_system_call_is_survived() {
     if let Ok(case) = env::var(CASE) {
         return child(&case);
     }
-    let test = own_test::named("an_error_of_any_system_call_is_survived");
+    let test = crate::own_test::named("errors::an_error_of_any_system_call_is_survived");
     let mut failed = Vec::new();
     for (name, ..) in CASES {
         for (open_first, sockets_only) in [(false, false), (true, false), (true, true)] {

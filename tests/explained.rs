@@ -1,8 +1,6 @@
 //! What a device says on stderr that was opened with `OpenOptions::explain`: each program runs in a
 //! process of its own.
 
-mod own_test;
-
 use std::{
     env,
     net::{IpAddr, SocketAddr},
@@ -31,7 +29,7 @@ fn said(test: &str, wish: &str) -> Option<String> {
         return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", own_test::named(test), "--nocapture"]);
+    command.args(["--exact", crate::own_test::named(&format!("explained::{test}")), "--nocapture"]);
     command.env(PROGRAM, test).env("ROCE_EXPLAIN", wish);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -2,10 +2,8 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    cell::Cell,
+    sync::Arc,
 };
 
 use roce::{
@@ -25,23 +23,26 @@ use roce::{
     },
 };
 
-/// Counts what is allocated.
+/// Counts what each thread allocates: other tests run beside this one.
 struct Counting;
 
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+}
 
 // SAFETY: Everything is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Ordering::Relaxed);
-        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        CALLS.set(CALLS.get() + 1);
+        BYTES.set(BYTES.get().wrapping_add(layout.size()));
         // SAFETY: The caller's promises are the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // it may be another thread's
+        BYTES.set(BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: The caller's promises are the same.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -115,7 +116,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     let remote = Remote { address: 0, rkey: sides[1].2.rkey() };
     let piece = Sge { lkey: sides[0].2.lkey(), address: 0, length: 100_000 };
     let mut round = |calls: bool| {
-        let before = CALLS.load(Ordering::Relaxed);
+        let before = CALLS.get();
         adapters[0].post_send(Instant::ZERO, sides[0].3, &SendWr::write(1, remote, piece)).unwrap();
         adapters[0].post_send(Instant::ZERO, sides[0].3, &SendWr::read(2, remote, piece)).unwrap();
         loop {
@@ -136,7 +137,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         assert!(
             sides[0].1.pop().unwrap().result.is_ok() && sides[0].1.pop().unwrap().result.is_ok()
         );
-        if calls { CALLS.load(Ordering::Relaxed) - before } else { 0 }
+        if calls { CALLS.get() - before } else { 0 }
     };
     for _ in 0..10 {
         round(false);
@@ -147,11 +148,11 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     // Idle queue pairs.
     let (pd, cq) = (sides[0].0, sides[0].1.clone());
     let count = 1000;
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = BYTES.get();
     for _ in 0..count {
         connect(&mut adapters[0], &cq, pd, ends[1]);
     }
-    let each = (BYTES.load(Ordering::Relaxed) - before) / count;
+    let each = (BYTES.get() - before) / count;
     println!("an idle RC queue pair takes {each} bytes");
     assert!(each < 4096, "{each} bytes");
 
@@ -161,7 +162,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     let adapter = &mut adapters[1];
     let expected = adapter.query_qp(target).unwrap().rq_psn;
     for &(name, operation, ext, payload) in FLOODS {
-        let before = BYTES.load(Ordering::Relaxed);
+        let before = BYTES.get();
         for n in 0..20_000u32 {
             // new ones, far ahead, and repeats
             let psn = [
@@ -189,7 +190,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
             end.copy_from_slice(&icrc(&net, body).to_le_bytes());
             adapter.handle_datagram(Instant::ZERO, &Datagram::new(&net, &bytes[..length]));
         }
-        let more = BYTES.load(Ordering::Relaxed).saturating_sub(before);
+        let more = BYTES.get().saturating_sub(before);
         println!("a flood of {name} leaves {more} bytes");
         assert!(more < 64 << 10, "a flood of {name} leaves {more} bytes");
         let state = adapter.query_qp(target).unwrap().state;

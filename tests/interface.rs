@@ -3,8 +3,6 @@
 //! the logic is tested by unit tests alone; with `ROCE_NAMESPACES=1` in the environment, as in CI,
 //! that is an error.
 
-mod own_test;
-
 use std::{
     env,
     ffi::OsStr,
@@ -60,7 +58,7 @@ fn inside(test: &str) -> bool {
     }
     let own = env::current_exe().unwrap();
     let status = unshared(
-        &format!("exec \"$1\" --exact {} --nocapture", own_test::named(test)),
+        &format!("exec \"$1\" --exact {} --nocapture", crate::own_test::named(test)),
         own.as_os_str(),
     )
     .status()
@@ -148,7 +146,7 @@ fn works_over(context: &Context, sgid_index: u16) {
 
 #[test]
 fn addresses_come_and_go() {
-    if !inside("addresses_come_and_go") {
+    if !inside("interface::addresses_come_and_go") {
         return;
     }
     cable();
@@ -202,7 +200,7 @@ fn addresses_come_and_go() {
 
 #[test]
 fn the_interface_goes_down_and_away() {
-    if !inside("the_interface_goes_down_and_away") {
+    if !inside("interface::the_interface_goes_down_and_away") {
         return;
     }
     cable();
@@ -242,7 +240,7 @@ fn the_interface_goes_down_and_away() {
 /// of its own becomes readable.
 #[test]
 fn a_single_address_by_hand() {
-    if !inside("a_single_address_by_hand") {
+    if !inside("interface::a_single_address_by_hand") {
         return;
     }
     cable();
@@ -297,7 +295,7 @@ fn progress_is_due(context: &Context, limit: Duration) -> bool {
 /// Loopback addresses are not listed one by one; a device on one keeps it.
 #[test]
 fn loopback_keeps_its_address() {
-    if !inside("loopback_keeps_its_address") {
+    if !inside("interface::loopback_keeps_its_address") {
         return;
     }
     ip("link set lo up");
@@ -383,7 +381,7 @@ fn fragmented() -> Vec<String> {
 /// the interface itself carries is refused all the same, and never sent in pieces.
 #[test]
 fn a_forged_path_mtu_is_not_believed() {
-    if !inside("a_forged_path_mtu_is_not_believed") {
+    if !inside("interface::a_forged_path_mtu_is_not_believed") {
         return;
     }
     two_hosts();
@@ -446,7 +444,7 @@ fn a_forged_path_mtu_is_not_believed() {
 /// second for it, and its program meanwhile does not.
 #[test]
 fn no_call_waits_while_an_address_is_taken() {
-    if !inside("no_call_waits_while_an_address_is_taken") {
+    if !inside("interface::no_call_waits_while_an_address_is_taken") {
         return;
     }
     cable();
@@ -474,7 +472,7 @@ fn no_call_waits_while_an_address_is_taken() {
 /// Two devices of a host get the same address while they are open, and share it.
 #[test]
 fn devices_share_an_address_that_comes() {
-    if !inside("devices_share_an_address_that_comes") {
+    if !inside("interface::devices_share_an_address_that_comes") {
         return;
     }
     cable();
@@ -541,7 +539,7 @@ impl Drop for Holder {
 /// and get the address when it goes on, or ends.
 #[test]
 fn a_stopped_process_keeps_no_other_address() {
-    const TEST: &str = "a_stopped_process_keeps_no_other_address";
+    const TEST: &str = "interface::a_stopped_process_keeps_no_other_address";
     const HOLDER: &str = "ROCE_TEST_HOLDER";
     if let Ok(device) = env::var(HOLDER) {
         let _context = Device::named(&device).unwrap().open(OpenOptions::default()).unwrap();
@@ -594,7 +592,7 @@ fn a_stopped_process_keeps_no_other_address() {
 /// it. What does not fit waits, and is not lost.
 #[test]
 fn no_call_waits_for_a_slow_network() {
-    if !inside("no_call_waits_for_a_slow_network") {
+    if !inside("interface::no_call_waits_for_a_slow_network") {
         return;
     }
     ip("link set lo up");

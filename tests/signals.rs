@@ -1,8 +1,6 @@
 //! Faults and the program's signal handlers. Handlers belong to a whole process, so each case runs
 //! in one of its own: this program again, with the case's name in its environment.
 
-mod own_test;
-
 use std::{
     env,
     ffi::{c_int, c_void},
@@ -33,7 +31,9 @@ fn in_child(name: &str) -> Option<ExitStatus> {
         return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", own_test::named(name), "--test-threads=1"]).env(CASE, name);
+    command
+        .args(["--exact", crate::own_test::named(&format!("signals::{name}")), "--test-threads=1"])
+        .env(CASE, name);
     // SAFETY: setrlimit may be called between fork and exec
     unsafe {
         command.pre_exec(|| {

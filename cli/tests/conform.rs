@@ -1,8 +1,5 @@
 //! `roce conform`, as a user runs it, against a device of its own and in virtual time.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -15,7 +12,7 @@ use std::{
 use serde_json::json;
 
 fn command(arguments: &[&str]) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.arg("conform").args(arguments).stdin(Stdio::null());
     command
@@ -54,7 +51,7 @@ impl Drop for Agent {
 
 /// A program that listens for connections, which ends with the test.
 fn listener(address: &str) -> Agent {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut rping = Command::new(env!("CARGO_BIN_EXE_roce"));
     rping.args(["rping", "-s", "-P", "-a", address]).stdin(Stdio::null()).stderr(Stdio::null());
     let listener = Agent(rping.spawn().unwrap());
@@ -386,7 +383,7 @@ fn a_raw_device_conforms_on_the_wire() {
         conform='conform 10.79.43.2 --from raw:veth0,ip=10.79.43.1/24'
         until $0 $conform --only wire/alive > /dev/null 2>&1; do sleep 0.1; done
         $0 $conform --json";
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let in_network = |script: &str| {
         let roce = env!("CARGO_BIN_EXE_roce");
         let mut unshare = Command::new("unshare");

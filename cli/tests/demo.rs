@@ -1,10 +1,7 @@
 //! `roce demo --scenario`: what is printed is what is in `tests/scenarios`, byte for byte.
 //!
-//! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test demo` writes the files;
+//! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes the files;
 //! read the difference.
-
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +13,7 @@ use std::{
 };
 
 fn roce(arguments: &[&str]) -> Output {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     Command::new(env!("CARGO_BIN_EXE_roce")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
@@ -125,7 +122,7 @@ fn the_capture_has_the_packets_that_were_drawn() {
 /// On a terminal it waits for a key after each event, in colours; q ends it.
 #[test]
 fn step_by_step() {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let (mut terminal, theirs) = terminal();
     let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
         .args(["demo", "--scenario", "send", "--step"])

@@ -1,8 +1,5 @@
 //! `roce devinfo --counters`: what devices that other processes have open publish.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     fs,
     path::PathBuf,
@@ -33,7 +30,7 @@ impl Runtime {
     }
 
     fn roce(&self, arguments: &[&str]) -> Command {
-        watchdog::start(String::new);
+        crate::watchdog::start(String::new);
         let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
         command
             .args(arguments)

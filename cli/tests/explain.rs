@@ -1,8 +1,5 @@
 //! `roce explain`, as a user runs it.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -17,7 +14,7 @@ fn capture(name: &str) -> String {
 }
 
 fn roce(arguments: &[&str]) -> Output {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     Command::new(env!("CARGO_BIN_EXE_roce"))
         .arg("explain")
         .args(arguments)
@@ -56,7 +53,7 @@ fn a_pipe_is_drawn_while_it_goes_on() {
     let is_packet = |line: &&str| line.contains('│') || line.contains('├');
     let packets: Vec<_> = whole[..end].lines().filter(is_packet).collect();
 
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(["explain", "--live", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,8 +1,5 @@
 //! `roce fault`, and `roce run --fail-each`, with stock programs where they are installed.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -20,7 +17,7 @@ impl Runtime {
     }
 
     fn roce(&self, arguments: &[&str]) -> Output {
-        watchdog::start(String::new);
+        crate::watchdog::start(String::new);
         let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
         for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN"] {
             command.env_remove(variable);
@@ -188,7 +185,7 @@ fn connections_are_rejected_on_request() {
     );
     let roce = Path::new(env!("CARGO_BIN_EXE_roce")).parent().unwrap();
     let path = format!("{}:{}", roce.display(), env::var("PATH").unwrap());
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("PATH", path).env("XDG_RUNTIME_DIR", &runtime.0);
     command.env("ROCE_LIBRARY", library());

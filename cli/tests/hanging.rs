@@ -1,8 +1,5 @@
 //! The watchdog of the tests: what it shows of a program that hangs.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     path::Path,
@@ -28,21 +25,21 @@ fn server() -> std::process::Child {
 #[test]
 #[ignore = "hangs, for the other test"]
 fn a_test_that_hangs() {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let _ = server().wait_with_output();
 }
 
 #[test]
 #[ignore = "fails, for the other test"]
 fn a_program_that_does_not_end() {
-    watchdog::programs::wait_with_output(server(), Duration::from_secs(2));
+    crate::watchdog::programs::wait_with_output(server(), Duration::from_secs(2));
 }
 
 #[test]
 fn a_program_that_hangs_is_shown() {
     for (test, expected) in [
-        ("a_test_that_hangs", "watchdog: the test a_test_that_han has run for 2 s"),
-        ("a_program_that_does_not_end", "a program does not end: Output"),
+        ("hanging::a_test_that_hangs", "watchdog: the test hanging::a_test has run for 2 s"),
+        ("hanging::a_program_that_does_not_end", "a program does not end: Output"),
     ] {
         let runtime = tempfile::tempdir().unwrap();
         let output = Command::new(env::current_exe().unwrap())

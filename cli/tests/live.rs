@@ -2,9 +2,6 @@
 //!
 //! The programs here are shells that write a known capture where the library would write one.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     io::{BufRead, BufReader},
@@ -14,7 +11,7 @@ use std::{
 };
 
 fn roce() -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
     command

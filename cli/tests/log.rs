@@ -1,12 +1,9 @@
 //! `ROCE_LOG`: what the tool logs.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::process::{Command, Output};
 
 fn demo(level: Option<&str>) -> Output {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.arg("demo").env_remove("ROCE_LOG");
     if let Some(level) = level {

@@ -1,8 +1,5 @@
 //! `roce perf`: what is counted, told and refused. Speeds are the machine's.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Output, Stdio},
@@ -14,7 +11,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn roce(arguments: &str) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.arg("perf").args(arguments.split(' '));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -22,7 +19,7 @@ fn roce(arguments: &str) -> Command {
 }
 
 fn end(child: Child) -> Output {
-    watchdog::programs::wait_with_output(child, PATIENCE)
+    crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,8 +1,5 @@
 //! A reader that goes away, as in `roce devinfo | head -1`: the tool ends without a word.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     fs::File,
     io::pipe,
@@ -17,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BROKEN_PIPE: i32 = 141;
 
 fn roce(arguments: &str) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(arguments.split(' ')).stdin(Stdio::null()).stderr(Stdio::piped());
     command
@@ -32,7 +29,7 @@ fn unread(arguments: &str) -> Child {
 
 /// Exit status and standard error of a program, which must end by itself.
 fn end(child: Child) -> (Option<i32>, String) {
-    let output = watchdog::programs::wait_with_output(child, PATIENCE);
+    let output = crate::watchdog::programs::wait_with_output(child, PATIENCE);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 

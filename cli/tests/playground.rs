@@ -1,8 +1,5 @@
 //! `roce playground`: the files of the page, to this host, and nothing else.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -20,7 +17,7 @@ struct Served {
 
 impl Served {
     fn new(page: &Path) -> Self {
-        watchdog::start(String::new);
+        crate::watchdog::start(String::new);
         let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
             .args(["playground", "--port", "0", "--page", page.to_str().unwrap()])
             .stdin(Stdio::null())

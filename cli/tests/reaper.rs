@@ -1,8 +1,5 @@
 //! `roce run --reaper`: how the tool and its program end, and what peers hear of it.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     io::{BufRead, BufReader, Lines},
@@ -19,6 +16,8 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::own_test::named;
 
 /// Tells the program at which address it is.
 const INSIDE: &str = "ROCE_TEST_REAPER";
@@ -37,7 +36,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     // under nohup, or in the background of a script, the tests themselves ignore some signals
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
@@ -234,7 +233,8 @@ impl Client {
 
 fn program(options: &[&str], test: &str, at: SocketAddr) -> Running {
     let own = env::current_exe().unwrap();
-    let arguments = [own.to_str().unwrap(), "--exact", test, "--nocapture"];
+    let test = format!("reaper::{test}");
+    let arguments = [own.to_str().unwrap(), "--exact", named(&test), "--nocapture"];
     let mut command = roce_run(options, &arguments);
     command.env(INSIDE, at.to_string());
     Running::start(command)
@@ -264,8 +264,9 @@ fn a_tool_that_comes_late() {
     let at = SocketAddr::new(address, 7500);
     let own = env::current_exe().unwrap();
     let script = format!(
-        "kill -STOP $PPID; exec {} --exact a_tool_that_comes_late --nocapture",
-        own.to_str().unwrap()
+        "kill -STOP $PPID; exec {} --exact {} --nocapture",
+        own.to_str().unwrap(),
+        named("reaper::a_tool_that_comes_late")
     );
     let mut command = roce_run(&["--reaper"], &["sh", "-c", &script]);
     command.env(INSIDE, at.to_string());
@@ -315,8 +316,9 @@ fn a_process_of_the_programs() {
     let at = SocketAddr::new(address, 7400);
     let own = env::current_exe().unwrap();
     let script = format!(
-        "{} --exact a_process_of_the_programs --nocapture & exec sleep 60",
-        own.to_str().unwrap()
+        "{} --exact {} --nocapture & exec sleep 60",
+        own.to_str().unwrap(),
+        named("reaper::a_process_of_the_programs")
     );
     let mut command = roce_run(&["--reaper"], &["sh", "-c", &script]);
     command.env(INSIDE, at.to_string());

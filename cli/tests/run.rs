@@ -3,9 +3,6 @@
 //! it: the programs that are started here load none of its names. It is in a place that others can
 //! write, so that its names go into the user's cache.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     io::pipe,
@@ -60,7 +57,7 @@ impl Scratch {
     }
 
     fn run_by(&self, roce: &Path, arguments: &[&str]) -> Command {
-        watchdog::start(String::new);
+        crate::watchdog::start(String::new);
         let mut command = Command::new(roce);
         for variable in [
             "ROCE_DEVICES",

@@ -2,9 +2,6 @@
 //! missing, or what it needs. Filters of system calls stand for kernels and sandboxes that have less,
 //! network namespaces for those with other addresses.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs, io,
     os::unix::process::CommandExt,
@@ -108,7 +105,7 @@ fn refuse(command: &mut Command, refused: &[Refused]) {
 /// A command with a directory of its own for what it publishes, and no variables of the tests' own
 /// surroundings.
 fn command(program: &str, arguments: &[&str]) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(program);
     for variable in ["ROCE_DEVICES", "ROCE_LOG", "ROCE_SOCKETS_ONLY", "ROCE_SEGMENTS"] {
         command.env_remove(variable);
@@ -125,7 +122,7 @@ fn runtime() -> PathBuf {
 
 fn done(command: &mut Command) -> Output {
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    watchdog::programs::wait_with_output(running, LIMIT)
+    crate::watchdog::programs::wait_with_output(running, LIMIT)
 }
 
 /// The lines on stderr of a command that has ended well.

@@ -1,8 +1,5 @@
 //! Programs of several users at one address. Only root can start them.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     env, fs,
     io::{BufRead, BufReader, Read},
@@ -28,7 +25,7 @@ impl Tool {
             eprintln!("programs of other users can be started by root only: left to CI");
             return None;
         }
-        watchdog::start(String::new);
+        crate::watchdog::start(String::new);
         let directory = env::temp_dir().join(format!("roce-share-{test}-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
@@ -87,7 +84,7 @@ impl Drop for Tool {
 }
 
 fn end(child: Child) -> Output {
-    watchdog::programs::wait_with_output(child, PATIENCE)
+    crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
 /// Has a client ask until its server is there; both are to succeed.

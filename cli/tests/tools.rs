@@ -1,8 +1,5 @@
 //! The tools that connect as `rdma_cm` does, run as a user runs them: two processes on loopback.
 
-#[path = "../../tests/watchdog/mod.rs"]
-mod watchdog;
-
 use std::{
     process::{Child, Command, Output, Stdio},
     thread::sleep,
@@ -12,7 +9,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn roce(arguments: &[&str]) -> Command {
-    watchdog::start(String::new);
+    crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -20,7 +17,7 @@ fn roce(arguments: &[&str]) -> Command {
 
 /// Waits for a program's end, and shows and ends one that does not.
 fn end(child: Child) -> Output {
-    watchdog::programs::wait_with_output(child, PATIENCE)
+    crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
 fn said(output: &Output) -> String {

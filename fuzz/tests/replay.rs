@@ -1,7 +1,5 @@
 //! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -27,7 +25,7 @@ use roce_transport::{
     wire::{Opcode, Packet},
 };
 
-use common::{bytes, each_seed, replay};
+use crate::common::{bytes, each_seed, replay};
 
 #[test]
 fn parse_replays_its_corpus() {

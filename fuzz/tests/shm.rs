@@ -1,13 +1,11 @@
 //! The target `shm` on its corpus and on random programs, in a process of its own: it uses the
 //! sockets and the names of the host.
 
-mod common;
-
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 use roce_fuzz::shm::{Reach, shm, shm_with_hammer};
 
-use common::{bytes, each_seed, replay};
+use crate::common::{bytes, each_seed, replay};
 
 #[test]
 fn shm_holds() {

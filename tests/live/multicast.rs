@@ -284,7 +284,7 @@ fn groups_between_interfaces() {
         done
         echo {READY}
         exec \"$0\" --exact {}",
-        own_test::named("multicast::groups_between_interfaces")
+        own_test::named("live::multicast::groups_between_interfaces")
     );
     let mut command = std::process::Command::new("unshare");
     command

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use super::*;
 
 const INSIDE: &str = "ROCE_TEST_NAMES";
-const TEST: &str = "names::held_names_keep_nobody_from_the_loopback_device";
+const TEST: &str = "live::names::held_names_keep_nobody_from_the_loopback_device";
 const READY: &str = "ready";
 
 /// Takes the name of every address that a loopback device may have, and neither accepts nor ends.

@@ -13,7 +13,8 @@ use std::{
 
 use roce::{Device, OpenOptions, SendWr, environment};
 
-use crate::{Side, connect};
+use super::{Side, connect};
+use crate::own_test;
 
 const INSIDE: &str = "ROCE_TEST_PRIVILEGED";
 const NOBODY: u32 = 65_534;
@@ -73,7 +74,10 @@ fn variables_are_ignored_in_a_setuid_program() {
         fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = Command::new(&program);
         command
-            .args(["--exact", "privileged::variables_are_ignored_in_a_setuid_program"])
+            .args([
+                "--exact",
+                own_test::named("live::privileged::variables_are_ignored_in_a_setuid_program"),
+            ])
             .env(INSIDE, if setuid { "yes" } else { "no" })
             .env("ROCE_DEVICES", if setuid { "no-such-device" } else { "roce_lo" })
             .env("ROCE_FAULT", if setuid { "no such fault" } else { "" })

@@ -70,7 +70,7 @@ pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce
         done
         echo {READY}
         exec \"$0\" --exact {} --nocapture",
-        own_test::named(path)
+        own_test::named(&format!("live::{path}"))
     );
     let mut command = Command::new("unshare");
     command

@@ -69,7 +69,7 @@ fn shards_that_keep_to_the_network_stack() {
     assert_eq!(context.link_counters().shared_runs, 0);
     assert_eq!(context.counters().icrc_trusted, 0);
     let address = context.gids()[0].to_ip().to_string();
-    let test = own_test::named("shards::an_address_of_another_process");
+    let test = own_test::named("live::shards::an_address_of_another_process");
     let mut again = Command::new(env::current_exe().unwrap());
     let opened =
         again.args(["--exact", test, "--nocapture"]).env(ADDRESS, address).output().unwrap();

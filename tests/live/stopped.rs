@@ -16,7 +16,7 @@ use super::{
 };
 
 const INSIDE: &str = "ROCE_TEST_STOPPED";
-const TEST: &str = "stopped::a_stopped_process_silences_no_other_at_its_address";
+const TEST: &str = "live::stopped::a_stopped_process_silences_no_other_at_its_address";
 /// Time that the others may need to go on.
 const LIMIT: Duration = Duration::from_secs(1);
 

@@ -202,7 +202,7 @@ fn three_capabilities_are_enough() {
             let limited = Command::new("setpriv")
                 .args(["--bounding-set", "-all,+net_raw,+net_admin,+bpf", "--inh-caps", "-all"])
                 .arg(std::env::current_exe().unwrap())
-                .args(["--exact", own_test::named("xdp::three_capabilities_are_enough")])
+                .args(["--exact", own_test::named("live::xdp::three_capabilities_are_enough")])
                 .arg("--nocapture")
                 .env(INSIDE, "1")
                 .output()
@@ -235,7 +235,7 @@ fn a_killed_process_leaves_nothing_at_the_interface() {
         sleep(Duration::from_secs(600));
     }
     in_namespace("a_killed_process_leaves_nothing_at_the_interface", || {
-        let name = own_test::named("xdp::a_killed_process_leaves_nothing_at_the_interface");
+        let name = own_test::named("live::xdp::a_killed_process_leaves_nothing_at_the_interface");
         let mut holder = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(HOLDER, "1")

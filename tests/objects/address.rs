@@ -7,7 +7,7 @@ use roce::{
 };
 use roce_transport::{psn::Psn, wire::GRH_LEN, work::Cause};
 
-use crate::{ALL, loopback, next, open};
+use super::{ALL, loopback, next, open};
 
 const QKEY: QKey = QKey(0x1234);
 

@@ -8,7 +8,7 @@ use std::{
 
 use roce::{CqModeration, Data, NotifyKind, ObjectError, RecvWr, SendWr};
 
-use crate::{TIMEOUT, connected, next, open};
+use super::{TIMEOUT, connected, next, open};
 
 /// One thread polls, another resizes, a third sends: every completion comes once and in order.
 #[test]

@@ -7,7 +7,7 @@ use roce::{
     QueuePair, RecvWr, SendWr, published_counters,
 };
 
-use crate::{connected, eventually, loopback, next, open};
+use super::{connected, eventually, loopback, next, open};
 
 #[test]
 fn counters_of_a_queue_pair_and_of_the_device() {

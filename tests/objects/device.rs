@@ -4,7 +4,7 @@ use std::fs;
 
 use roce::{Device, Gid, GidType, Limits, OpenOptions, PKey, link::Fabric};
 
-use crate::{loopback, open};
+use super::{loopback, open};
 
 #[test]
 fn attributes_of_a_device() {

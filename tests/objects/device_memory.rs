@@ -2,7 +2,7 @@
 
 use roce::{Data, DeviceMemoryError, Limits, MemoryFault, OpenOptions, QpInitAttr, QpType, SendWr};
 
-use crate::{ALL, loopback, next, open};
+use super::{ALL, loopback, next, open};
 
 #[test]
 fn device_memory_is_copied_registered_and_bounded() {

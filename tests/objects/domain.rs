@@ -2,7 +2,7 @@
 
 use roce::{Data, Limits, ObjectError, OpenOptions, QpInitAttr, QpType, SendWr};
 
-use crate::{ALL, loopback, next, open};
+use super::{ALL, loopback, next, open};
 
 #[test]
 fn a_parent_domain_is_the_domain_under_another_handle() {

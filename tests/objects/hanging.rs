@@ -17,14 +17,14 @@ fn one_that_hangs() {
 #[test]
 fn a_test_that_hangs_says_where() {
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "hanging::one_that_hangs"])
+        .args(["--ignored", "--exact", "objects::hanging::one_that_hangs"])
         .env("ROCE_TEST_SECONDS", "1")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
     for expected in [
-        "watchdog: the test hanging::one_th has run for 1 s", // the kernel keeps 15 bytes of a name
+        "watchdog: the test objects::hangin has run for 1 s", // the kernel keeps 15 bytes of a name
         "objects::hanging::one_that_hangs",                   // in its stack
         " roce: ",                                            // the engine's thread
         "engine: ",

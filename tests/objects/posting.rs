@@ -5,7 +5,7 @@ use roce::{
     SendWr, SrqAttr, State,
 };
 
-use crate::{ALL, eventually, loopback, next, open};
+use super::{ALL, eventually, loopback, next, open};
 
 /// Requests that are made while they are posted stop at the first that is wrong; a batch is posted
 /// as a whole or not at all.

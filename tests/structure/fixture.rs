@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
+use super::{
     graph::{self, Layers},
     modules::{Edges, Modules},
 };

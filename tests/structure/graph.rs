@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
 };
 
-use crate::modules::Edges;
+use super::modules::Edges;
 
 /// A crate's layers, from the lowest up: the modules of each, by their paths below `src` without
 /// `.rs` or `/mod.rs`. A module stands for what is below it, too; the longest match counts. `*` is

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, fs};
 use roce_playground::{explain, packet, play, state};
 use serde_json::Value;
 
-use crate::{fragment::Link, lesson};
+use super::{fragment::Link, lesson};
 
 /// A line, or a text of the scenario.
 struct Line {

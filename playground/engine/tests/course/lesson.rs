@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use crate::fragment::PLAYGROUND;
+use super::fragment::PLAYGROUND;
 
 /// A page.
 pub(crate) struct Page {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use roce_provider::{DeviceCaps, Profile, transport::adapter::Limits};
 use serde_json::Value;
 
-use crate::program;
+use super::program;
 
 fn errno(name: Option<&str>) -> i32 {
     match name {

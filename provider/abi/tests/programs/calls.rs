@@ -11,7 +11,7 @@ use std::{
     ptr::{null, null_mut},
 };
 
-use crate::{
+use super::{
     library::{Library, Structure, constant, get, mask, operation},
     watchdog,
 };

@@ -1,11 +1,11 @@
 //! `ROCE_CHECK`: programs without a mistake, suppressions, forms of what is told. The mistakes
-//! themselves are those of [`wrong`](crate::wrong).
+//! themselves are those of [`wrong`](super::wrong).
 
 use std::fs;
 
 use serde_json::Value;
 
-use crate::{FOUND, common::Directory, program, wrong};
+use super::{FOUND, common::Directory, program, wrong};
 
 /// One that posts in many ways, and one whose children use the library.
 #[test]

@@ -14,7 +14,7 @@ use roce_provider::{
     faults::{CallId, Failure},
 };
 
-use crate::{
+use super::{
     common::Directory,
     library::{Library, operation},
     own_test, program, run_compiled, symbols, watchdog,
@@ -84,13 +84,13 @@ fn again(name: &str, rules: &str) -> bool {
     }
     watchdog::start(String::new);
     let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", own_test::named(name), "--nocapture"])
+        .args(["--exact", own_test::named(&format!("programs::{name}")), "--nocapture"])
         .envs([(ALONE, "1"), ("ROCE_FAULT", rules)])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let done = watchdog::programs::wait_with_output(child, crate::LIMIT);
+    let done = watchdog::programs::wait_with_output(child, super::LIMIT);
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{}\n{out}\n{err}", done.status);
     true

@@ -1,4 +1,4 @@
-//! `ROCE_EXPLAIN`: what people read, and stock programs. The causes are those of [`wrong`](crate::wrong).
+//! `ROCE_EXPLAIN`: what people read, and stock programs. The causes are those of [`wrong`](super::wrong).
 
 use std::{
     env,
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{LIMIT, common::Directory, watchdog, wrong};
+use super::{LIMIT, common::Directory, watchdog, wrong};
 
 /// A stock program that is started without the option that RoCE needs.
 #[test]

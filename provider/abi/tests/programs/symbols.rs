@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use super::{
     common::{self, Record},
     library::Library,
 };

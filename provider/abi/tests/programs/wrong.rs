@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{FOUND, Program, common, common::Directory, declarations, sources};
+use super::{FOUND, Program, common, common::Directory, declarations, sources};
 
 /// Exit status of one that does not get what it expects.
 const FAILED: i32 = 1;

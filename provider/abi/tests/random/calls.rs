@@ -5,7 +5,7 @@ use std::{
     ptr::null_mut,
 };
 
-use crate::{
+use super::{
     library::{Structure, constant, get, mask},
     world::{AH, CHANNEL, CQ, Gid, KINDS, MR, MW, Object, PD, Pointer, QP, SRQ, World},
 };

@@ -5,7 +5,7 @@ use std::{
     ptr::null_mut,
 };
 
-use crate::{
+use super::{
     library::{constant, get},
     world::{ID, Object, Pointer, World},
 };

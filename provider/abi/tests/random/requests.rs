@@ -5,7 +5,7 @@ use std::{
     ptr::null_mut,
 };
 
-use crate::{
+use super::{
     library::{Structure, constant, get},
     world::{AH, CQ, MR, MW, Pointer, QP, SRQ, World},
 };

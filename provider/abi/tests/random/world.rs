@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use crate::{
+use super::{
     library::{Library, Structure, constant, get, mask, operation},
     rng::Rng,
 };

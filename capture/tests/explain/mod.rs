@@ -1,0 +1,8 @@
+//! Explanations of captures: of the kernel's, of generated runs whose records are the truth, and of
+//! files in every form.
+
+mod files;
+mod forms;
+mod kernel;
+mod oracle;
+mod rules;

@@ -1,0 +1,219 @@
+//! Generated runs on rough networks. Both adapters' records are the truth: what an explanation of
+//! the sender's own capture says of a packet must agree. (In a capture elsewhere an answer may be
+//! that was lost behind it.)
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_capture::explain::{Cause, Causes, Explained, ExplainedPacket, Explanation};
+use roce_fabric::Network;
+use roce_transport::{
+    adapter::Adapter,
+    addr::Mtu,
+    event::DropReason,
+    trace::{Loss, Reason, Record, What, Why},
+    work::{RecvWr, SendWr},
+};
+
+use super::forms;
+use crate::common::{Options, Pair, Side};
+
+const NETWORKS: [&str; 10] = [
+    "delay 1us",
+    "delay 1us, drop 2%",
+    "delay 3us, drop 8%",
+    "delay 1us, drop 5% tx, duplicate 3%",
+    "delay 2us, reorder 5%, drop 1%",
+    "delay 5us, drop ack 20%",
+    "delay 5us, drop nak 50%, drop 3%",
+    "delay 1us, rnr 20%, drop 1%",
+    "delay 1us, drop read-response 8%",
+    "delay 20us, jitter 10us, drop 1%",
+];
+
+/// Totals of all runs.
+#[derive(Default, Debug)]
+struct Totals {
+    packets: u64,
+    repeated: u64,
+    /// Repeats by the number of causes named; 0 is "not known".
+    named: BTreeMap<usize, u64>,
+}
+
+fn run(seed: u64) -> Pair {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    let mut pick = |n: u32| dice.next_u32() % n;
+    let plan = NETWORKS[pick(NETWORKS.len() as u32) as usize];
+    let network = Network::with_plan(plan.parse().unwrap(), seed);
+    let mut pair = Pair::with_network(network).recorded();
+    pair.allow_all(DropReason::ALL);
+    let mtu = [Mtu::B256, Mtu::B1024][pick(2) as usize];
+    let timeout = [8, 10, 12][pick(3) as usize];
+    let links = 1 + pick(3);
+    for link in 0..links {
+        let options = Options {
+            mtu,
+            timeout,
+            a_psn: 0xFF_FFF0 + link * 5000,
+            b_psn: 0x40_0000 + link * 7000,
+            ..Options::default()
+        };
+        let ends = pair.connect(options);
+        let (a_memory, b_memory) = (pair.a.buffer(6000), pair.b.buffer(6000));
+        for id in 0..40 {
+            pair.post_recv(&ends.0, &RecvWr::new(id, [a_memory.sge(0, 4000)]));
+            pair.post_recv(&ends.1, &RecvWr::new(id, [b_memory.sge(0, 4000)]));
+        }
+        for id in 0..4 + u64::from(pick(12)) {
+            let a_sends = pick(3) > 0;
+            let (end, near, far) = match a_sends {
+                true => (&ends.0, &a_memory, &b_memory),
+                false => (&ends.1, &b_memory, &a_memory),
+            };
+            let length = [8, 200, 1500, 3900][pick(4) as usize];
+            let wr = match pick(5) {
+                0 => SendWr::send(id, near.sge(0, length)),
+                1 | 2 => SendWr::write(id, far.remote(4000), near.sge(0, length.min(2000))),
+                3 => SendWr::read(id, far.remote(0), near.sge(0, length)),
+                _ => SendWr::fetch_add(id, far.remote(5992), 1, near.sge(5984, 8)),
+            };
+            let end = end.clone();
+            pair.post_send(&end, &wr);
+            if pick(4) == 0 {
+                pair.run_for(Duration::from_micros(u64::from(pick(300))));
+            }
+        }
+    }
+    pair.run();
+    pair
+}
+
+/// Reasons of what an adapter has sent, in its order.
+fn reasons(records: &[Record]) -> impl Iterator<Item = Reason> {
+    records.iter().filter_map(|record| match record.what {
+        What::Sent { why: Why::Queue(reason), .. } => Some(reason),
+        _ => None,
+    })
+}
+
+fn check_causes(causes: Causes, truth: Cause, totals: &mut Totals) -> bool {
+    totals.repeated += 1;
+    *totals.named.entry(causes.iter().count()).or_default() += 1;
+    causes == Causes::UNKNOWN || causes.contains(truth)
+}
+
+fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
+    match (why, truth) {
+        (Explanation::First | Explanation::Next | Explanation::Joined, Reason::First(_)) => true,
+        (Explanation::Again(causes), Reason::Again(_, loss)) => {
+            check_causes(causes, cause(loss), totals)
+        }
+        (Explanation::Again(causes), Reason::Probe { .. }) => {
+            check_causes(causes, Cause::NoAnswer, totals)
+        }
+        (
+            Explanation::Acknowledges { up_to: psn, .. } | Explanation::AcknowledgesAgain(psn),
+            Reason::Acknowledge(truth),
+        ) => psn == truth,
+        (Explanation::Negative(psn, syndrome), Reason::Negative(truth, its)) => {
+            (psn, syndrome) == (truth, its)
+        }
+        (Explanation::Answers { .. }, Reason::Answer { .. })
+        | (Explanation::Congestion, Reason::Congestion) => true,
+        _ => false,
+    }
+}
+
+const fn cause(loss: Loss) -> Cause {
+    match loss {
+        Loss::Nak => Cause::Nak,
+        Loss::ImpliedNak => Cause::ImpliedNak,
+        Loss::Timeout | Loss::Probe => Cause::NoAnswer,
+        Loss::NotReady => Cause::NotReady,
+    }
+}
+
+/// Behind each packet that arrives, the oldest PSN without an answer is that of the record; at the end,
+/// the next one is that of the queue pair. Returns how often an answer was news.
+fn check_requesters(
+    explained: &Explained,
+    (ip, adapter): (IpAddr, &Adapter),
+    records: &[Record],
+    seed: u64,
+) -> u64 {
+    let own = |packet: &ExplainedPacket| {
+        packet.requesters[usize::from(packet.from_second == (packet.net.src == ip))]
+    };
+    let (mut arrived, mut acknowledged) = (0, BTreeMap::new());
+    for record in records {
+        match record.what {
+            What::Arrived { .. } => arrived += 1,
+            // an answer with data says two things: of what was before it, and of its own
+            What::Acknowledged { before } => _ = acknowledged.insert(arrived - 1, before),
+            _ => {}
+        }
+    }
+    let arriving: Vec<_> = explained.packets.iter().filter(|packet| packet.net.src != ip).collect();
+    assert_eq!(arriving.len(), arrived);
+    for (&index, &before) in &acknowledged {
+        let packet = arriving[index];
+        let shown = own(packet).unwrap();
+        let oldest = shown.oldest_unacked.unwrap_or(shown.next_psn);
+        assert_eq!(oldest, before, "seed {seed}, {ip}: frame {}", packet.frame);
+    }
+    for info in adapter.queue_pairs() {
+        let queue = adapter.query_send_queue(info.qpn).unwrap();
+        let index = explained.connections.iter().position(|connection| {
+            connection.ends.iter().any(|end| end.address == ip && end.qpn == Some(info.qpn))
+        });
+        let of_it = |packet: &&ExplainedPacket| packet.connection == index;
+        let shown = explained.packets.iter().rfind(of_it).and_then(own);
+        if let (Some(shown), true) = (shown, queue.requests.is_empty()) {
+            assert_eq!(shown.next_psn, info.sq_psn, "seed {seed}, {ip}, {}", info.qpn);
+            assert_eq!(shown.oldest_unacked, None, "seed {seed}, {ip}, {}", info.qpn);
+        }
+    }
+    acknowledged.len() as u64
+}
+
+/// What each side's own capture says of its own packets.
+#[test]
+fn no_reason_is_wrong() {
+    let mut totals = Totals::default();
+    let mut acknowledged = 0;
+    let seeds = std::env::var("ROCE_EXPLAIN_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
+        let mut pair = run(seed);
+        for side in [Side::A, Side::B] {
+            let file = forms::of_datagrams(&pair.seen[side as usize]);
+            let explained = Explained::of_file(&file).unwrap();
+            assert!(explained.complete && explained.other_frames == 0);
+            assert_eq!(explained.packets.len(), pair.seen[side as usize].len());
+            let ip = pair.node(side).ip;
+            let records = pair.record(side).to_vec();
+            let own = explained.packets.iter().filter(|packet| packet.net.src == ip);
+            let truths: Vec<_> = reasons(&records).collect();
+            assert_eq!(own.clone().count(), truths.len());
+            for (packet, truth) in own.zip(truths) {
+                totals.packets += 1;
+                assert!(
+                    agrees(packet.why, truth, &mut totals),
+                    "seed {seed}, {side:?}: frame {} is explained as {:?} ({}), and was {truth:?} \
+                     ({truth})",
+                    packet.frame,
+                    packet.why,
+                    packet.why
+                );
+            }
+            let node = pair.node(side);
+            acknowledged += check_requesters(&explained, (node.ip, &node.adapter), &records, seed);
+        }
+    }
+    assert!(acknowledged > 10 * seeds, "{acknowledged}");
+    println!("{totals:?}");
+    let named = |count: usize| totals.named.get(&count).copied().unwrap_or(0);
+    assert!(totals.repeated > seeds, "{totals:?}");
+    assert!(named(1) * 100 >= totals.repeated * 85, "most causes are certain: {totals:?}");
+    assert!(named(0) * 100 <= totals.repeated * 5, "few are not known: {totals:?}");
+}

@@ -1,0 +1,174 @@
+//! What the lint finds, and what it lets pass.
+
+use std::time::Duration;
+
+use roce_capture::explain::{Explained, Explanation, FindingKind};
+use roce_transport::{
+    event::DropReason,
+    mem::RKey,
+    work::{Remote, SendWr},
+};
+
+use super::forms;
+use crate::common::{End, Options, Pair, Side};
+
+fn recorded(plan: &str, options: Options) -> (Pair, End) {
+    let network = roce_fabric::Network::with_plan(plan.parse().unwrap(), 1);
+    let mut pair = Pair::with_network(network).recorded();
+    pair.allow_all(DropReason::ALL);
+    let (a, _) = pair.connect(options);
+    (pair, a)
+}
+
+fn explained(pair: &Pair, side: Side) -> Explained {
+    Explained::of_file(&forms::of_datagrams(&pair.seen[side as usize])).unwrap()
+}
+
+fn kinds(explained: &Explained) -> Vec<&'static str> {
+    explained.findings.iter().map(|finding| finding.kind.name()).collect()
+}
+
+fn write(pair: &mut Pair, a: &End, times: u64, length: usize) {
+    let (near, far) = (pair.a.buffer(length), pair.b.buffer(length));
+    for id in 0..times {
+        pair.post_send(a, &SendWr::write(id, far.remote(0), near.all()));
+    }
+    pair.run();
+}
+
+#[test]
+fn a_clean_run_has_no_findings() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    write(&mut pair, &a, 20, 5000);
+    for side in [Side::A, Side::B] {
+        assert_eq!(kinds(&explained(&pair, side)), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn a_nak_is_no_fault_by_itself_and_what_it_causes_is_said() {
+    let (mut pair, a) = recorded("delay 5us, drop write middle nth 2", Options::default());
+    write(&mut pair, &a, 1, 5000);
+    let explained = explained(&pair, Side::A);
+    assert_eq!(kinds(&explained), Vec::<&str>::new());
+    let repeats: Vec<_> = explained
+        .packets
+        .iter()
+        .filter(|packet| matches!(packet.why, Explanation::Again(_)))
+        .map(|packet| packet.why.to_string())
+        .collect();
+    assert_eq!(repeats, ["again: NAK"; 3]);
+    assert_eq!(explained.connections[0].summaries[0].repeated, 3);
+    assert_eq!(explained.connections[0].summaries[1].sequence_naks, 1);
+}
+
+#[test]
+fn the_same_from_the_other_side_shows_the_gap() {
+    let (mut pair, a) = recorded("delay 5us, drop write middle nth 2", Options::default());
+    write(&mut pair, &a, 1, 5000);
+    assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
+}
+
+#[test]
+fn a_final_nak() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    let near = pair.a.buffer(8);
+    let wrong = Remote { address: 0, rkey: RKey(0xBAD) };
+    pair.post_send(&a, &SendWr::write(1, wrong, near.all()));
+    pair.run();
+    assert_eq!(kinds(&explained(&pair, Side::A)), ["fatal_nak"]);
+}
+
+#[test]
+fn a_peer_that_stays_silent() {
+    let options = Options { timeout: 14, ..Options::default() };
+    let (mut pair, a) = recorded("delay 5us", options);
+    write(&mut pair, &a, 1, 8);
+    pair.fault("drop 100%");
+    write(&mut pair, &a, 1, 8);
+    let found = kinds(&explained(&pair, Side::A));
+    assert!(found.contains(&"retransmission_storm"), "{found:?}");
+}
+
+/// Without the path MTU a READ has taken nobody knows how many PSNs.
+#[test]
+fn a_state_that_cannot_be_known_is_not_shown() {
+    for (length, known) in [(256, true), (2000, false)] {
+        let (mut pair, a) = recorded("delay 5us, drop 100% read-response", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        pair.post_send(&a, &SendWr::read(1, far.remote(0), near.sge(0, length)));
+        pair.run();
+        let explained = explained(&pair, Side::A);
+        let requester = explained.packets[0].requesters[0];
+        let shown = requester.map(|it| (it.oldest_unacked, it.next_psn.get()));
+        let first = explained.packets[0].headers.unwrap().bth().psn;
+        let expected = known.then(|| (Some(first), first.plus(1).get()));
+        assert_eq!(shown, expected, "{length}");
+    }
+}
+
+#[test]
+fn many_repeats() {
+    let (mut pair, a) = recorded("delay 5us, drop 15% tx", Options::default());
+    write(&mut pair, &a, 20, 5000);
+    let found = kinds(&explained(&pair, Side::A));
+    assert!(found.contains(&"many_retransmissions"), "{found:?}");
+}
+
+#[test]
+fn one_direction_only() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    write(&mut pair, &a, 3, 3000);
+    let ip = pair.a.ip;
+    pair.seen[0].retain(|(_, net, _)| net.src == ip);
+    assert_eq!(kinds(&explained(&pair, Side::A)), ["one_direction"]);
+}
+
+#[test]
+fn marks_that_nobody_answers() {
+    let options = Options { traffic_class: 2, ..Options::default() };
+    let (mut pair, a) = recorded("delay 5us, mark 100%", options);
+    write(&mut pair, &a, 20, 5000);
+    let whole = explained(&pair, Side::B);
+    assert!(!kinds(&whole).contains(&"marks_without_cnp"), "{:?}", whole.findings);
+    pair.seen[1].retain(|(_, _, bytes)| bytes[0] != 0x81);
+    let found = explained(&pair, Side::B);
+    let is_marks =
+        |kind: &FindingKind| matches!(kind, FindingKind::MarksWithoutNotification(n) if *n >= 10);
+    assert!(found.findings.iter().any(|finding| is_marks(&finding.kind)), "{:?}", found.findings);
+}
+
+/// The answer to the first comes just after the second has left, too soon to be its answer.
+#[test]
+fn a_timeout_that_is_shorter_than_the_way() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    for _ in 0..3 {
+        write(&mut pair, &a, 1, 8);
+    }
+    let seen = &mut pair.seen[0];
+    let answer = seen.len() - 1;
+    let (at, net, request) = seen[answer - 1].clone();
+    let again = at.plus(Duration::from_millis(1));
+    seen[answer].0 = again.plus(Duration::from_micros(2));
+    seen.insert(answer, (again, net, request));
+    let explained = explained(&pair, Side::A);
+    let waited = Duration::from_millis(1);
+    let too_short = FindingKind::TimeoutTooShort(waited, waited + Duration::from_micros(2));
+    let found: Vec<_> = explained.findings.iter().map(|finding| &finding.kind).collect();
+    assert_eq!(found, [&too_short]);
+    assert_eq!(explained.packets[answer].why.to_string(), "again: no answer in time");
+}
+
+#[test]
+fn another_length_inside_a_message() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    write(&mut pair, &a, 1, 3000);
+    let (at, net, bytes) = pair.seen[0][1].clone();
+    // the middle packet with half of its payload, and an ICRC that fits
+    let body = [&bytes[..12], &bytes[12..12 + 512]].concat();
+    let icrc = roce_transport::wire::icrc(&net, &body).to_le_bytes();
+    pair.seen[0][1] = (at, net, [body, icrc.to_vec()].concat());
+    let explained = explained(&pair, Side::A);
+    let mismatch = FindingKind::MtuMismatch { expected: 1024, found: 512 };
+    assert!(explained.findings.iter().any(|finding| finding.kind == mismatch));
+}

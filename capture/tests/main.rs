@@ -1,0 +1,5 @@
+//! Captures, explained.
+
+#[path = "../../transport/tests/common/mod.rs"]
+mod common;
+mod explain;

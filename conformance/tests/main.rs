@@ -1,0 +1,5 @@
+//! The cases, their language, and devices that break one rule each.
+
+mod conforms;
+mod language;
+mod mutants;

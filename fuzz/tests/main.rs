@@ -1,0 +1,5 @@
+//! The bodies of the fuzz targets, on their corpora and on random inputs.
+
+mod common;
+mod replay;
+mod shm;

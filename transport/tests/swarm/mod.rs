@@ -1,0 +1,206 @@
+//! Random programs over random bad networks, thousands of them, each from a seed.
+//!
+//! A program has several connections, reliable or extended reliable (XRC), with both ends sending,
+//! writing, reading and binding windows at once, receive requests that come late, scattered buffers
+//! of odd lengths, shared receive queues, connections that are reset and connected again, and
+//! others that fail, which must not affect the rest. The outcome is known without running it. So
+//! whatever the network does, memory and completions must come out as computed, or the queue pair
+//! must be in error with the status that the specification names; and in the end everything can be
+//! destroyed.
+//!
+//! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture
+//! of it into `target/tmp`.
+
+#![allow(unreachable_pub, reason = "modules of a test program, not of a library")]
+
+mod check;
+mod churn;
+mod dice;
+mod ending;
+mod model;
+mod network;
+mod program;
+mod run;
+mod shared;
+mod unreliable;
+mod view;
+
+use std::{env, panic, path::Path, time::Duration};
+
+use check::Totals;
+use dice::Dice;
+use model::Expected;
+use program::Program;
+use roce_transport::{
+    adapter::{TransmitBuffer, TransmitLimits},
+    event::Counter,
+};
+use run::Run;
+
+/// The content of memory before the program starts.
+fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
+    [0, 1].map(|side| {
+        let mut bytes = dice.bytes(program.memory[side]);
+        for talk in &program.talks {
+            let word = talk.halves[1 - side].word;
+            bytes[word..word + 8].copy_from_slice(&1u64.to_ne_bytes());
+        }
+        bytes
+    })
+}
+
+fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
+    let mut dice = Dice::new(seed);
+    let program = Program::new(&mut dice);
+    let network = network::network(&mut dice, seed);
+    let ipv6 = dice.one_in(4);
+    let start = start(&program, &mut dice);
+    let expected = Expected::of(&program, &start);
+    // the record costs time
+    let audited = seed.is_multiple_of(8) || capture;
+    let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, audited);
+    run.pair.trace.off = !capture;
+    // links that are slow to look and slow to send make batches, and keep answers waiting
+    run.pair.batch = Duration::from_micros(dice.pick(&[0, 0, 5, 20, 100]));
+    if dice.one_in(3) {
+        let size = dice.pick(&[1, 20_000]);
+        for node in [&mut run.pair.a, &mut run.pair.b] {
+            node.transmit =
+                TransmitBuffer::new(size, TransmitLimits { segments: 4, bytes: 20_000 });
+        }
+        run.pair.buffers = 1;
+    }
+    let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        run.finish(&mut dice);
+        run.check(totals)
+    }));
+    for node in [&run.pair.a, &run.pair.b] {
+        for Counter { name, value: count, .. } in node.adapter.counters().iter() {
+            *totals.entry(name.into()).or_default() += count;
+        }
+    }
+    let (port, receiver) = (run.pair.network.port(None), run.pair.network.receive_buffer(None));
+    for (name, count) in [
+        ("dropped at a port", port.dropped),
+        ("marked at a port", port.marked),
+        ("dropped at a receive buffer", receiver.dropped),
+    ] {
+        *totals.entry(name.into()).or_default() += count;
+    }
+    if capture {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = directory.join(format!("roce-swarm-{seed}.pcapng"));
+        run.pair.write_pcapng(&path);
+        println!("{}\n{}", run.describe(), run.pair.trace.ladder());
+        println!("seed {seed}: capture in {}", path.display());
+    }
+    match result {
+        Ok(clean) => {
+            run.tear_down();
+            clean
+        }
+        Err(cause) => {
+            eprintln!("seed {seed} failed: see above; replay with ROCE_SWARM_SEED={seed}");
+            panic::resume_unwind(cause);
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable)
+        .ok()
+        .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
+}
+
+/// Events that have to happen in at least one of a hundred seeds, or they prove little.
+const OFTEN: &[&str] = &[
+    "retransmitted_packets",
+    "timeouts",
+    "sequence_naks_received",
+    "implied_naks",
+    "rnr_naks_received",
+    "duplicate_requests",
+    "icrc_solved",
+    "ecn_marked",
+    "bad_icrc",
+    "message_broken",
+    "response_outside_window",
+    "chats",
+    "extended reliable connections",
+    "completed Send",
+    "completed RdmaWrite",
+    "completed RdmaRead",
+    "completed CompSwap",
+    "completed FetchAdd",
+    "completed AtomicWrite",
+    "completed Flush",
+    "completed BindMw",
+    "completed LocalInv",
+    "completed Recv",
+    "completed RecvRdmaWithImm",
+    "READs with a WRITE behind them",
+    "invalidated by a message",
+    "refused a window's key",
+    "failed RemAccessErr",
+    "failed RemInvReqErr",
+    "failed WrFlushErr",
+    "failed RetryExcErr",
+    "cut off: reset",
+    "cut off: destroyed",
+    "cut off: put into ERR",
+    "events of a shared receive queue",
+    "dropped at a port",
+    "marked at a port",
+    "dropped at a receive buffer",
+];
+
+/// The same for one of a thousand.
+const SELDOM: &[&str] = &[
+    "failed LocProtErr",
+    "failed MwBindErr",
+    "failed LocQpOpErr",
+    "failed LocLenErr",
+    "request_refused",
+];
+
+#[test]
+fn whatever_the_network_does_memory_and_completions_come_out_right() {
+    let mut totals = Totals::new();
+    if let Some(seed) = number("ROCE_SWARM_SEED") {
+        run_seed(seed, &mut totals, true);
+        return;
+    }
+    let seeds = number("ROCE_SWARM_SEEDS").unwrap_or(2000);
+    let clean = (0..seeds).filter(|&seed| run_seed(seed, &mut totals, false)).count() as u64;
+    println!("{clean} of {seeds} seeds without an error that was not planned; {totals:#?}");
+    assert!(clean * 100 >= seeds * 95, "only {clean} of {seeds} seeds ended without an error");
+    assert!(clean < seeds, "no seed was bad enough for an error");
+    for (names, share) in [(OFTEN, 100), (SELDOM, 1000)] {
+        for &name in names {
+            let count = totals.get(name).copied().unwrap_or(0);
+            assert!(count >= seeds / share, "{name}: {count}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_packets_again() {
+    for seed in 0..20 {
+        let packets = || {
+            let mut dice = Dice::new(seed);
+            let program = Program::new(&mut dice);
+            let network = network::network(&mut dice, seed);
+            let start = start(&program, &mut dice);
+            let expected = Expected::of(&program, &start);
+            let mut run = Run::new(&program, &expected, network, false, &start, &mut dice, false);
+            run.pair.trace.off = false;
+            run.finish(&mut dice);
+            let records = std::mem::take(&mut run.pair.trace.records);
+            records
+                .into_iter()
+                .map(|record| (record.time, record.from, record.net, record.bytes))
+                .collect::<Vec<_>>()
+        };
+        assert!(packets() == packets(), "seed {seed}");
+    }
+}
