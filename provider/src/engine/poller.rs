@@ -54,12 +54,17 @@ impl Watched {
         now.since(self.at)
     }
 
-    /// True if others have the processor that it waits for: it has run for less than half of the time since.
+    /// True if others have the processor that it waits for.
     pub(super) fn lacks_processor(&self) -> bool {
         let passed = clock::now().since(self.at);
-        run_time(self.thread)
-            .is_some_and(|run| run.saturating_sub(self.run) < passed / 2 && is_ready(self.thread))
+        let ran = run_time(self.thread).map(|run| run.saturating_sub(self.run));
+        ran.is_some_and(|ran| waits_for_processor(ran, passed, || is_ready(self.thread)))
     }
+}
+
+/// A thread that has run for less than half of the time, and would run now.
+fn waits_for_processor(ran: Duration, passed: Duration, is_ready: impl Fn() -> bool) -> bool {
+    ran < passed / 2 && is_ready()
 }
 
 #[cold]
@@ -97,74 +102,74 @@ fn is_ready(thread: u32) -> bool {
 mod tests {
     use std::{
         hint,
-        sync::{Barrier, atomic::AtomicBool},
+        sync::{atomic::AtomicBool, mpsc},
         thread,
     };
 
     use super::*;
 
-    const WHILE: Duration = Duration::from_millis(20);
+    #[track_caller]
+    fn eventually(holds: impl Fn() -> bool) {
+        let start = std::time::Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            thread::yield_now();
+        }
+    }
 
-    /// Polls once, and does `work` from then on until `over`.
-    fn watched<R>(work: impl Fn() + Sync, act: impl FnOnce(&Poller) -> R) -> R {
-        let (poller, over, begun) = (Poller::default(), AtomicBool::new(false), Barrier::new(2));
+    fn thread_of(poller: &Poller) -> u32 {
+        poller.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_thread_lacks_the_processor_if_it_is_ready_and_has_run_for_less_than_half() {
+        let ms = Duration::from_millis;
+        for (ran, is_ready, lacks) in [
+            (0, true, true),
+            (9, true, true),
+            (10, true, false),
+            (20, true, false),
+            (0, false, false),
+        ] {
+            assert_eq!(
+                waits_for_processor(ms(ran), ms(20), || is_ready),
+                lacks,
+                "{ran}, {is_ready}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_something_is_not_ready() {
+        let (poller, (end, ended)) = (Poller::default(), mpsc::channel::<()>());
+        thread::scope(|scope| {
+            let poller = &poller;
+            scope.spawn(move || {
+                poller.note();
+                ended.recv().unwrap_err();
+            });
+            eventually(|| poller.watch().is_some() && !is_ready(thread_of(poller)));
+            assert!(!poller.watch().unwrap().lacks_processor());
+            drop(end);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_ready_and_its_time_passes() {
+        let (poller, over) = (Poller::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
                 poller.note();
-                begun.wait();
                 while !over.load(Ordering::Relaxed) {
-                    work();
+                    hint::spin_loop();
                 }
             });
-            begun.wait();
-            let result = act(&poller);
+            eventually(|| poller.watch().is_some());
+            let watched = poller.watch().unwrap();
+            eventually(|| run_time(watched.thread).unwrap() > watched.run);
+            assert!(is_ready(watched.thread));
             over.store(true, Ordering::Relaxed);
-            result
-        })
-    }
-
-    fn lacks_processor(poller: &Poller) -> bool {
-        let watched = poller.watch().unwrap();
-        thread::sleep(WHILE);
-        watched.lacks_processor()
-    }
-
-    #[test]
-    fn a_thread_that_sleeps_lacks_no_processor() {
-        let sleep = || thread::sleep(WHILE * 2);
-        // when it wakes it may have to wait for one
-        assert!(watched(sleep, |poller| (0..500).any(|_| !lacks_processor(poller))));
-    }
-
-    #[test]
-    fn a_thread_that_runs_lacks_none() {
-        // others may have the processor for a while
-        assert!(watched(|| {}, |poller| (0..500).any(|_| !lacks_processor(poller))));
-    }
-
-    #[test]
-    fn a_thread_behind_others_lacks_one() {
-        let behind = || {
-            let parameters = libc::sched_param { sched_priority: 0 };
-            // SAFETY: the kernel reads the structure
-            let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
-            assert_eq!(result, 0);
-        };
-        let processors = thread::available_parallelism().unwrap().get();
-        let over = AtomicBool::new(false);
-        let lacks = thread::scope(|scope| {
-            for _ in 0..processors {
-                scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
-                        hint::spin_loop();
-                    }
-                });
-            }
-            let lacks = watched(behind, |poller| (0..500).any(|_| lacks_processor(poller)));
-            over.store(true, Ordering::Relaxed);
-            lacks
         });
-        assert!(lacks);
     }
 
     #[test]
