@@ -1,10 +1,11 @@
-//! Builds the C library, and the one that has TCP go over rsockets, for a release build of the tool,
-//! which carries them inside, so that one file is all that `roce run` needs.
+//! Builds the C library, and the one that has TCP go over rsockets, for a tool that is installed: it
+//! carries them inside, so that one file is all that `roce run` needs. In a checkout that is the
+//! profile `dist`; in its other profiles the tool takes the libraries that lie beside it.
 //!
 //! Cargo cannot hand a shared object of one package to another, so it is called once more for each
 //! here, with a target directory of its own. `ROCE_ABI_LIBRARY` in the environment names a library
 //! that has been built already, and beside it may lie `librspreload.so`; empty, the tool carries
-//! none, which saves half of the time.
+//! none.
 
 use std::{
     env, fs,
@@ -76,9 +77,14 @@ fn carry(name: &str, library: Option<PathBuf>) {
 /// The libraries need glibc, and only what is installed has to be in one file.
 fn is_wanted() -> bool {
     let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
-    is("PROFILE", "release")
-        && is("CARGO_CFG_TARGET_OS", "linux")
-        && is("CARGO_CFG_TARGET_ENV", "gnu")
+    let is_installed = if workspace().is_some() { is_dist() } else { is("PROFILE", "release") };
+    is_installed && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu")
+}
+
+/// True in the profile `dist`. `PROFILE` has the name of the profile that it inherits from; only the
+/// path of what is built, `…/dist/build/roce-cli-…/out`, has its own.
+fn is_dist() -> bool {
+    out().ancestors().skip(3).take(2).any(|directory| directory.ends_with("dist"))
 }
 
 fn out() -> PathBuf {
@@ -87,10 +93,12 @@ fn out() -> PathBuf {
 
 fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBuf {
     let target = env::var("TARGET").unwrap();
+    let profile = if is_dist() { "dist" } else { "release" };
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command
-        .args(["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"])
-        .args(["--target", &target, "--config", "profile.release.strip=\"debuginfo\""])
+        .args(["rustc", "--quiet", "--profile", profile, "--package", package, "--crate-type", "cdylib"])
+        .args(["--target", &target, "--config"])
+        .arg(format!("profile.{profile}.strip=\"debuginfo\""))
         .arg("--manifest-path")
         .arg(manifest)
         .arg("--target-dir")
@@ -103,14 +111,19 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
         "{file}, which the tool carries, cannot be built (see above); with {VARIABLE}= in the \
          environment the tool is built without"
     );
-    directory.join(target).join("release").join(file)
+    directory.join(target).join(profile).join(file)
+}
+
+/// The workspace of a checkout.
+fn workspace() -> Option<PathBuf> {
+    // when it runs: a cache of compilations may have the build script of another checkout
+    let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
+    workspace.join("provider/abi/exports.map").exists().then_some(workspace)
 }
 
 /// The workspace of a checkout, or a package that has the libraries as its dependencies.
 fn manifest(directory: &Path) -> PathBuf {
-    // when it runs: a cache of compilations may have the build script of another checkout
-    let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
-    if workspace.join("provider/abi/exports.map").exists() {
+    if let Some(workspace) = workspace() {
         for source in SOURCES {
             println!("cargo:rerun-if-changed={}", workspace.join(source).display());
         }

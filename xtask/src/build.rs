@@ -49,7 +49,8 @@ impl Built {
             (None, None) => command.arg("build"),
         };
         command.args([
-            "--release",
+            "--profile",
+            "dist",
             "--package",
             "roce-cli",
             "--message-format",

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_zig: bool,
     /// Where the packages go
-    #[arg(long, value_name = "DIR", default_value = "target/dist")]
+    #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
 }
 
