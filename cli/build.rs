@@ -96,7 +96,16 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
     let profile = if is_dist() { "dist" } else { "release" };
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command
-        .args(["rustc", "--quiet", "--profile", profile, "--package", package, "--crate-type", "cdylib"])
+        .args([
+            "rustc",
+            "--quiet",
+            "--profile",
+            profile,
+            "--package",
+            package,
+            "--crate-type",
+            "cdylib",
+        ])
         .args(["--target", &target, "--config"])
         .arg(format!("profile.{profile}.strip=\"debuginfo\""))
         .arg("--manifest-path")

@@ -150,3 +150,23 @@ fn every_verb_names_the_errno_of_its_errors() {
     assert!(sections > 50, "{sections}");
     assert!(silent.is_empty(), "no errno: {silent:#?}");
 }
+
+/// `tests/timing.txt` has at most five, each with a reason, and every test that is ignored for it.
+#[test]
+fn few_tests_depend_on_a_quiet_machine() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = tests();
+    let list = fs::read_to_string(root.join("tests/timing.txt")).unwrap();
+    let listed: Vec<_> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(listed.len() <= 5, "{listed:#?}");
+    for line in &listed {
+        let mut words = line.splitn(3, ' ').skip(1);
+        assert!(exists(&tests, words.next().unwrap()), "{line}");
+        assert!(words.next().is_some_and(|reason| reason.trim().len() > 20), "{line}");
+    }
+    let mut files = Vec::new();
+    ["tests", "transport", "provider", "cli"].map(|part| collect(&root.join(part), &mut files));
+    let reason = ["#[ignore = \"its bounds are those of ", "a quiet machine\"]"].concat();
+    let ignored = files.iter().map(|file| fs::read_to_string(file).unwrap());
+    assert_eq!(ignored.map(|text| text.matches(&reason).count()).sum::<usize>(), listed.len());
+}
