@@ -3,6 +3,7 @@
 mod common;
 #[path = "../../../tests/own_test/mod.rs"]
 mod own_test;
+mod program;
 mod programs;
 mod random;
 #[path = "../../../tests/watchdog/mod.rs"]

@@ -1,58 +1,34 @@
 //! C programs that use TCP, with the two libraries in front of the C library.
 
-use std::{
-    env, fs,
-    os::unix::fs::symlink,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{env, fs, path::Path};
 
 #[path = "../../abi/tests/common/mod.rs"]
 #[allow(dead_code, reason = "the compiler alone is asked for")]
 mod common;
+#[path = "../../abi/tests/program/mod.rs"]
+#[allow(dead_code, reason = "not all who share this file need all of it")]
+mod program;
 #[path = "../../../tests/watchdog/mod.rs"]
 mod watchdog;
 
 // it is built because it is a dependency, and loaded by the programs
 use roce_abi as _;
 
-/// Time that a program has.
-const LIMIT: Duration = Duration::from_secs(60);
+use program::Program;
 
-/// Compiles a program beside this file and runs it with the libraries and these variables.
+/// Compiles a program in `programs` and runs it with the libraries and these variables.
 fn run(name: &str, variables: &[(&str, &str)]) {
-    watchdog::start(String::new);
     let Some(compiler) = common::compiler() else {
         println!("no C compiler is installed: nothing was run");
         return;
     };
-    let built = |name| env::current_exe().unwrap().with_file_name(name);
-    let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str| directory.path().join(name);
-    symlink(built("libroce_abi.so"), file("librdmacm.so.1")).unwrap();
-    let preload = fs::canonicalize(built("librspreload.so")).unwrap();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let compiled = Command::new(compiler)
-        .args(["-Wall", "-Werror", "-pthread", "-I"])
-        .arg(manifest.join("../abi/tests/programs"))
-        .arg("-o")
-        .arg(file(name))
-        .arg(manifest.join("tests/programs").join(name).with_extension("c"))
-        .status();
-    assert!(compiled.unwrap().success(), "{name} does not compile");
-    let running = Command::new(file(name))
-        .env("LD_LIBRARY_PATH", directory.path())
-        .env("LD_PRELOAD", preload)
-        .env("XDG_RUNTIME_DIR", directory.path())
-        .envs(variables.iter().copied())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let done = watchdog::programs::wait_with_output(running, LIMIT);
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{name}: {}\n{said}", done.status);
+    let headers = format!("-I{}", manifest.join("../abi/tests/programs").display());
+    let file = manifest.join("tests/programs").join(name).with_extension("c");
+    let preload =
+        fs::canonicalize(env::current_exe().unwrap().with_file_name("librspreload.so")).unwrap();
+    let variables = [variables, &[("LD_PRELOAD", preload.to_str().unwrap())]].concat();
+    Program::compile(&compiler, &[headers], &file, true).run(&variables, 0);
 }
 
 #[test]

@@ -5,13 +5,9 @@
 //! compiler, the calls of `calls` stand for them, which are made in any case.
 
 use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    os::unix::fs::symlink,
+    env, fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Duration,
+    process::Command,
 };
 
 mod adapters;
@@ -25,11 +21,11 @@ mod wrong;
 
 use crate::{
     common::{self, Directory},
-    own_test, watchdog,
+    own_test,
+    program::{LIMIT, Output, Program},
+    watchdog,
 };
 
-/// Time that a program has.
-const LIMIT: Duration = Duration::from_secs(60);
 /// Exit status of a program that ends well, and of which something was found.
 const FOUND: i32 = 99;
 
@@ -40,90 +36,14 @@ fn sources() -> PathBuf {
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
 /// where headers are, `variables` are for the program.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
-    Program::compile(compiler, options, name).run(variables, 0)
+    compile(compiler, options, name).run(variables, 0)
 }
 
-/// A program, compiled and linked with this library.
-struct Program {
-    directory: Directory,
-    name: String,
-    options: Vec<String>,
-}
-
-impl Program {
-    /// `options` tell where headers are.
-    fn compile(compiler: &str, options: &[String], name: &str) -> Self {
-        // some share what those with mistakes share
-        let shared = [sources(), wrong::directory()].map(|path| format!("-I{}", path.display()));
-        let options = [options, &shared].concat();
-        Self::compile_file(compiler, &options, &sources().join(format!("{name}.c")))
-    }
-
-    fn compile_file(compiler: &str, options: &[String], file: &Path) -> Self {
-        let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-        watchdog::start(String::new);
-        let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
-        let directory = Directory::new();
-        let linked = directory.file("libibverbs.so.1");
-        symlink(&library, &linked).unwrap();
-        let mut compile = Command::new(compiler);
-        compile
-            .args(["-Wall", "-Werror", "-pthread", "-g"])
-            .args(options)
-            .arg("-o")
-            .arg(directory.file(name))
-            .arg(file);
-        // what it does not define itself of what others define is not the program's matter
-        compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
-        assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
-        Self { directory, name: name.to_owned(), options: options.to_vec() }
-    }
-
-    /// Runs it until it ends with this status.
-    fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
-        self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
-    }
-
-    /// The same in a network namespace of its own, which these commands prepare.
-    fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
-        let mut command = Command::new("unshare");
-        let script = format!("set -e\n{setup}\nexec \"$0\"");
-        command.args(["--map-root-user", "--net", "--mount", "sh", "-c", &script]);
-        command.arg(self.directory.file(&self.name));
-        self.run_by(command, variables, 0)
-    }
-
-    fn run_by(&self, mut command: Command, variables: &[(&str, &str)], status: i32) -> Output {
-        let Self { directory, name, options } = self;
-        let running = command
-            .env("LD_LIBRARY_PATH", directory.file(""))
-            .env("XDG_RUNTIME_DIR", directory.file(""))
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let done = watchdog::programs::wait_with_output(running, LIMIT);
-        assert!(
-            done.status.code() == Some(status),
-            "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
-            done.status,
-            last_lines(&done.stderr)
-        );
-        Output { stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
-    }
-}
-
-/// What a program has said.
-struct Output {
-    stderr: String,
-}
-
-/// The end of what a program says, whose log may be long.
-fn last_lines(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
+/// Compiles one beside this file. Some share what those with mistakes share.
+fn compile(compiler: &str, options: &[String], name: &str) -> Program {
+    let shared = [sources(), wrong::directory()].map(|path| format!("-I{}", path.display()));
+    let file = sources().join(format!("{name}.c"));
+    Program::compile(compiler, &[options, &shared].concat(), &file, false)
 }
 
 /// Writes the recorded constants, and how far functions lie in front of a context, as a header.
@@ -165,7 +85,7 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
 /// A program whose words matter, compiled with our declarations; none without a compiler.
 fn program(name: &str) -> Option<Program> {
     let (compiler, directory) = (common::compiler()?, Directory::new());
-    Some(Program::compile(&compiler, &declarations(&directory), name))
+    Some(compile(&compiler, &declarations(&directory), name))
 }
 
 #[test]
@@ -196,7 +116,7 @@ fn flows() {
         ip link set flow1 up
         until ip link show flow0 | grep -q 'state UP'; do sleep 0.01; done";
     let device = ("ROCE_DEVICES", "raw:flow0,ip=10.0.0.1/24,mac=02:00:00:00:00:0a");
-    Program::compile(&compiler, &[], "flows").run_in_namespace(setup, &[device]);
+    compile(&compiler, &[], "flows").run_in_namespace(setup, &[device]);
 }
 
 #[test]

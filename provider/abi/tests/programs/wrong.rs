@@ -36,7 +36,7 @@ pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
     if is_repaired {
         options.push("-DREPAIRED".to_owned());
     }
-    Some(Program::compile_file(&compiler, &options, &directory().join(format!("{name}.c"))))
+    Some(Program::compile(&compiler, &options, &directory().join(format!("{name}.c")), false))
 }
 
 /// What is to be found of one.

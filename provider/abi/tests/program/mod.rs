@@ -1,0 +1,96 @@
+//! C programs: compiled, and run with the libraries of this build in the place of the system's.
+
+use std::{
+    env,
+    ffi::OsStr,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::{common::Directory, watchdog};
+
+/// Time that a program has.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A program, in a directory where it finds the C library by its names.
+pub(crate) struct Program {
+    directory: Directory,
+    name: String,
+    options: Vec<String>,
+}
+
+impl Program {
+    /// Compiled, and linked with the C library unless it `loads` it itself. `options` tell where
+    /// headers are.
+    pub(crate) fn compile(compiler: &str, options: &[String], file: &Path, loads: bool) -> Self {
+        let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+        watchdog::start(String::new);
+        let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+        let directory = Directory::new();
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            symlink(&library, directory.file(name)).unwrap();
+        }
+        let mut compile = Command::new(compiler);
+        compile
+            .args(["-Wall", "-Werror", "-pthread", "-g"])
+            .args(options)
+            .arg("-o")
+            .arg(directory.file(name))
+            .arg(file);
+        if !loads {
+            // what it does not define itself of what others define is not the program's matter
+            compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs");
+            compile.arg(directory.file("libibverbs.so.1"));
+        }
+        assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
+        Self { directory, name: name.to_owned(), options: options.to_vec() }
+    }
+
+    /// Runs it until it ends with this status.
+    pub(crate) fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
+        self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
+    }
+
+    /// The same in a network namespace of its own, which these commands prepare.
+    pub(crate) fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new("unshare");
+        let script = format!("set -e\n{setup}\nexec \"$0\"");
+        command.args(["--map-root-user", "--net", "--mount", "sh", "-c", &script]);
+        command.arg(self.directory.file(&self.name));
+        self.run_by(command, variables, 0)
+    }
+
+    fn run_by(&self, mut command: Command, variables: &[(&str, &str)], status: i32) -> Output {
+        let Self { directory, name, options } = self;
+        let running = command
+            .env("LD_LIBRARY_PATH", directory.file(""))
+            .env("XDG_RUNTIME_DIR", directory.file(""))
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let done = watchdog::programs::wait_with_output(running, LIMIT);
+        assert!(
+            done.status.code() == Some(status),
+            "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
+            done.status,
+            last_lines(&done.stderr)
+        );
+        Output { stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
+    }
+}
+
+/// What a program has said.
+pub(crate) struct Output {
+    pub(crate) stderr: String,
+}
+
+/// The end of what a program says, whose log may be long.
+fn last_lines(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
