@@ -621,15 +621,13 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
             fields.push(Field::NotReady);
             acknowledge
         }
-        _ => match NAKS.iter().find(|(nak, _)| *nak == name) {
-            Some(&(_, syndrome)) => {
+        _ => {
+            if let Some(&(_, syndrome)) = NAKS.iter().find(|(nak, _)| *nak == name) {
                 fields.push(Field::Syndrome(syndrome));
                 acknowledge
-            }
-            None if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) => {
+            } else if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) {
                 PacketKind::Message(message)
-            }
-            None => {
+            } else {
                 let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
                 PacketKind::Operation(*found.ok_or_else(|| {
                     format!(
@@ -638,7 +636,7 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
                     )
                 })?)
             }
-        },
+        }
     };
     while !words.0.is_empty() {
         let field = field(words)?;

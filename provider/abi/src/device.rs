@@ -188,9 +188,11 @@ impl Dev {
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {
-            Err(OpenError::Bind(
-                error @ (BindError::Taken(address) | BindError::OtherUser { address, .. }),
-            )) => {
+            Err(OpenError::Bind(error)) => {
+                let address = match error {
+                    BindError::Taken(address) | BindError::OtherUser { address, .. } => address,
+                    _ => return Err(OpenError::Bind(error)),
+                };
                 if taken(address).is_err() {
                     return Err(OpenError::Bind(error));
                 }
