@@ -144,8 +144,8 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     let options = Options { repeat: args.repeat, captures: args.captures.as_deref() };
     let pause = Duration::from_secs(1) / args.rate;
     let from = args.from.as_deref();
-    let results = match args.address {
-        Some(address) if let Some(port) = args.cm => {
+    let results = match (args.address, args.cm) {
+        (Some(address), Some(port)) => {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let private_data = args.cm_data.clone().unwrap_or_default().0;
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
@@ -155,7 +155,7 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
-        Some(address) if !args.r#virtual => {
+        (Some(address), None) if !args.r#virtual => {
             let mut remote = Remote::reach(address, args.agent.as_deref(), from, pause)?;
             play::all(&mut remote, &address.to_string(), chapters, &options)?
         }
