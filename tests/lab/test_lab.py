@@ -124,6 +124,32 @@ class ListsTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             run("interop", "--list", "--every", "0")
 
+    def test_another_sample(self):
+        names = self.names("interop")
+        parts = []
+        for first in range(3):
+            _, output, _ = run("interop", "--list", "--every", "3", "--from", str(first))
+            parts.append(output.splitlines())
+            self.assertEqual(parts[-1], names[first::3])
+        self.assertEqual(sorted(name for part in parts for name in part), sorted(names))
+
+    def test_a_sample_that_is_none(self):
+        for options in (("--every", "3", "--from", "3"), ("--from", "1")):
+            status, output, errors = run("interop", "--list", *options)
+            self.assertEqual((status, output, errors.count("\n")), (2, "", 1))
+            self.assertIn("--from", errors)
+        with self.assertRaises(SystemExit):
+            run("interop", "--list", "--every", "3", "--from", "-1")
+        names = ("--only", "ud/server/ipv4/mtu256/size1", "--every", "2", "--from", "1")
+        with mock.patch("os.geteuid", return_value=0):
+            status, _, errors = run("interop", *names)
+        self.assertEqual((status, errors), (2, "--from 1: there are no more cases\n"))
+
+    def test_a_sample_of_a_form(self):
+        whole = run("load", "--list", "--short")[1].splitlines()
+        sample = run("load", "--list", "--short", "--every", "4", "--from", "3")[1].splitlines()
+        self.assertEqual(sample, whole[3::4])
+
 
 class RefusalTest(unittest.TestCase):
     """Runs that cannot begin."""

@@ -98,6 +98,11 @@ def cases():
         for raw in RAW_CHAPTERS.get(chapter, [False])
     ]
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return cases
+
+
 
 def add_arguments(parser):
     parser.add_argument(

@@ -61,6 +61,11 @@ def cases():
         *ratio_cases(),
     ]
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return cases
+
+
 
 def add_arguments(parser):
     parser.add_argument(

@@ -33,6 +33,11 @@ PINGPONG_KERNEL = "6.1"
 def cases():
     return [*pingpong_cases(), *cm_cases(), *row_cases()]
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return cases
+
+
 
 def add_arguments(parser):
     parser.add_argument(

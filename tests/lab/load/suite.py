@@ -41,6 +41,16 @@ def cases():
 
 def add_arguments(parser):
     parser.add_argument(
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return [
+        case
+        for case in cases
+        if (case.short or not options.short)
+        and (options.baseline or not case.group.startswith("baseline/"))
+    ]
+
+
         "--short", action="store_true", help="the short form, with lower bars, for shared machines"
     )
     parser.add_argument(
@@ -65,24 +75,13 @@ def refusal(options, chosen):
     """Reason why nothing can be run, if there is one."""
     if options.baseline and not (options.baseline / "libroce_abi.so").exists():
         return f"there is no libroce_abi.so in {options.baseline}"
-    if not of_form(options, chosen):
+    if not chosen:
         return "all of these cases want --baseline, or are not part of the short form"
     return ""
 
 
-def of_form(options, chosen):
-    """The cases that can be measured with these options."""
-    return [
-        case
-        for case in chosen
-        if (case.short or not options.short)
-        and (options.baseline or not case.group.startswith("baseline/"))
-    ]
-
-
 def run(options, chosen, logs):
     """Runs the cases; returns the number of failed ones."""
-    chosen = of_form(options, chosen)
     groups = [
         (group, list(members))
         for group, members in itertools.groupby(chosen, key=lambda case: case.group)

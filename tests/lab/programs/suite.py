@@ -54,6 +54,11 @@ def cases():
         *spdk_trials(),
     ]
 
+def of_form(options, cases):
+    """Those of the trials that run with these options."""
+    return [trial for trial in cases if options.all or not trial.large]
+
+
 
 def add_arguments(parser):
     parser.add_argument("--all", action="store_true", help="the large ones, too")
@@ -74,14 +79,7 @@ def requirements(chosen):
 
 def refusal(options, chosen):
     """Reason why nothing can be run, if there is one."""
-    if not of_size(options, chosen):
-        return "these are large, and run with --all"
-    return ""
-
-
-def of_size(options, chosen):
-    """The trials that run with these options."""
-    return [trial for trial in chosen if options.all or not trial.large]
+    return "" if chosen else "these are large, and run with --all"
 
 
 def run(options, chosen, logs):

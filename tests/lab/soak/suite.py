@@ -32,6 +32,11 @@ def cases():
     return list(exchanges())
 
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return cases
+
+
 def add_arguments(parser):
     parser.add_argument(
         "--minutes", type=float, default=60, metavar="N", help="duration; by default %(default)s"
