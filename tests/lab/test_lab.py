@@ -189,35 +189,19 @@ class RequirementsTest(unittest.TestCase):
 
 
 class CaseTableTest(unittest.TestCase):
-    """The results of cases, and which of them run again."""
+    """The results of cases."""
 
-    def table(self, count):
-        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
-        cases = [SimpleNamespace(name=f"case{number}") for number in range(count)]
-        return report.CaseTable(cases), cases
-
-    def test_a_case_that_fails_once(self):
-        table, [case] = self.table(1)
-        results = iter([report.Result(["lost"]), report.Result()])
-        table.run(case, lambda: next(results))
-        self.assertEqual(table.failed, 0)
-        self.assertEqual(list(results), [])
+    def test_what_fails_has_failed(self):
+        cases = [SimpleNamespace(name=f"case{number}") for number in range(3)]
+        table = report.CaseTable(cases)
+        with contextlib.redirect_stdout(io.StringIO()):
+            for case, problems in zip(cases, [["lost", "late"], [], []], strict=True):
+                table.add(case, report.Result(problems))
+        self.assertEqual(table.failed, 1)
         with contextlib.redirect_stdout(io.StringIO()) as output:
             table.print_summary()
-        lines = ["case0: failed once, and passed again: lost", "1 passed, 0 failed"]
+        lines = ["case0: failed: lost; late", "2 passed, 1 failed"]
         self.assertEqual(output.getvalue().splitlines(), lines)
-
-    def test_a_case_that_fails_twice(self):
-        table, [case] = self.table(1)
-        table.run(case, lambda: report.Result(["lost"]))
-        self.assertEqual(table.failed, 1)
-
-    def test_many_cases_that_fail_once(self):
-        table, cases = self.table(report.REPEATED + 2)
-        for case in cases:
-            results = iter([report.Result(["lost"]), report.Result()])
-            table.run(case, lambda results=results: next(results))
-        self.assertEqual(table.failed, 2)
 
 
 class HangTest(unittest.TestCase):

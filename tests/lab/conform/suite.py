@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from lab import binaries
@@ -98,10 +97,10 @@ def cases():
         for raw in RAW_CHAPTERS.get(chapter, [False])
     ]
 
+
 def of_form(options, cases):
     """Those of the cases that run with these options."""
     return cases
-
 
 
 def add_arguments(parser):
@@ -138,7 +137,7 @@ def run(options, chosen, logs):
             try:
                 for case in chosen:
                     if case.kernel == kernel:
-                        table.run(case, partial(instrument.run, case))
+                        table.add(case, instrument.run(case))
                 if options.pin and table.failed == failed:
                     version = image.name.removeprefix("vmlinuz-")
                     known.write(kernel, version, instrument.results)

@@ -3,7 +3,6 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from lab import binaries
 from lab.dropin import middleware
@@ -61,10 +60,10 @@ def cases():
         *ratio_cases(),
     ]
 
+
 def of_form(options, cases):
     """Those of the cases that run with these options."""
     return cases
-
 
 
 def add_arguments(parser):
@@ -166,10 +165,10 @@ class Lab:
         with HostPair(number, self.roce) as pair:
             while case := self.next_case():
                 if isinstance(case, PyverbsCase):
-                    execute = partial(self.pyverbs.run, case, pair)
+                    result = self.pyverbs.run(case, pair)
                 else:
-                    execute = partial(self.runner.run, case, *pair.sides(case.place))
-                self.table.run(case, execute)
+                    result = self.runner.run(case, *pair.sides(case.place))
+                self.table.add(case, result)
 
     def next_case(self):
         with self.lock:
@@ -178,17 +177,13 @@ class Lab:
     def run_with_guest(self, bridge, guest):
         """Runs the cases between our host and the guest."""
         rxe = GuestHost(guest)
-
-        def execute(case):
+        for case in self.with_guest:
             console = len(guest.console_text())
             result = self.runner.run(case, *bridge.sides(case.place, rxe))
             describe_guest(result, guest, console)
-            return result
-
-        for case in self.with_guest:
-            self.table.run(case, partial(execute, case))
+            self.table.add(case, result)
 
     def measure_ratios(self, guest):
         runner = RatioRunner(guest)
         for case in self.ratios:
-            self.table.run(case, partial(runner.run, case))
+            self.table.add(case, runner.run(case))

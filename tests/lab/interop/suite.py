@@ -3,7 +3,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 from lab import binaries
 from lab.guest import Guest
@@ -33,10 +32,10 @@ PINGPONG_KERNEL = "6.1"
 def cases():
     return [*pingpong_cases(), *cm_cases(), *row_cases()]
 
+
 def of_form(options, cases):
     """Those of the cases that run with these options."""
     return cases
-
 
 
 def add_arguments(parser):
@@ -199,7 +198,7 @@ class RunningGuest:
     def run_all(self, table):
         for case in self.group:
             runner = self.runners[type(case)]
-            table.run(case, partial(runner.run, case))
+            table.add(case, runner.run(case))
         if RowCase in self.runners:
             print_table(self.kernel, self.runners[RowCase].observed)
         # The next guest's cases have the same addresses of ours.

@@ -1,7 +1,6 @@
 """The suite "programs": other people's programs, each beside its TCP mode."""
 
 import time
-from functools import partial
 
 from lab.dropin.hosts import HostPair
 from lab.programs.ceph import ceph_trials
@@ -54,10 +53,10 @@ def cases():
         *spdk_trials(),
     ]
 
+
 def of_form(options, cases):
     """Those of the trials that run with these options."""
     return [trial for trial in cases if options.all or not trial.large]
-
 
 
 def add_arguments(parser):
@@ -89,7 +88,7 @@ def run(options, chosen, logs):
     table = CaseTable(chosen)
     with HostPair(0, runner.roce) as pair:
         for trial in chosen:
-            table.run(trial, partial(runner.run, trial, pair))
+            table.add(trial, runner.run(trial, pair))
     if options.pin:
         runner.write()
     say(f"{len(chosen)} trials in {time.monotonic() - started:.0f} s")
