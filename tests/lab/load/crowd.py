@@ -56,10 +56,12 @@ def together(lab, tests, server):
             wait(pair.programs, max(1, end - time.monotonic()))
     samples = [pair.sample() for pair in pairs]
     whole = Sample(0.0, losses.lost, losses.datagrams)
-    for sample in samples:
-        if sample.value is None:
-            whole.value = None
-            whole.report += sample.report
-        elif whole.value is not None:
-            whole.value += sample.value
+    failed = [sample for sample in samples if sample.value is None and not sample.unmeasured]
+    if failed:
+        whole.value = None
+        whole.report = [line for sample in failed for line in sample.report]
+    elif any(sample.unmeasured for sample in samples):
+        whole.value, whole.unmeasured = None, True
+    else:
+        whole.value = sum(sample.value for sample in samples)
     return whole

@@ -65,8 +65,8 @@ class Bystander:
         return [(case, self.outcomes[case.what]) for case in cases]
 
     def look(self, hosts, others):
-        server, delays = hosts[0], []
-        elsewhere = [self.lab.runner.run(self.plan, *others).value]
+        server, delays, outcome = hosts[0], [], self.outcomes["send-beside-read"]
+        elsewhere = [self.lab.runner.run(self.plan, *others)]
         with self.lab.runner.started(self.plan, *hosts) as pair:
 
             def ended():
@@ -75,11 +75,15 @@ class Bystander:
 
             wait_until(ended, self.plan.seconds, 0.05)
             wait(pair.programs, 10)
-        elsewhere.append(self.lab.runner.run(self.plan, *others).value)
+        elsewhere.append(self.lab.runner.run(self.plan, *others))
+        for sample in elsewhere:
+            if sample.value is None and not sample.unmeasured:
+                outcome.lacks_yardstick(sample.report)
         # The tool prints half of the median round trip, of which one way waits in the queue. The
         # median passes over the time in which the programs start.
-        own = median(delays) / 2 + sum(value or 0 for value in elsewhere) / 2
-        self.outcomes["send-beside-read"].add(pair.sample(), own)
+        quiet = [sample.value for sample in elsewhere if sample.value]
+        own = median(delays) / 2 + sum(quiet) / len(quiet) if quiet else None
+        outcome.add(pair.sample(), own)
         for host in hosts:
             self.outcomes["open-beside-read"].add(self.open_device(host), None)
 
