@@ -35,7 +35,7 @@ def cases():
 
 def of_form(options, cases):
     """Those of the cases that run with these options."""
-    return cases
+    return [case for case in cases if not (options.quick and getattr(case, "slow", False))]
 
 
 def add_arguments(parser):
@@ -52,6 +52,11 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--vlan", metavar="ID", type=int, help="tag of our devices, with addresses of their own"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out the cases that wait for more than a minute, as a sample does",
     )
     parser.add_argument(
         "--keep", action="store_true", help="afterwards, leave the lab up and read commands for it"
@@ -196,7 +201,8 @@ class RunningGuest:
             self.runners[RowCase] = runner
 
     def run_all(self, table):
-        for case in self.group:
+        # Those that are slow last: they have run from the beginning, beside the others.
+        for case in sorted(self.group, key=lambda case: getattr(case, "slow", False)):
             runner = self.runners[type(case)]
             table.add(case, runner.run(case))
         if RowCase in self.runners:
