@@ -34,12 +34,12 @@ def main():
     if options.first >= options.every:
         say(f"--from {options.first}: it must be less than --every, which is {options.every}")
         return 2
-    named = choose(suite.cases(), options.only)
-    chosen = suite.of_form(options, named)[options.first :: options.every]
+    cases = choose(suite.cases(), options.only)
+    chosen = suite.of_form(options, cases)[options.first :: options.every]
     if options.list:
         print("\n".join(case.name for case in chosen))
         return 0
-    problem = refusal(suite, options, named, chosen)
+    problem = refusal(suite, options, cases, chosen)
     if problem:
         say(problem)
         return 2
@@ -68,8 +68,10 @@ def parse_arguments():
         own.add_argument(
             "--only",
             metavar="SUBSTRING",
-            default="",
-            help="run only the case of this name, or all whose names contain it",
+            action="append",
+            default=[],
+            help="run only the case of this name, or all whose names contain it; may be given "
+            "several times",
         )
         own.add_argument(
             "--every",
@@ -108,19 +110,26 @@ def natural(text):
     return value
 
 
-def choose(cases, text):
+def choose(cases, texts):
+    """The cases that one of the texts stands for; without texts, all."""
+    chosen = {case.name for text in texts for case in named(cases, text)}
+    return [case for case in cases if case.name in chosen or not texts]
+
+
+def named(cases, text):
     """The case of this name, though others may begin with it; else all whose names contain it."""
     exact = [case for case in cases if case.name == text]
     return exact or [case for case in cases if text in case.name]
 
 
-def refusal(suite, options, named, chosen):
-    """Reason why nothing can be run, if there is one; `named` has those of other forms, too."""
-    if not named:
-        return f"no case has {options.only!r} in its name; --list shows them all"
+def refusal(suite, options, cases, chosen):
+    """Reason why nothing can be run, if there is one; `cases` has those of other forms, too."""
+    for text in options.only:
+        if not named(suite.cases(), text):
+            return f"no case has {text!r} in its name; --list shows them all"
     if os.geteuid() != 0:
         return "this needs root, for network namespaces"
-    if not chosen and suite.of_form(options, named):
+    if not chosen and suite.of_form(options, cases):
         return f"--from {options.first}: there are no more cases"
     return suite.refusal(options, chosen)
 

@@ -117,6 +117,12 @@ class ListsTest(unittest.TestCase):
         _, output, _ = run("interop", "--list", "--only", "ud/server/ipv4/mtu256/size1")
         self.assertEqual(output.splitlines(), ["ud/server/ipv4/mtu256/size1"])
 
+    def test_several_names(self):
+        names = self.names("interop")
+        _, output, _ = run("interop", "--list", "--only", "errors/", "--only", "mckey")
+        wanted = [name for name in names if "errors/" in name or "mckey" in name]
+        self.assertEqual(output.splitlines(), wanted)
+
     def test_a_sample(self):
         names = self.names("interop")
         _, output, _ = run("interop", "--list", "--every", "37")
@@ -162,9 +168,9 @@ class RefusalTest(unittest.TestCase):
             self.assertEqual(errors, "this needs root, for network namespaces\n")
 
     def test_of_an_unknown_name(self):
-        status, _, errors = run("dropin", "--only", "no such case")
+        status, _, errors = run("dropin", "--only", "rping", "--only", "no such case")
         self.assertEqual(status, 2)
-        self.assertIn("--list", errors)
+        self.assertIn("'no such case' in its name; --list", errors)
 
 
 class RequirementsTest(unittest.TestCase):
