@@ -23,7 +23,7 @@ class CaseTable:
 
     def __init__(self, cases):
         self.width = max(len(case.name) for case in cases)
-        self.count = len(cases)
+        self.passed = 0
         self.problems = {}  # name -> problems, of cases that have failed
         self.lock = threading.Lock()
 
@@ -41,12 +41,14 @@ class CaseTable:
             if result.problems:
                 self.problems[case.name] = result.problems
                 explain(result)
+            else:
+                self.passed += 1
 
     def print_summary(self):
         """Prints what has failed once more: a log is read from its end."""
         for name, problems in self.problems.items():
             print(f"{name}: failed: {'; '.join(problems)}")
-        print(f"{self.count - self.failed} passed, {self.failed} failed", flush=True)
+        print(f"{self.passed} passed, {self.failed} failed", flush=True)
 
 
 def explain(result):

@@ -107,6 +107,7 @@ class Soak:
         self.running, self.problems = [], collections.defaultdict(list)
         self.outcomes = collections.defaultdict(collections.Counter)
         self.seconds = collections.Counter()
+        self.early = 0  # clients that came before their server listened, and were started again
 
     def log(self, text):
         line = f"{time.monotonic() - self.began:8.2f} s  {text}"
@@ -178,6 +179,7 @@ class Soak:
         name, outcome = run.exchange.name, run.outcome
         self.seconds[name] += time.monotonic() - run.begun
         self.outcomes[name][outcome] += 1
+        self.early += run.early
         excuse = f" ({run.excuse})" if run.excuse else ""
         self.log(f"{run.number} {outcome}{excuse}")
         if not run.problems:
@@ -213,6 +215,7 @@ class Soak:
         total = sum(self.outcomes.values(), collections.Counter())
         weather = ", ".join(f"{what} {count} times" for what, count in self.weather.counts.items())
         say(f"{total.total()} exchanges: {counted(total)}; {weather}")
+        say(f"{self.early} clients came before their server listened")
         table.print_summary()
         return table.failed
 
