@@ -6,6 +6,7 @@ from unittest import mock
 
 from lab.load import suite
 from lab.load.case import Bar, Case, Outcome, Sample
+from lab.load.crowd import summed
 from lab.load.perftest import Pair, Plan, figure, row, shortened
 from lab.load.sockets import UdpTotals, parse_snmp
 from lab.load.tables import bandwidth_table, bar_table, cell, problems
@@ -189,6 +190,17 @@ class TurnsTest(unittest.TestCase):
         run = mock.Mock(side_effect=lambda: Sample(0.01))
         _, [outcome] = by_turns(lambda: Sample(100.0), [run], self.turns(3))
         self.assertEqual(outcome.runs, 3)
+
+    def test_several_at_once(self):
+        losses = Namespace(lost=3, datagrams=500)
+        good, error = Sample(2.0), Sample(report=[("client", "error")])
+        clockless = Sample(unmeasured=True)
+        both = Sample(4.0, lost=3, datagrams=500)
+        self.assertEqual(summed([good, good], losses), both)
+        both.value, both.unmeasured = None, True
+        self.assertEqual(summed([good, clockless], losses), both)
+        both.unmeasured, both.report = False, error.report
+        self.assertEqual(summed([error, clockless, good], losses), both)
 
     def test_losses_are_a_share_of_all(self):
         outcome = Outcome()

@@ -52,11 +52,11 @@ class Sample:
     """What one run showed."""
 
     value: float | None = None  # None: it failed, or is unmeasured
-    # Nothing failed, but the tool said before it began that its clock is wrong.
-    unmeasured: bool = False
     lost: int = 0  # datagrams that found no room in a socket of ours
     datagrams: int = 0  # all that came, these included
     report: list = field(default_factory=list)  # (heading, text) of a run that failed
+    # Nothing failed, but the tool said before it began that its clock is wrong.
+    unmeasured: bool = False
 
     @classmethod
     def failure(cls, text):
