@@ -143,6 +143,7 @@ def run(options, chosen, logs):
                 list(pool.map(boot, kernels(chosen)))
                 for kernel in kernels(chosen):
                     play(instruments[kernel], kernel, chosen, table, options.pin)
+                    instruments.pop(kernel).close()
             finally:
                 for instrument in instruments.values():
                     instrument.close()
