@@ -202,7 +202,9 @@ class Soak:
             survivor.program.end()
 
     def report(self):
-        rows = [(case, self.result_of(case)) for case in self.chosen]
+        # A short run does not come to all of them.
+        ran = [case for case in self.chosen if self.outcomes[case.name]]
+        rows = [(case, self.result_of(case)) for case in ran]
         for survivor in self.survivors:
             problems, note = survivor.found
             result = Result(problems, note=note)
