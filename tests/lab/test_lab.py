@@ -16,6 +16,7 @@ from unittest import mock
 from lab import binaries, command_line, hang, report, requirements
 from lab.conform import known
 from lab.dropin.pyverbs import Edition, PyverbsCase, judge
+from lab.dropin.ratios import NO_CLOCK, ROUNDS, RatioRunner, ratio_cases
 from lab.host import LabError
 from lab.interop.rows.compliance import compliance_problems
 
@@ -274,6 +275,34 @@ class PyverbsTest(unittest.TestCase):
         case = PyverbsCase("mlx5", edition=self.edition)
         self.assertTrue(case.has("tests.test_mlx5_dr.D.test_rule"))
         self.assertFalse(case.has("tests.test_qp.Q.test_rc"))
+
+
+class RatioTest(unittest.TestCase):
+    """Ratios, of a tool that prints what it is told to."""
+
+    def measured(self, *figures):
+        """The result of a measurement, and how often the tool ran; its figures come in turn."""
+        outputs = [f" 65536 2000 0.00 {figure} 0.1\n" if figure else NO_CLOCK for figure in figures]
+        outputs += ["" for _ in range(2 * ROUNDS - len(figures))]
+        guest = mock.Mock(ipv4="1", **{"gids.return_value": {"1": 1}})
+        guest.run.side_effect = [(0 if output else 1, output) for output in outputs]
+        [case, *_] = ratio_cases()
+        return RatioRunner(guest).run(case), guest.run.call_count
+
+    def test_the_median_of_all_rounds_counts(self):
+        # rxe first, then ours first, …
+        result, runs = self.measured(100, 10, 300, 100, 100, 500, 200, 100, 100, 100)
+        self.assertEqual((result.problems, runs), ([], 2 * ROUNDS))
+        self.assertIn(": 2.00 times as good (0.10 to 5.00);", result.note)
+
+    def test_a_round_without_a_clock_does_not_count(self):
+        result, runs = self.measured(100, 200, 100, None, 100, 200, 200, 100, 100, 200)
+        self.assertEqual((result.problems, runs), ([], 2 * ROUNDS))
+        self.assertIn("(2.00 to 2.00, 1 rounds without a clock)", result.note)
+
+    def test_what_fails_has_failed(self):
+        result, runs = self.measured(100)
+        self.assertEqual((result.problems, runs), (["ours: exit status 1"], 2))
 
 
 class ComplianceTest(unittest.TestCase):
