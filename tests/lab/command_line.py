@@ -31,16 +31,18 @@ def main():
     """Runs a suite; returns the exit status: 0 if all cases pass, 1 if not, 2 if none can run."""
     options = parse_arguments()
     suite = SUITES[options.suite]
-    chosen = choose(suite.cases(), options.only)[:: options.every]
+    if options.first >= options.every:
+        say(f"--from {options.first}: it must be less than --every, which is {options.every}")
+        return 2
+    cases = choose(suite.cases(), options.only)
+    chosen = suite.of_form(options, cases)[options.first :: options.every]
     if options.list:
         print("\n".join(case.name for case in chosen))
         return 0
-    problem = refusal(suite, options, chosen)
+    problem = refusal(suite, options, cases, chosen)
     if problem:
         say(problem)
         return 2
-    if suite is programs:
-        chosen = programs.of_size(options, chosen)  # what else needs is not installed
     # As with Ctrl-C, so that everything is taken down.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
@@ -66,15 +68,26 @@ def parse_arguments():
         own.add_argument(
             "--only",
             metavar="SUBSTRING",
-            default="",
-            help="run only the case of this name, or all whose names contain it",
+            action="append",
+            default=[],
+            help="run only the case of this name, or all whose names contain it; may be given "
+            "several times",
         )
         own.add_argument(
             "--every",
             metavar="N",
             type=positive,
             default=1,
-            help="of those, run only the first of each N, as a sample",
+            help="of those, run only one of each N, as a sample: the first, or number K of --from",
+        )
+        own.add_argument(
+            "--from",
+            metavar="K",
+            dest="first",
+            type=natural,
+            default=0,
+            help="of each N, run number K, counted from 0: another sample for each K below N; "
+            "by default %(default)s",
         )
         own.add_argument(
             "--install", action="store_true", help="install and download what is missing"
@@ -90,18 +103,34 @@ def positive(text):
     return value
 
 
-def choose(cases, text):
+def natural(text):
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
+    return value
+
+
+def choose(cases, texts):
+    """The cases that one of the texts stands for; without texts, all."""
+    chosen = {case.name for text in texts for case in named(cases, text)}
+    return [case for case in cases if case.name in chosen or not texts]
+
+
+def named(cases, text):
     """The case of this name, though others may begin with it; else all whose names contain it."""
     exact = [case for case in cases if case.name == text]
     return exact or [case for case in cases if text in case.name]
 
 
-def refusal(suite, options, chosen):
-    """Reason why nothing can be run, if there is one."""
-    if not chosen:
-        return f"no case has {options.only!r} in its name; --list shows them all"
+def refusal(suite, options, cases, chosen):
+    """Reason why nothing can be run, if there is one; `cases` has those of other forms, too."""
+    for text in options.only:
+        if not named(suite.cases(), text):
+            return f"no case has {text!r} in its name; --list shows them all"
     if os.geteuid() != 0:
         return "this needs root, for network namespaces"
+    if not chosen and suite.of_form(options, cases):
+        return f"--from {options.first}: there are no more cases"
     return suite.refusal(options, chosen)
 
 

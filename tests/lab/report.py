@@ -18,53 +18,37 @@ class Result:
     note: str = ""  # shown behind the case's name
 
 
-# So many cases may fail once and pass when they run again, and the run passes: machines are shared.
-# A defect that is not rare fails in more of them, or twice.
-REPEATED = 3
-
-
 class CaseTable:
-    """Prints each case as it ends, and counts. A case that fails runs again, the first few times
-    that this happens. Threads may share it.
-    """
+    """Prints each case as it ends, and counts. Threads may share it."""
 
     def __init__(self, cases):
         self.width = max(len(case.name) for case in cases)
-        self.count = len(cases)
+        self.passed = 0
         self.problems = {}  # name -> problems, of cases that have failed
-        self.passed_again = set()  # names of those that then passed
         self.lock = threading.Lock()
 
     @property
     def failed(self):
-        return len(self.problems) - len(self.passed_again)
-
-    def run(self, case, execute):
-        """Runs a case by a function that returns its result."""
-        if self.add(case, execute()):
-            self.add(case, execute())
+        return len(self.problems)
 
     def add(self, case, result):
-        """Prints and counts a result; returns true if the case is to run again."""
+        """Prints and counts a result. A case has one."""
         good = "refused" if getattr(case, "refused", False) else "ok"
         word = "FAIL" if result.problems else good
         line = f"{case.name:{self.width}}  {word:7}  {result.seconds:6.2f} s  {result.note}"
         with self.lock:
             print(line.rstrip(), flush=True)
-            again = case.name in self.problems
             if result.problems:
                 self.problems[case.name] = result.problems
                 explain(result)
-            elif again:
-                self.passed_again.add(case.name)
-            return bool(result.problems) and not again and len(self.problems) <= REPEATED
+            else:
+                self.passed += 1
 
     def print_summary(self):
         """Prints what has failed once more: a log is read from its end."""
         for name, problems in self.problems.items():
-            word = "failed once, and passed again" if name in self.passed_again else "failed"
-            print(f"{name}: {word}: {'; '.join(problems)}")
-        print(f"{self.count - self.failed} passed, {self.failed} failed", flush=True)
+            print(f"{name}: failed: {'; '.join(problems)}")
+        print(f"{self.passed} passed, {self.failed} failed", flush=True)
 
 
 def explain(result):

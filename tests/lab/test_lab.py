@@ -16,6 +16,7 @@ from unittest import mock
 from lab import binaries, command_line, hang, report, requirements
 from lab.conform import known
 from lab.dropin.pyverbs import Edition, PyverbsCase, judge
+from lab.dropin.ratios import NO_CLOCK, ROUNDS, RatioRunner, ratio_cases
 from lab.host import LabError
 from lab.interop.rows.compliance import compliance_problems
 
@@ -117,12 +118,44 @@ class ListsTest(unittest.TestCase):
         _, output, _ = run("interop", "--list", "--only", "ud/server/ipv4/mtu256/size1")
         self.assertEqual(output.splitlines(), ["ud/server/ipv4/mtu256/size1"])
 
+    def test_several_names(self):
+        names = self.names("interop")
+        _, output, _ = run("interop", "--list", "--only", "errors/", "--only", "mckey")
+        wanted = [name for name in names if "errors/" in name or "mckey" in name]
+        self.assertEqual(output.splitlines(), wanted)
+
     def test_a_sample(self):
         names = self.names("interop")
         _, output, _ = run("interop", "--list", "--every", "37")
         self.assertEqual(output.splitlines(), names[::37])
         with self.assertRaises(SystemExit):
             run("interop", "--list", "--every", "0")
+
+    def test_another_sample(self):
+        names = self.names("interop")
+        parts = []
+        for first in range(3):
+            _, output, _ = run("interop", "--list", "--every", "3", "--from", str(first))
+            parts.append(output.splitlines())
+            self.assertEqual(parts[-1], names[first::3])
+        self.assertEqual(sorted(name for part in parts for name in part), sorted(names))
+
+    def test_a_sample_that_is_none(self):
+        for options in (("--every", "3", "--from", "3"), ("--from", "1")):
+            status, output, errors = run("interop", "--list", *options)
+            self.assertEqual((status, output, errors.count("\n")), (2, "", 1))
+            self.assertIn("--from", errors)
+        with self.assertRaises(SystemExit):
+            run("interop", "--list", "--every", "3", "--from", "-1")
+        names = ("--only", "ud/server/ipv4/mtu256/size1", "--every", "2", "--from", "1")
+        with mock.patch("os.geteuid", return_value=0):
+            status, _, errors = run("interop", *names)
+        self.assertEqual((status, errors), (2, "--from 1: there are no more cases\n"))
+
+    def test_a_sample_of_a_form(self):
+        whole = run("load", "--list", "--short")[1].splitlines()
+        sample = run("load", "--list", "--short", "--every", "4", "--from", "3")[1].splitlines()
+        self.assertEqual(sample, whole[3::4])
 
 
 class RefusalTest(unittest.TestCase):
@@ -136,9 +169,9 @@ class RefusalTest(unittest.TestCase):
             self.assertEqual(errors, "this needs root, for network namespaces\n")
 
     def test_of_an_unknown_name(self):
-        status, _, errors = run("dropin", "--only", "no such case")
+        status, _, errors = run("dropin", "--only", "rping", "--only", "no such case")
         self.assertEqual(status, 2)
-        self.assertIn("--list", errors)
+        self.assertIn("'no such case' in its name; --list", errors)
 
 
 class RequirementsTest(unittest.TestCase):
@@ -163,35 +196,19 @@ class RequirementsTest(unittest.TestCase):
 
 
 class CaseTableTest(unittest.TestCase):
-    """The results of cases, and which of them run again."""
+    """The results of cases."""
 
-    def table(self, count):
-        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
-        cases = [SimpleNamespace(name=f"case{number}") for number in range(count)]
-        return report.CaseTable(cases), cases
-
-    def test_a_case_that_fails_once(self):
-        table, [case] = self.table(1)
-        results = iter([report.Result(["lost"]), report.Result()])
-        table.run(case, lambda: next(results))
-        self.assertEqual(table.failed, 0)
-        self.assertEqual(list(results), [])
+    def test_what_fails_has_failed(self):
+        cases = [SimpleNamespace(name=f"case{number}") for number in range(3)]
+        table = report.CaseTable(cases)
+        with contextlib.redirect_stdout(io.StringIO()):
+            for case, problems in zip(cases, [["lost", "late"], [], []], strict=True):
+                table.add(case, report.Result(problems))
+        self.assertEqual(table.failed, 1)
         with contextlib.redirect_stdout(io.StringIO()) as output:
             table.print_summary()
-        lines = ["case0: failed once, and passed again: lost", "1 passed, 0 failed"]
+        lines = ["case0: failed: lost; late", "2 passed, 1 failed"]
         self.assertEqual(output.getvalue().splitlines(), lines)
-
-    def test_a_case_that_fails_twice(self):
-        table, [case] = self.table(1)
-        table.run(case, lambda: report.Result(["lost"]))
-        self.assertEqual(table.failed, 1)
-
-    def test_many_cases_that_fail_once(self):
-        table, cases = self.table(report.REPEATED + 2)
-        for case in cases:
-            results = iter([report.Result(["lost"]), report.Result()])
-            table.run(case, lambda results=results: next(results))
-        self.assertEqual(table.failed, 2)
 
 
 class HangTest(unittest.TestCase):
@@ -258,6 +275,34 @@ class PyverbsTest(unittest.TestCase):
         case = PyverbsCase("mlx5", edition=self.edition)
         self.assertTrue(case.has("tests.test_mlx5_dr.D.test_rule"))
         self.assertFalse(case.has("tests.test_qp.Q.test_rc"))
+
+
+class RatioTest(unittest.TestCase):
+    """Ratios, of a tool that prints what it is told to."""
+
+    def measured(self, *figures):
+        """The result of a measurement, and how often the tool ran; its figures come in turn."""
+        outputs = [f" 65536 2000 0.00 {figure} 0.1\n" if figure else NO_CLOCK for figure in figures]
+        outputs += ["" for _ in range(2 * ROUNDS - len(figures))]
+        guest = mock.Mock(ipv4="1", **{"gids.return_value": {"1": 1}})
+        guest.run.side_effect = [(0 if output else 1, output) for output in outputs]
+        [case, *_] = ratio_cases()
+        return RatioRunner(guest).run(case), guest.run.call_count
+
+    def test_the_median_of_all_rounds_counts(self):
+        # rxe first, then ours first, …
+        result, runs = self.measured(100, 10, 300, 100, 100, 500, 200, 100, 100, 100)
+        self.assertEqual((result.problems, runs), ([], 2 * ROUNDS))
+        self.assertIn(": 2.00 times as good (0.10 to 5.00);", result.note)
+
+    def test_a_round_without_a_clock_does_not_count(self):
+        result, runs = self.measured(100, 200, 100, None, 100, 200, 200, 100, 100, 200)
+        self.assertEqual((result.problems, runs), ([], 2 * ROUNDS))
+        self.assertIn("(2.00 to 2.00, 1 rounds without a clock)", result.note)
+
+    def test_what_fails_has_failed(self):
+        result, runs = self.measured(100)
+        self.assertEqual((result.problems, runs), (["ours: exit status 1"], 2))
 
 
 class ComplianceTest(unittest.TestCase):

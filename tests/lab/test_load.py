@@ -1,16 +1,16 @@
 """Tests of the suite "load" itself, of what needs neither root nor the network."""
 
-import math
 import unittest
 from argparse import Namespace
 from unittest import mock
 
 from lab.load import suite
 from lab.load.case import Bar, Case, Outcome, Sample
-from lab.load.perftest import Plan, figure, shortened
+from lab.load.crowd import summed
+from lab.load.perftest import Pair, Plan, figure, row, shortened
 from lab.load.sockets import UdpTotals, parse_snmp
 from lab.load.tables import bandwidth_table, bar_table, cell, problems
-from lab.load.turns import FAILURES, Turns, by_turns
+from lab.load.turns import Turns, by_turns
 
 BANDWIDTH = """\
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
@@ -47,8 +47,25 @@ class FigureTest(unittest.TestCase):
         for number in ("inf", "nan", "-nan", "0.00"):
             text = BANDWIDTH.replace("2144.55", number)
             self.assertIsNone(figure(text, "write_bw"), number)
+            self.assertEqual(row(text)[3], number)
         self.assertIsNone(figure("Unable to open file descriptor\n", "write_bw"))
         self.assertIsNone(figure("", "send_lat"))
+
+    def sample(self, *lines, status=0):
+        """What a pair of programs showed whose client has printed this."""
+        pair = Pair(Plan("write", "write_bw", 65536, 10), None, 0, "")
+        text = "\n".join(lines)
+        words = {"status": status, "stdout.return_value": text, "lines.return_value": lines}
+        pair.programs = [mock.Mock(status=0), mock.Mock(**words)]
+        return pair.sample()
+
+    def test_of_a_tool_without_a_clock(self):
+        wrong, clock = BANDWIDTH.replace("2144.55", "inf"), "Correlation coefficient r^2: 0.8 < 0.9"
+        self.assertEqual(self.sample(BANDWIDTH).value, 2144.55)
+        self.assertTrue(self.sample(clock, wrong).unmeasured)
+        for failed in (self.sample(wrong), self.sample(clock, wrong, status=1)):
+            self.assertIsNone(failed.value)
+            self.assertFalse(failed.unmeasured)
 
     def test_shortened_output(self):
         lines = [f"line {number}" for number in range(100)]
@@ -100,13 +117,22 @@ class BarTest(unittest.TestCase):
         case, outcome = Case("loss/packets", "1%", Bar(0.3, 0.6, 0.1)), Outcome()
         self.assertEqual(problems(case, outcome, False), ["nothing was measured"])
         outcome.add(Sample(50.0), None)
-        self.assertEqual(problems(case, outcome, False), ["there is no yardstick"])
+        self.assertEqual(problems(case, outcome, False), ["there is nothing to compare"])
         outcome.add(Sample(20.0), 100.0)
         self.assertEqual(problems(case, outcome, False), ["0.20, wanted >= 0.30"])
         self.assertEqual(problems(case, outcome, True), [])
         outcome.add(Sample(report=[("client", "error")]), 100.0)
         # Whatever the ratio.
         self.assertEqual(problems(case, outcome, True), ["1 of 3 runs failed"])
+
+    def test_what_had_no_clock_is_shown(self):
+        case, outcome = Case("loss/packets", "1%", Bar(0.3, 0.6, 0.1)), Outcome()
+        outcome.add(Sample(unmeasured=True), 100.0)
+        self.assertEqual(problems(case, outcome, False), ["there is nothing to compare"])
+        self.assertEqual(problems(Case("crowd/mixed", "x"), outcome, False), [])
+        outcome.add(Sample(50.0), 100.0)
+        self.assertEqual(problems(case, outcome, False), [])
+        self.assertIn("1 of 2 had no clock", cell(outcome))
 
     def test_without_a_bar_none_may_fail(self):
         case, outcome = Case("crowd/mixed", "x"), Outcome()
@@ -123,7 +149,7 @@ class TurnsTest(unittest.TestCase):
         self.enterContext(mock.patch("lab.load.turns.say"))
 
     def turns(self, rounds, **options):
-        return Turns("group", rounds, math.inf, **options)
+        return Turns("group", rounds, **options)
 
     def test_the_yardsticks_beside_a_run_count(self):
         yardsticks = iter([100.0, 200.0, 300.0, 400.0, 500.0])
@@ -137,18 +163,44 @@ class TurnsTest(unittest.TestCase):
         self.assertEqual(second.ratios, [2.0, 0.2])
         self.assertEqual(first.yardsticks, [150.0, 350.0])
 
-    def test_a_failed_yardstick_leaves_the_other_one(self):
-        yardsticks = iter([Sample(), Sample(50.0)])
+    def test_without_a_clock_the_other_yardstick_counts(self):
+        yardsticks = iter([Sample(unmeasured=True), Sample(50.0)])
         _, [outcome] = by_turns(lambda: next(yardsticks), [lambda: Sample(25.0)], self.turns(1))
         self.assertEqual(outcome.ratios, [0.5])
 
-    def test_what_fails_again_is_not_run_for_ever(self):
+    def test_what_fails_is_not_run_any_further(self):
         run = mock.Mock(side_effect=lambda: Sample(report=[("client", "error")]))
-        yardstick, [outcome] = by_turns(lambda: Sample(1.0), [run], self.turns(9))
-        self.assertEqual(run.call_count, FAILURES)
-        self.assertEqual(outcome.failed, FAILURES)
-        self.assertIsNone(outcome.ratio)
+        other = mock.Mock(side_effect=lambda: Sample(1.0))
+        yardstick, outcomes = by_turns(lambda: Sample(1.0), [run, other], self.turns(3))
+        self.assertEqual([run.call_count, other.call_count], [1, 3])
+        self.assertEqual([outcome.failed for outcome in outcomes], [1, 0])
+        self.assertIsNone(outcomes[0].ratio)
         self.assertEqual(yardstick.failed, 0)
+
+    def test_a_yardstick_that_fails_fails_its_cases(self):
+        yardsticks = iter([Sample(100.0), Sample(report=[("client", "error")])])
+        run = mock.Mock(side_effect=lambda: Sample(50.0))
+        _, [outcome] = by_turns(lambda: next(yardsticks), [run], self.turns(3))
+        self.assertEqual(run.call_count, 1)
+        case = Case("loss/fault", "x")
+        self.assertEqual(problems(case, outcome, False), ["its yardstick failed"])
+        self.assertEqual(outcome.report, [("client", "error")])
+
+    def test_a_low_figure_changes_no_plan(self):
+        run = mock.Mock(side_effect=lambda: Sample(0.01))
+        _, [outcome] = by_turns(lambda: Sample(100.0), [run], self.turns(3))
+        self.assertEqual(outcome.runs, 3)
+
+    def test_several_at_once(self):
+        losses = Namespace(lost=3, datagrams=500)
+        good, error = Sample(2.0), Sample(report=[("client", "error")])
+        clockless = Sample(unmeasured=True)
+        both = Sample(4.0, lost=3, datagrams=500)
+        self.assertEqual(summed([good, good], losses), both)
+        both.value, both.unmeasured = None, True
+        self.assertEqual(summed([good, clockless], losses), both)
+        both.unmeasured, both.report = False, error.report
+        self.assertEqual(summed([error, clockless, good], losses), both)
 
     def test_losses_are_a_share_of_all(self):
         outcome = Outcome()
@@ -157,23 +209,20 @@ class TurnsTest(unittest.TestCase):
         self.assertEqual(outcome.loss, 0.01)
         self.assertEqual(Outcome().loss, 0.0)
 
-    def rounds(self, seconds, each):
-        clock = iter(range(0, 10_000, each))
-        with mock.patch("time.monotonic", lambda: next(clock)):
-            return len(list(Turns("group", 5, seconds)))
-
     def test_nothing_begins_after_the_end(self):
         clock = iter(range(10))
         with mock.patch("time.monotonic", lambda: next(clock)):
             runs = [lambda: Sample(1.0)] * 3
-            _, outcomes = by_turns(lambda: Sample(1.0), runs, self.turns(1, end=2))
+            turns = self.turns(1, end=2)
+            _, outcomes = by_turns(lambda: Sample(1.0), runs, turns)
         self.assertEqual([outcome.runs for outcome in outcomes], [1, 1, 0])
+        self.assertTrue(turns.broken_off)
 
-    def test_no_round_begins_that_would_take_too_long(self):
-        self.assertEqual(self.rounds(1000, 10), 5)
-        self.assertEqual(self.rounds(35, 10), 3)
-        # One at least.
-        self.assertEqual(self.rounds(1, 10), 1)
+    def test_the_number_of_rounds_is_settled_before(self):
+        self.assertEqual(suite.rounds_of("bandwidth/mtu4096/quiet", short=False), 3)
+        self.assertEqual(suite.rounds_of("bandwidth/mtu4096/busy", short=False), 1)
+        self.assertEqual(suite.rounds_of("bandwidth/mtu4096/quiet", short=True), 1)
+        self.assertEqual(suite.rounds_of("loss/packets", short=True), 3)
 
 
 class TablesTest(unittest.TestCase):

@@ -79,7 +79,7 @@ class StartedCase:
         if case.during:
             wait_for_lines(client, client.program.lines)
         if case.ready == "cm":
-            self.retry_refused_client()
+            self.await_listener()
         wait([program for program in self.programs if not program.program.endless], case.seconds)
 
     def start_client(self):
@@ -96,8 +96,10 @@ class StartedCase:
         started.label, started.program = label, program
         return started
 
-    def retry_refused_client(self):
-        """Starts a client again that was refused because the server did not listen yet."""
+    def await_listener(self):
+        """Starts a client again that was refused, for as long as the server may not listen yet:
+        nothing else shows when it does.
+        """
         deadline = time.monotonic() + READY_SECONDS
         while len(self.programs) == 2 and time.monotonic() < deadline:
             server, client = self.programs
@@ -106,6 +108,7 @@ class StartedCase:
             if not (runs and client.status is not None and problems(client) and refused(client)):
                 return
             time.sleep(0.5)
+            self.result.note = "the client came before the server listened"
             self.programs[1] = self.start_client()
 
     def look_at_endings(self):

@@ -3,7 +3,6 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from lab import binaries
 from lab.dropin import middleware
@@ -62,11 +61,21 @@ def cases():
     ]
 
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return [case for case in cases if not (options.quick and isinstance(case, RatioCase))]
+
+
 def add_arguments(parser):
     parser.add_argument(
         "--pin",
         action="store_true",
         help="write down which tests of pyverbs pass, and why others are skipped",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out the ratios, which take half a minute each and have no bar",
     )
     parser.add_argument(
         "--jobs",
@@ -105,20 +114,19 @@ def run(options, chosen, logs):
         chosen = checked(chosen, options.check)
     lab = Lab(chosen, logs, options.pin)
     started = time.monotonic()
-    with GuestBridge(lab.roce) as bridge:
-        guest = lab.boot(bridge) if lab.with_guest or lab.ratios else None
+    # The guest ends with the thread that has booted it.
+    with GuestBridge(lab.roce) as bridge, ThreadPoolExecutor(options.jobs) as pool:
         try:
-            with ThreadPoolExecutor(options.jobs) as pool:
-                done = [pool.submit(lab.run_with_guest, bridge, guest)] if lab.with_guest else []
-                done += [pool.submit(lab.work, number) for number in range(options.jobs)]
-                for future in done:
-                    future.result()
+            # First, because a guest takes some time to boot.
+            done = [pool.submit(lab.run_with_guest, bridge)] if lab.needs_guest else []
+            done += [pool.submit(lab.work, number) for number in range(options.jobs)]
+            for future in done:
+                future.result()
             # Alone, because it measures.
-            if lab.ratios:
-                lab.measure_ratios(guest)
+            lab.measure_ratios()
         finally:
-            if guest:
-                guest.close()
+            if lab.guest:
+                lab.guest.close()
     if options.pin:
         lab.pyverbs.pin()
     say(f"{len(chosen)} cases in {time.monotonic() - started:.0f} s")
@@ -140,7 +148,11 @@ class Lab:
         self.pyverbs = DebianRunner(logs, pin)
         self.ratios = [case for case in chosen if isinstance(case, RatioCase)]
         self.with_guest = [case for case in chosen if case.in_guest and case not in self.ratios]
-        self.waiting = iter([case for case in chosen if not case.in_guest])
+        self.needs_guest = bool(self.with_guest or self.ratios)
+        self.guest = None
+        # Modules of pyverbs first: among them are the cases that take longest.
+        waiting = [case for case in chosen if not case.in_guest]
+        self.waiting = iter(sorted(waiting, key=lambda case: not isinstance(case, PyverbsCase)))
         self.lock = threading.Lock()
 
     def boot(self, bridge):
@@ -150,40 +162,37 @@ class Lab:
         place_library(self.library, files)
         image = with_files(initramfs, files, self.logs / "initramfs.cpio")
         try:
-            guest = Guest(bridge, kernel, image, self.logs, processors=2)
+            self.guest = Guest(bridge, kernel, image, self.logs, processors=2)
         finally:
             image.unlink()
         say(f"guest with {kernel.name.removeprefix('vmlinuz-')} is up")
-        return guest
 
     def work(self, number):
         """Runs waiting cases until there are none; several workers do so at once."""
         with HostPair(number, self.roce) as pair:
             while case := self.next_case():
                 if isinstance(case, PyverbsCase):
-                    execute = partial(self.pyverbs.run, case, pair)
+                    result = self.pyverbs.run(case, pair)
                 else:
-                    execute = partial(self.runner.run, case, *pair.sides(case.place))
-                self.table.run(case, execute)
+                    result = self.runner.run(case, *pair.sides(case.place))
+                self.table.add(case, result)
 
     def next_case(self):
         with self.lock:
             return next(self.waiting, None)
 
-    def run_with_guest(self, bridge, guest):
-        """Runs the cases between our host and the guest."""
-        rxe = GuestHost(guest)
-
-        def execute(case):
-            console = len(guest.console_text())
-            result = self.runner.run(case, *bridge.sides(case.place, rxe))
-            describe_guest(result, guest, console)
-            return result
-
+    def run_with_guest(self, bridge):
+        """Boots the guest, and runs the cases between our host and it."""
+        self.boot(bridge)
+        rxe = GuestHost(self.guest)
         for case in self.with_guest:
-            self.table.run(case, partial(execute, case))
+            console = len(self.guest.console_text())
+            result = self.runner.run(case, *bridge.sides(case.place, rxe))
+            describe_guest(result, self.guest, console)
+            self.table.add(case, result)
 
-    def measure_ratios(self, guest):
-        runner = RatioRunner(guest)
-        for case in self.ratios:
-            self.table.run(case, partial(runner.run, case))
+    def measure_ratios(self):
+        if self.ratios:
+            runner = RatioRunner(self.guest)
+            for case in self.ratios:
+                self.table.add(case, runner.run(case))

@@ -3,7 +3,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 from lab import binaries
 from lab.guest import Guest
@@ -34,6 +33,11 @@ def cases():
     return [*pingpong_cases(), *cm_cases(), *row_cases()]
 
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return [case for case in cases if not (options.quick and getattr(case, "slow", False))]
+
+
 def add_arguments(parser):
     parser.add_argument(
         "--link",
@@ -48,6 +52,11 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--vlan", metavar="ID", type=int, help="tag of our devices, with addresses of their own"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out the cases that wait for more than a minute, as a sample does",
     )
     parser.add_argument(
         "--keep", action="store_true", help="afterwards, leave the lab up and read commands for it"
@@ -192,9 +201,10 @@ class RunningGuest:
             self.runners[RowCase] = runner
 
     def run_all(self, table):
-        for case in self.group:
+        # Those that are slow last: they have run from the beginning, beside the others.
+        for case in sorted(self.group, key=lambda case: getattr(case, "slow", False)):
             runner = self.runners[type(case)]
-            table.run(case, partial(runner.run, case))
+            table.add(case, runner.run(case))
         if RowCase in self.runners:
             print_table(self.kernel, self.runners[RowCase].observed)
         # The next guest's cases have the same addresses of ours.

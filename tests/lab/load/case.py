@@ -51,10 +51,12 @@ class Case:
 class Sample:
     """What one run showed."""
 
-    value: float | None = None  # None: it failed
+    value: float | None = None  # None: it failed, or is unmeasured
     lost: int = 0  # datagrams that found no room in a socket of ours
     datagrams: int = 0  # all that came, these included
     report: list = field(default_factory=list)  # (heading, text) of a run that failed
+    # Nothing failed, but the tool said before it began that its clock is wrong.
+    unmeasured: bool = False
 
     @classmethod
     def failure(cls, text):
@@ -70,6 +72,8 @@ class Outcome:
     values: list = field(default_factory=list)
     unit: str = "MiB/s"  # of the values
     failed: int = 0
+    unmeasured: int = 0  # runs in which nothing failed, but the tool had no clock
+    yardstick_failed: bool = False
     lost: int = 0
     datagrams: int = 0
     report: list = field(default_factory=list)
@@ -78,7 +82,9 @@ class Outcome:
         """Adds a run, and its ratio to the yardstick's value if there is one."""
         self.lost += sample.lost
         self.datagrams += sample.datagrams
-        if sample.value is None:
+        if sample.unmeasured:
+            self.unmeasured += 1
+        elif sample.value is None:
             self.failed += 1
             self.report += sample.report
         else:
@@ -87,9 +93,14 @@ class Outcome:
                 self.yardsticks.append(yardstick)
                 self.ratios.append(sample.value / yardstick)
 
+    def lacks_yardstick(self, report):
+        """Notes that the yardstick has failed, with what is to be said of that."""
+        self.yardstick_failed = True
+        self.report += report
+
     @property
     def runs(self):
-        return len(self.values) + self.failed
+        return len(self.values) + self.failed + self.unmeasured
 
     @property
     def ratio(self):

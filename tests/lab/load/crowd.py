@@ -55,11 +55,17 @@ def together(lab, tests, server):
         for pair in pairs:
             wait(pair.programs, max(1, end - time.monotonic()))
     samples = [pair.sample() for pair in pairs]
-    whole = Sample(0.0, losses.lost, losses.datagrams)
-    for sample in samples:
-        if sample.value is None:
-            whole.value = None
-            whole.report += sample.report
-        elif whole.value is not None:
-            whole.value += sample.value
+    return summed(samples, losses)
+
+
+def summed(samples, losses):
+    """What all of them showed together."""
+    whole = Sample(lost=losses.lost, datagrams=losses.datagrams)
+    failed = [sample for sample in samples if sample.value is None and not sample.unmeasured]
+    if failed:
+        whole.report = [line for sample in failed for line in sample.report]
+    elif any(sample.unmeasured for sample in samples):
+        whole.unmeasured = True
+    else:
+        whole.value = sum(sample.value for sample in samples)
     return whole

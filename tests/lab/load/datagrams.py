@@ -37,7 +37,7 @@ def measure(lab, group, cases):
             sample = run(lab, plan, server, client)
             for outcome in outcomes.values():
                 outcome.add(sample, None)
-            if sample.value is not None:
+            if not outcomes["sent"].failed:
                 packets = plan.count * plan.size // PATH_MTU
                 outcomes["sent"].ratios.append(max(0, 1 - counted(server) / packets))
                 outcomes["received"].ratios.append(sample.lost / sample.datagrams)
@@ -47,9 +47,7 @@ def measure(lab, group, cases):
 def run(lab, plan, server, client):
     with Losses([server, client]) as losses, lab.runner.started(plan, server, client) as pair:
         # A server waits for ever for what was lost.
-        wait_until(lambda: not pair.runs or pair.figure is not None, plan.seconds, 0.1)
+        wait_until(lambda: not pair.runs or pair.printed, plan.seconds, 0.1)
         wait(pair.programs, REST_SECONDS)
-        figure = pair.figure if len(pair.programs) == 2 else None
-    sample = pair.sample(losses)
-    sample.value = figure
-    return sample
+        printed = pair.printed
+    return pair.judged(printed, losses)

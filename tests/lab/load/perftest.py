@@ -11,9 +11,9 @@ from lab.load.sockets import UdpTotals, udp_totals
 from lab.running import wait, wait_ready
 
 READY_SECONDS = 60
-# Most runs of a test whose clock is doubtful: perftest compares it with the processor's, which does
-# not always work where others have the processor.
-ATTEMPTS = 4
+# What perftest says before it begins if it could not compare a clock with the processor's, which
+# does not always work where others have the processor. Its figures then are no numbers.
+NO_CLOCK = "Correlation coefficient"
 # perftest's own TCP port.
 PORT = 18515
 
@@ -63,16 +63,9 @@ class Runner:
 
     def run(self, plan, server, client):
         """A run, as a `Sample` with the bandwidth in MiB/s or the median latency in µs."""
-        for _ in range(ATTEMPTS):
-            sample, doubtful = self.attempt(plan, server, client)
-            if not doubtful:
-                break
-        return sample
-
-    def attempt(self, plan, server, client):
         with Losses([server, client]) as losses, self.started(plan, server, client) as pair:
             wait(pair.programs, plan.seconds)
-        return pair.sample(losses), pair.doubtful
+        return pair.sample(losses)
 
     @contextlib.contextmanager
     def started(self, plan, server, client, port=PORT):
@@ -135,16 +128,27 @@ class Pair:
         return figure(self.programs[-1].stdout(), self.plan.tool)
 
     @property
-    def doubtful(self):
-        """True if the tool could not measure, or says so, though nothing failed."""
-        output = self.programs[-1].stdout()
-        return self.ended and (self.figure is None or "Correlation coefficient" in output)
+    def printed(self):
+        """True if the client has printed a row, which it does at its end."""
+        return len(self.programs) == 2 and bool(row(self.programs[-1].stdout()))
+
+    @property
+    def clockless(self):
+        """True if the client said that it has no clock."""
+        return any(NO_CLOCK in line for line in self.programs[-1].lines())
 
     def sample(self, losses=None):
+        """What it showed, if both have ended."""
+        return self.judged(self.ended, losses)
+
+    def judged(self, good, losses=None):
+        """What it showed, if it was `good`."""
         sample = Sample()
         if losses:
             sample.lost, sample.datagrams = losses.lost, losses.datagrams
-        if self.ended and self.figure is not None:
+        if good and self.clockless:
+            sample.unmeasured = True
+        elif good and self.figure is not None:
             sample.value = self.figure
         else:
             for program in self.programs:
@@ -194,8 +198,13 @@ def figure(output, tool):
     """
     # Bandwidth: bytes, iterations, peak, average; latency: bytes, iterations, min, max, median.
     column = 3 if tool.endswith("bw") else 4
-    rows = re.findall(r"^ *\d+ +\d+ +[\d.]+ .*$", output, re.MULTILINE)
-    words = rows[-1].split() if rows else []
+    words = row(output)
     if len(words) > column and re.fullmatch(r"[\d.]+", words[column]):
         return float(words[column]) or None
     return None
+
+
+def row(output):
+    """Words of the last row that a test printed; none if there is none."""
+    rows = re.findall(r"^ *\d+ +\d+ +(?:[\d.]+|-?inf|-?nan) .*$", output, re.MULTILINE)
+    return rows[-1].split() if rows else []

@@ -56,8 +56,8 @@ def look(lab, plan, server, client, outcome):
             time.sleep(WINDOW)
         wait(pair.programs, SECONDS + 30)
     sample = pair.sample(losses)
-    if sample.value is not None and losses.datagrams == 0:
+    if losses.datagrams == 0:
         sample = Sample.failure("nothing came while it was looked at")
     outcome.add(sample, None)
-    if sample.value is not None:
+    if not outcome.failed:
         outcome.ratios.append(losses.lost / losses.datagrams)

@@ -43,6 +43,8 @@ def cell(outcome):
         parts.append(f"ratio {outcome.ratio:.3g} ({low:.3g} to {high:.3g})")
     if outcome.failed:
         parts.append(f"{outcome.failed} of {outcome.runs} failed")
+    if outcome.unmeasured:
+        parts.append(f"{outcome.unmeasured} of {outcome.runs} had no clock")
     if outcome.datagrams:
         parts.append(losses(outcome))
     return ", ".join(parts)
@@ -79,10 +81,12 @@ def problems(case, outcome, short):
     """What a case has missed."""
     if outcome.failed:
         return [f"{outcome.failed} of {outcome.runs} runs failed"]
+    if outcome.yardstick_failed:
+        return ["its yardstick failed"]
     if outcome.runs == 0:
         return ["nothing was measured"]
     if case.bar and not outcome.ratios:
-        return ["there is no yardstick"]
+        return ["there is nothing to compare"]
     if case.bar and not case.bar.reached(outcome.ratio, short):
         shown = case.bar.shown(outcome.ratio)
         return [f"{shown}, wanted {case.bar.describe(short)}"]

@@ -1,7 +1,8 @@
 """Measuring by turns: yardstick, case, yardstick, case, …
 
 The machine's speed changes while it is measured, so a figure is divided by the yardsticks right
-before and right behind it.
+before and right behind it. The number of rounds is settled before, and no figure changes it. What
+fails has failed, and is not run any further.
 """
 
 import math
@@ -10,30 +11,27 @@ import time
 from lab.load.case import Outcome
 from lab.report import say
 
-# A case that fails this often is not run again.
-FAILURES = 2
-
 
 class Turns:
-    """The rounds of a group: so many, but fewer if they take longer than `seconds`. Even the first
-    is broken off at `end`, by the monotonic clock.
+    """The rounds of a group. At `end`, by the monotonic clock, nothing more begins, even within a
+    round; then it was `broken_off`.
     """
 
-    def __init__(self, group, rounds, seconds, end=math.inf):
-        self.group, self.rounds, self.seconds, self.end = group, rounds, seconds, end
+    def __init__(self, group, rounds, end=math.inf):
+        self.group, self.rounds, self.end = group, rounds, end
+        self.broken_off = False
 
     @property
     def over(self):
-        return time.monotonic() > self.end
+        self.broken_off = self.broken_off or time.monotonic() > self.end
+        return self.broken_off
 
     def __iter__(self):
-        started = time.monotonic()
         for number in range(self.rounds):
+            if self.over:
+                return
             say(f"{self.group}: round {number + 1} of {self.rounds}")
             yield number
-            passed = time.monotonic() - started
-            if passed * (number + 2) / (number + 1) > self.seconds:
-                return
 
 
 def by_turns(yardstick, runs, turns):
@@ -41,7 +39,7 @@ def by_turns(yardstick, runs, turns):
     measured, outcomes = Outcome(), [Outcome() for _ in runs]
 
     def measure_yardstick():
-        if measured.failed >= FAILURES:
+        if measured.failed:
             return None
         sample = yardstick()
         measured.add(sample, None)
@@ -50,11 +48,14 @@ def by_turns(yardstick, runs, turns):
     before = measure_yardstick()
     for _ in turns:
         for run, outcome in zip(runs, outcomes, strict=True):
-            if outcome.failed >= FAILURES or turns.over:
+            if outcome.failed or measured.failed or turns.over:
                 continue
             sample = run()
             after = measure_yardstick()
             both = [value for value in (before, after) if value]
             outcome.add(sample, sum(both) / len(both) if both else None)
             before = after
+    if measured.failed:
+        for outcome in outcomes:
+            outcome.lacks_yardstick(measured.report)
     return measured, outcomes

@@ -1,7 +1,6 @@
 """The suite "programs": other people's programs, each beside its TCP mode."""
 
 import time
-from functools import partial
 
 from lab.dropin.hosts import HostPair
 from lab.programs.ceph import ceph_trials
@@ -55,6 +54,11 @@ def cases():
     ]
 
 
+def of_form(options, cases):
+    """Those of the trials that run with these options."""
+    return [trial for trial in cases if options.all or not trial.large]
+
+
 def add_arguments(parser):
     parser.add_argument("--all", action="store_true", help="the large ones, too")
     parser.add_argument(
@@ -74,14 +78,7 @@ def requirements(chosen):
 
 def refusal(options, chosen):
     """Reason why nothing can be run, if there is one."""
-    if not of_size(options, chosen):
-        return "these are large, and run with --all"
-    return ""
-
-
-def of_size(options, chosen):
-    """The trials that run with these options."""
-    return [trial for trial in chosen if options.all or not trial.large]
+    return "" if chosen else "these are large, and run with --all"
 
 
 def run(options, chosen, logs):
@@ -91,7 +88,7 @@ def run(options, chosen, logs):
     table = CaseTable(chosen)
     with HostPair(0, runner.roce) as pair:
         for trial in chosen:
-            table.run(trial, partial(runner.run, trial, pair))
+            table.add(trial, runner.run(trial, pair))
     if options.pin:
         runner.write()
     say(f"{len(chosen)} trials in {time.monotonic() - started:.0f} s")

@@ -30,6 +30,7 @@ class Running:
         self.fated = self.stopped = None
         self.waited = False  # for a peer that had gone
         self.cut = False  # by the link, for a moment
+        self.early = 0  # clients that came before the server listened
         self.problems, self.report = [], []
 
     def begin(self, now):
@@ -71,6 +72,7 @@ class Running:
         else:
             self.meet_fate(now)
         if self.refused_client(now):
+            self.early += 1
             self.programs.pop("client")
             self.ended.pop("client")
             self.client_due = now + LISTEN_SECONDS

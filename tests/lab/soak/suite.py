@@ -32,6 +32,11 @@ def cases():
     return list(exchanges())
 
 
+def of_form(options, cases):
+    """Those of the cases that run with these options."""
+    return cases
+
+
 def add_arguments(parser):
     parser.add_argument(
         "--minutes", type=float, default=60, metavar="N", help="duration; by default %(default)s"
@@ -102,6 +107,7 @@ class Soak:
         self.running, self.problems = [], collections.defaultdict(list)
         self.outcomes = collections.defaultdict(collections.Counter)
         self.seconds = collections.Counter()
+        self.early = 0  # clients that came before their server listened, and were started again
 
     def log(self, text):
         line = f"{time.monotonic() - self.began:8.2f} s  {text}"
@@ -173,6 +179,7 @@ class Soak:
         name, outcome = run.exchange.name, run.outcome
         self.seconds[name] += time.monotonic() - run.begun
         self.outcomes[name][outcome] += 1
+        self.early += run.early
         excuse = f" ({run.excuse})" if run.excuse else ""
         self.log(f"{run.number} {outcome}{excuse}")
         if not run.problems:
@@ -195,7 +202,9 @@ class Soak:
             survivor.program.end()
 
     def report(self):
-        rows = [(case, self.result_of(case)) for case in self.chosen]
+        # A short run does not come to all of them.
+        ran = [case for case in self.chosen if self.outcomes[case.name]]
+        rows = [(case, self.result_of(case)) for case in ran]
         for survivor in self.survivors:
             problems, note = survivor.found
             result = Result(problems, note=note)
@@ -208,6 +217,7 @@ class Soak:
         total = sum(self.outcomes.values(), collections.Counter())
         weather = ", ".join(f"{what} {count} times" for what, count in self.weather.counts.items())
         say(f"{total.total()} exchanges: {counted(total)}; {weather}")
+        say(f"{self.early} clients came before their server listened")
         table.print_summary()
         return table.failed
 

@@ -18,7 +18,7 @@ def cm_cases():
     # With one kernel only: it waits for seconds before it repeats.
     yield from exchanges.losses("6.1")
     yield from exchanges.in_a_row("6.1")
-    # Last: the others run while they wait.
+    # The others run while they wait.
     for kernel in ["6.1", "6.12"]:
         yield from failures.no_answer(kernel)
     yield failures.unreachable("6.1")
