@@ -6,7 +6,7 @@ from lab.host import REPO
 from lab.interop.rows import errors
 
 DOCUMENT = REPO / "docs" / "compliance.md"
-TESTS = REPO / "tests" / "pair"
+TESTS = REPO / "transport" / "tests" / "pair"
 
 
 def compliance_problems():
