@@ -177,11 +177,13 @@ fn connections_are_rejected_on_request() {
         return;
     }
     let runtime = Runtime::new("reject");
-    let server = "roce run --fault 'cm reject nth 1' -- rping -s -P -a 127.0.0.1 & s=$!";
-    let client = "roce run -- rping -c -a 127.0.0.1 -C 1";
+    // a device with faults has its address for itself; the status of rping does not tell of the exchange
+    let server = "roce run -d udp:127.79.22.1 --fault 'cm reject nth 1' -- \
+                  rping -s -P -a 127.79.22.1 & s=$!";
+    let client = "roce run -d udp:127.79.22.2 -- rping -c -v -a 127.79.22.1 -C 1 2>&1";
     let script = format!(
-        "{server}; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; {client} 2>&1 | grep -q REJECTED && \
-         break; done; {client}; r=$?; kill $s; exit $r"
+        "{server}; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; {client} | grep -q REJECTED && \
+         break; done; {client} | grep -q 'ping data'; r=$?; kill $s; exit $r"
     );
     let roce = Path::new(env!("CARGO_BIN_EXE_roce")).parent().unwrap();
     let path = format!("{}:{}", roce.display(), env::var("PATH").unwrap());
