@@ -89,7 +89,7 @@ fn calls_that_wait_in_vain() {
     assert_eq!(error.errno(), 111);
     server.join().unwrap();
     let id = CmId::new_sync(PortSpace::Tcp).unwrap();
-    let error = id.resolve_addr(None, "255.255.255.255:1".parse().unwrap(), PATIENCE).unwrap_err();
+    let error = id.resolve_addr(None, "127.255.255.255:1".parse().unwrap(), PATIENCE).unwrap_err();
     assert!(matches!(error, CmError::Failed { event: EventKind::AddrError, .. }), "{error}");
     assert_eq!(error.errno(), 13);
     world.cut();
