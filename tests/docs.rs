@@ -172,3 +172,21 @@ fn few_tests_depend_on_a_quiet_machine() {
     let ignored = files.iter().map(|file| fs::read_to_string(file).unwrap());
     assert_eq!(ignored.map(|text| text.matches(&reason).count()).sum::<usize>(), listed.len());
 }
+
+/// Cargo finds no programs of tests by itself: a file beside `main.rs` that `main.rs` does not name would
+/// never run.
+#[test]
+fn every_file_of_tests_is_in_a_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for package in [".", "cli", "transport", "fuzz", "models", "conformance", "playground/engine"] {
+        let folder = root.join(package).join("tests");
+        let main = fs::read_to_string(folder.join("main.rs")).unwrap();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_file = path.extension().is_some_and(|extension| extension == "rs");
+            let is_named = name == "main" || main.contains(&format!("mod {name};"));
+            assert!(!is_file || is_named, "{}", path.display());
+        }
+    }
+}
