@@ -18,8 +18,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// One process receives what comes to an address, on UDP port 4791. Without this command that is the
 /// first program that opens the address, and only programs of the same user can have it as well. Run
 /// by root, before them, this one receives, and hands to each program what is for its queue pairs and
-/// what it listens for, and nothing else. Programs trust root to do so; another user they trust if
-/// ROCE_TRUSTED_USERS names it.
+/// what it listens for, and nothing else.
 ///
 /// It runs until it is ended (Ctrl-C): of the programs that go on, one receives then for those of its
 /// user. An address that another program has is waited for. roce_lo needs none of this: each program

@@ -207,44 +207,6 @@ fn connections_outlive_the_process_that_receives() {
     assert!(log.contains("this process receives for all at the address"), "{log}");
 }
 
-/// Another user than root is trusted where it is named, and the refusal says so.
-#[test]
-fn who_is_not_trusted_does_not_receive() {
-    let Some(tool) = Tool::new("trust") else { return };
-    let device = "udp:127.79.43.1";
-    let owner = tool.share(ONE, device);
-    let perf = ["perf", "write", "--local", "-n", "100", "-s", "4096", "-d", device];
-    for (user, trusted) in [(OTHER, ""), (OTHER, "root"), (OTHER, "65534"), (ROOT, "")] {
-        let output = end(tool.by(user, &perf).env("ROCE_TRUSTED_USERS", trusted).spawn().unwrap());
-        let error = String::from_utf8_lossy(&output.stderr);
-        let line =
-            format!("process {} of the user {ONE} has port 4791 on 127.79.43.1", owner.0.id());
-        assert!(!output.status.success() && error.contains(&line), "{user} {trusted}: {error}");
-        assert!(error.contains(&format!("ROCE_TRUSTED_USERS={ONE}")), "{error}");
-    }
-    for trusted in ["all", "65532"] {
-        let output = end(tool.by(OTHER, &perf).env("ROCE_TRUSTED_USERS", trusted).spawn().unwrap());
-        assert!(output.status.success(), "{trusted}: {output:?}");
-    }
-    let output = end(tool.by(OTHER, &perf).env("ROCE_TRUSTED_USERS", "alice").spawn().unwrap());
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("ROCE_TRUSTED_USERS: expected `root`, `all`, or the number"), "{error}");
-    drop(owner);
-    // root in a container may be without the capability that makes it trusted
-    let root = |capabilities: &str| {
-        let mut command = Command::new("setpriv");
-        command.args(["--inh-caps=-all", &format!("--bounding-set=-all{capabilities}")]);
-        command.arg(tool.0.join("roce")).args(["share", device]);
-        Tool::shared(&mut command, device)
-    };
-    for (capabilities, is_trusted) in [("", false), (",+sys_ptrace", true)] {
-        let owner = root(capabilities);
-        let output = end(tool.by(OTHER, &perf).spawn().unwrap());
-        assert_eq!(output.status.success(), is_trusted, "{capabilities:?} {output:?}");
-        drop(owner);
-    }
-}
-
 /// What cannot be had is told once, and waited for.
 #[test]
 fn an_address_that_is_taken_is_waited_for() {

@@ -44,8 +44,6 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
         program.extend([0, 1, connection, kind, any() % 250]);
         program.extend([7, connection, connection, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
-    // and one of another user, which has a partition
-    program.extend([0, 15, 4, 0, 0, 11, 0, 0, 0, 15, 4, 1, 4]);
     program.extend([11, 9, 9, 9, 12, if any() < 230 { 0 } else { any() }, 1, 8]);
     for _ in 0..10 + any() % 90 {
         match any() % 12 {
@@ -65,7 +63,6 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let high = if any() < 64 { 0xFF } else { 0 };
                 program.extend([9, any(), at, any(), any(), any() & 31, high, 0, 0, 0, 0]);
             }
-            11 if any() < 128 => program.extend([15, 4, any(), any(), 0, 0, 0, 0, 0]),
             _ => program.extend((0..any() % 12).map(|_| any())),
         }
     }

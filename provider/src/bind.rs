@@ -141,9 +141,9 @@ fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
     let process =
         process.map_or_else(|| "a process".to_owned(), |number| format!("process {number}"));
     format!(
-        "{process} of the user {user} has port 4791 on {address}; with ROCE_TRUSTED_USERS={user} (or \
-         OpenOptions::trusted_users) it receives for this one, too, and so can read and forge what \
-         comes; or choose another address (udp:ADDRESS) or device, such as roce_lo"
+        "{process} of the user {user} has port 4791 on {address}; `sudo roce share` gives it to programs \
+         of all users once that program has ended; or choose another address (udp:ADDRESS) or device, \
+         such as roce_lo"
     )
 }
 

@@ -17,7 +17,6 @@
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_WRITE_ONLY_PACKETS` | the most packets of a WRITE that leave as a WRITE each, see [`OpenOptions::write_only_packets`] |
 //! | `ROCE_SHARDS` | the number of shards of each device, 1 to 16, see [`OpenOptions::shards`] |
-//! | `ROCE_TRUSTED_USERS` | the users whose processes may receive for this one where they have the address, see [`OpenOptions::trusted_users`]: `root`, `all`, or the number of a user (`id -u NAME`), which is trusted as well as root; by default root |
 //! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
 //! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
 //! | `ROCE_CHECK` | in the C libraries, what a program does that works by luck is told on stderr, and such a program ends with the status 99 instead of 0: the words of [`Checks`] with commas between them, such as `1`, `json`, `json,reorder,seed=7`; 0: it is not |
@@ -29,7 +28,7 @@
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
-//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`, `ROCE_SHARDS`, `ROCE_TRUSTED_USERS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
+//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`, `ROCE_SHARDS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
 //! program, and none of the others: a program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
@@ -43,7 +42,7 @@ use thiserror::Error;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
-    SOURCE_PORTS, SYSFS, TRUSTED_USERS, WRITE_ONLY_PACKETS, parse_seed, value,
+    SOURCE_PORTS, SYSFS, WRITE_ONLY_PACKETS, parse_seed, value,
 };
 #[cfg(feature = "log")]
 use crate::{cancel::Uncancelled, notice};
@@ -82,9 +81,6 @@ pub enum EnvironmentError {
     /// A number that is none.
     #[error("{0}: {1:?} is not a number from 0 to 2^63 - 1; write for example 16")]
     Number(&'static str, String),
-    /// Users that cannot be understood.
-    #[error("{TRUSTED_USERS}: {0:?}: {1}")]
-    Users(String, &'static str),
     /// A value that is not UTF-8 text.
     #[error("{0} is not UTF-8 text; set it anew or unset it")]
     NotText(&'static str),
@@ -194,13 +190,6 @@ impl OpenOptions {
                 },
             }
         };
-        let users = || match text(TRUSTED_USERS)? {
-            empty if empty.is_empty() => Ok(None),
-            text => match text.parse() {
-                Ok(users) => Ok(Some(users)),
-                Err(what) => Err(EnvironmentError::Users(text, what)),
-            },
-        };
         Ok(Self {
             pcap: pcap(),
             faults,
@@ -210,7 +199,6 @@ impl OpenOptions {
             segments: number(SEGMENTS)?,
             write_only_packets: number(WRITE_ONLY_PACKETS)?,
             shards: number(SHARDS)?,
-            trusted_users: users()?,
             congestion: variables::congestion(),
             late: checks()?.map(|checks| checks.late()).unwrap_or_default(),
             profile: profile()?,

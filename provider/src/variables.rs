@@ -42,9 +42,6 @@ pub const WRITE_ONLY_PACKETS: &str = "ROCE_WRITE_ONLY_PACKETS";
 /// The variable with the number of shards.
 pub const SHARDS: &str = "ROCE_SHARDS";
 
-/// The variable with the users whose processes may receive for this one.
-pub const TRUSTED_USERS: &str = "ROCE_TRUSTED_USERS";
-
 /// The variable that has the L_Key and the R_Key of a region differ in programs of the C libraries.
 pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
 /// The variable with the name of the reaper's socket.
@@ -109,11 +106,6 @@ pub(crate) fn receive_buffer() -> Option<usize> {
 /// Number of source ports of each address.
 pub(crate) fn source_ports() -> Option<usize> {
     number(SOURCE_PORTS)
-}
-
-/// Users whose processes may receive for this one, as text.
-pub(crate) fn trusted_users() -> Option<String> {
-    Some(value(TRUSTED_USERS)?.to_string_lossy().into_owned())
 }
 
 /// True if failures are to be explained: as JSON, if that is what it says.

@@ -32,7 +32,6 @@ const SKIP: u64 = u64::MAX;
 
 const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
 const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
-const HELLO_FOREIGN: &[u8] = b"foreign\x01";
 const MAX_DESCRIPTORS: usize = 4;
 /// Time that the device has to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -120,27 +119,6 @@ impl Connection {
         if kind & 1 == 0 {
             self.ring = Some(ring);
         }
-    }
-
-    /// A message as a process of another user sends it, or nearly.
-    pub(super) fn ask_as_another_user(&mut self, input: &mut Input<'_>) {
-        let (kind, damage) = (input.byte(), input.byte());
-        let body = match kind % 5 {
-            0 => return self.say(HELLO_FOREIGN, &[]),
-            // a partition, and a token
-            1 => [&[1 + damage % 62][..], &[0; 8]].concat(),
-            // services
-            2 => (0..damage % 8).flat_map(|_| u64::from(input.byte()).to_ne_bytes()).collect(),
-            // the record of a connection
-            3 => input.bytes(32).to_vec(),
-            _ => input.bytes(4).to_vec(),
-        };
-        let mut message = [&[kind % 5 - 1][..], &body].concat();
-        if damage > 250 {
-            let at = usize::from(input.byte()) % message.len();
-            message[at] ^= input.byte();
-        }
-        self.say(&message, &[]);
     }
 
     /// An answer to a request for a ring.

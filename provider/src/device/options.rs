@@ -9,14 +9,12 @@ use roce_transport::{
     trace::Trace,
     work::LateConfig,
 };
-use tracing::warn;
 
 use crate::{
     diagnosis::ExplainFormat,
     engine::Progress,
     fabric::FaultPlan,
-    link::{Locality, Observer, SocketOptions, TrustedUsers},
-    notice,
+    link::{Locality, Observer, SocketOptions},
     profile::Profile,
     variables,
 };
@@ -73,10 +71,6 @@ pub struct OpenOptions {
     /// those that are moved by hand ([`Progress::Manual`]), have one. With several there are no memory windows of
     /// type 1.
     pub shards: Option<usize>,
-    /// Users whose processes may receive for this one, where they have the address that the device is
-    /// to have; root by default. Without it the variable `ROCE_TRUSTED_USERS` of the environment says
-    /// so: `root`, `all`, or the number of a user.
-    pub trusted_users: Option<TrustedUsers>,
     /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
     /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
     ///
@@ -163,7 +157,6 @@ impl OpenOptions {
             receive_buffer: self.receive_buffer.or_else(variables::receive_buffer),
             source_ports: self.source_ports.or_else(variables::source_ports),
             segments: self.segments.or_else(variables::segments),
-            trusted_users: self.trusted_users.or_else(trusted_users),
         }
     }
 }
@@ -173,13 +166,4 @@ pub(super) fn random_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(seed)
-}
-
-/// Those that the environment names. What makes no sense is told, and trusts nobody more than by
-/// default.
-fn trusted_users() -> Option<TrustedUsers> {
-    let users = variables::trusted_users()?.parse();
-    let told =
-        |error: &&str| warn!(target: notice::TARGET, "{}: {error}", variables::TRUSTED_USERS);
-    users.inspect_err(told).ok()
 }

@@ -38,7 +38,7 @@ pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
-pub use udp::{Locality, SocketOptions, TrustedUsers, UdpLink};
+pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
 /// so many.

@@ -14,9 +14,7 @@ use socket2::Socket;
 use super::{
     Sharing, ShmLink,
     channel::{IncomingChannel, Origin},
-    claim::Entry,
-    credentials::{self, check_receiver, check_trust},
-    foreign::{ForeignAddress, Standing},
+    credentials::{self, check_trust},
     listener::request_grant,
     members::MakeSocket,
     owner::{Grant, HANDOVER, SharedAddress, Sockets},
@@ -45,8 +43,8 @@ const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that
-    /// has it, whose socket it is given; `None`: that is of another user, and receives for this one.
-    /// `exclusive`: fails instead of sharing.
+    /// has it, whose socket it is given. `exclusive`: fails instead of sharing. `None`: another process
+    /// receives for this one, which sends from other ports.
     ///
     /// # Errors
     /// Those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
@@ -92,7 +90,7 @@ impl ShmLink {
                 },
                 Err(_) if !self.shares() => return bind().map(Some),
                 Err(_) => match self.join(address, interface, make_socket) {
-                    Ok(socket) => return Ok(socket),
+                    Ok(socket) => return Ok(Some(socket)),
                     Err(error) => {
                         let may_change = match error.kind() {
                             io::ErrorKind::TimedOut => {
@@ -115,7 +113,7 @@ impl ShmLink {
                                     if silent { stopped(address, interface) } else { None };
                                 match stopped {
                                     Some(process) => BindError::Stopped { address, process },
-                                    None => self.other_user(address, interface).unwrap_or(error),
+                                    None => Self::other_user(address, interface).unwrap_or(error),
                                 }
                             });
                         }
@@ -153,38 +151,9 @@ impl ShmLink {
         self.addresses.add(&self.epoll, shared)
     }
 
-    /// Has an address together with the process that has it. This waits for its answer.
+    /// Shares an address with the process that has it, if each trusts the other. This waits for its
+    /// answer.
     fn join(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        make_socket: &MakeSocket,
-    ) -> io::Result<Option<Socket>> {
-        match self.join_shared(address, interface, make_socket) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.join_foreign(address, interface, make_socket).map(|()| None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Has the process of another user that has an address receive for this one.
-    pub(super) fn join_foreign(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        make_socket: &MakeSocket,
-    ) -> io::Result<()> {
-        let Self { epoll, trusted_users, .. } = self;
-        let (foreign, ring) =
-            ForeignAddress::join(epoll, address, interface, *trusted_users, make_socket.clone())?;
-        self.addresses.add_foreign(foreign)?;
-        self.attach_foreign_ring(address, ring)
-    }
-
-    /// Shares an address with the process that has it, if each trusts the other.
-    fn join_shared(
         &mut self,
         address: IpAddr,
         interface: u32,
@@ -215,62 +184,19 @@ impl ShmLink {
         ring: OwnedFd,
         owner: Arc<OwnedFd>,
     ) -> io::Result<()> {
-        self.attach(Origin::Owner, address, ring, Some(owner))
-    }
-
-    /// Likewise, if that is of another user. Its connection has messages, which the address reads.
-    pub(super) fn attach_foreign_ring(&mut self, address: IpAddr, ring: OwnedFd) -> io::Result<()> {
-        self.attach(Origin::ForeignOwner, address, ring, None)
-    }
-
-    fn attach(
-        &mut self,
-        origin: Origin,
-        address: IpAddr,
-        ring: OwnedFd,
-        owner: Option<Arc<OwnedFd>>,
-    ) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(IncomingChannel::new(origin, address, owner, reader));
+        self.incoming.push(IncomingChannel::new(Origin::Owner, address, Some(owner), reader));
         Ok(())
     }
 
     /// The process of another user that has an address, if that is what keeps this one from it.
-    fn other_user(&self, address: IpAddr, interface: u32) -> Option<BindError> {
+    fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
         let socket = connect_unchecked(address, interface).ok()?;
         check_trust(&socket).err()?;
-        check_receiver(&socket, self.trusted_users).err()?;
         let (process, user) =
             (credentials::process(&socket).ok(), credentials::user(&socket).ok()?);
         Some(BindError::OtherUser { address, process, user })
-    }
-
-    /// Becomes the owner of an address that a process of another user has received for, by these
-    /// sockets.
-    pub(super) fn succeed_foreign(
-        &mut self,
-        address: IpAddr,
-        udp: Socket,
-        name: OwnedFd,
-    ) -> io::Result<()> {
-        let Some(foreign) = self.addresses.take_foreign_at(address) else { return Ok(()) };
-        let Standing { interface, make_socket, services, records } = foreign.into_standing();
-        let sockets = Sockets {
-            udp: udp.as_fd().try_clone_to_owned()?,
-            name: name.try_clone()?,
-            make_socket,
-        };
-        let mut shared = SharedAddress::owned(&self.epoll, address, interface, sockets)?;
-        for service in services {
-            shared.claims.take(Entry::Service(service))?;
-            shared.services.insert(service);
-        }
-        self.listeners.adopt(&self.epoll, address, name)?;
-        self.add(shared)?;
-        records.values().for_each(|record| self.addresses.keep_record(record));
-        self.owned.push((address, udp));
-        Ok(())
     }
 }
 

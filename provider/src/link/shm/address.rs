@@ -28,7 +28,6 @@ use socket2::Socket;
 
 use super::{
     claim::Entry,
-    foreign::{ForeignAddress, ForeignChange},
     look::Looks,
     owner::{Change, Place, SharedAddress},
     peer::{Peer, Peers, announcement},
@@ -49,8 +48,6 @@ pub(super) struct SharedAddresses {
     partition: Option<IdPartition>,
     pub(super) addresses: Vec<SharedAddress>,
     pub(super) peers: Peers,
-    /// Addresses that processes of other users receive for.
-    pub(super) foreign: Vec<ForeignAddress>,
     /// Addresses of which this process was the owner, with peers that still get what it has received
     /// for them.
     resigned: Vec<IpAddr>,
@@ -76,7 +73,6 @@ impl SharedAddresses {
     pub(super) fn absorb(&mut self, part: Self) {
         self.addresses.extend(part.addresses);
         self.is_shared |= part.is_shared;
-        self.foreign.extend(part.foreign);
         self.members.extend(part.members);
     }
 
@@ -92,71 +88,30 @@ impl SharedAddresses {
     /// True if another process reads the UDP socket of this address.
     pub(super) fn is_peer(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|shared| shared.address == address && !shared.is_owner())
-            || self.foreign.iter().any(|foreign| foreign.address == address)
-    }
-
-    /// Time of this round.
-    pub(super) const fn now(&self) -> Instant {
-        self.now
     }
 
     /// Addresses that other processes receive for, with the indices of their interfaces.
     pub(super) fn of_others(&self) -> Vec<(IpAddr, u32)> {
         let peers = self.addresses.iter().filter(|shared| !shared.is_owner());
-        let foreign = self.foreign.iter().map(|foreign| (foreign.address, foreign.interface));
-        peers.map(|shared| (shared.address, shared.interface)).chain(foreign).collect()
+        peers.map(|shared| (shared.address, shared.interface)).collect()
     }
 
     /// Begins a round of serving. Returns true if a [role](Self::update_roles) may change now.
     pub(super) fn begin_round(&mut self, now: Instant) -> bool {
         self.now = now;
         // all of them count
-        let due = self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due);
-        due || self.peers.has_requests()
-            || self.foreign.iter().any(|foreign| foreign.deadline().is_some_and(|at| at <= now))
+        self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due)
     }
 
     /// Time at which a [role](Self::update_roles) may change although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let shared = self.addresses.iter().filter_map(SharedAddress::deadline);
-        let foreign = self.foreign.iter().filter_map(ForeignAddress::deadline);
-        let requests = self.peers.has_requests().then_some(self.now);
-        shared.chain(foreign).chain(self.looks_at()).chain(requests).min()
+        shared.chain(self.looks_at()).min()
     }
 
     /// Something has arrived at one of the addresses that another process is to read.
     pub(super) fn note_arrival(&mut self, now: Instant) {
         self.addresses.iter_mut().for_each(|shared| shared.note_arrival(now));
-    }
-
-    /// Reads what owners of other users say, and looks for the next where one has ended. Returns what
-    /// has become of this process, by address.
-    pub(super) fn update_foreign(
-        &mut self,
-        now: Instant,
-        epoll: &OwnedFd,
-    ) -> Vec<(IpAddr, ForeignChange)> {
-        let update = |foreign: &mut ForeignAddress| {
-            let address = foreign.address;
-            foreign.update(now, epoll).map(|change| (address, change))
-        };
-        self.foreign.iter_mut().filter_map(update).collect()
-    }
-
-    /// An address that no other process receives for any more.
-    pub(super) fn take_foreign_at(&mut self, address: IpAddr) -> Option<ForeignAddress> {
-        self.foreign.extract_if(.., |foreign| foreign.address == address).next()
-    }
-
-    /// Size of the receive buffer of the process of another user that receives for an address.
-    pub(super) fn foreign_receive_buffer(&self, address: IpAddr) -> Option<usize> {
-        let mut foreign = self.foreign.iter();
-        foreign.find(|foreign| foreign.address == address).map(ForeignAddress::receive_buffer)
-    }
-
-    /// Has the owner of such an address looked for anew.
-    pub(super) fn lose_foreign(&mut self, now: Instant, address: IpAddr) {
-        self.foreign_at(address).into_iter().for_each(|(_, foreign)| foreign.lose(now));
     }
 
     /// Finds a new owner for each address whose owner has ended or is stopped. Returns what has
@@ -169,9 +124,6 @@ impl SharedAddresses {
         let mut changes = Vec::new();
         for shared in &mut self.addresses {
             let was_owner = shared.is_owner();
-            if was_owner && shared.expire_awaited(now) {
-                self.looks = Some(Looks::begin(now));
-            }
             changes.extend(shared.update_role(now, place).map(|change| (shared.address, change)));
             if !was_owner && shared.is_owner() {
                 self.looks = Some(Looks::begin(now));
@@ -211,7 +163,6 @@ impl SharedAddresses {
     /// True if this address may be shared.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|shared| shared.address == address)
-            || self.foreign.iter().any(|foreign| foreign.address == address)
     }
 
     /// Adds an address.
@@ -224,15 +175,6 @@ impl SharedAddresses {
         let address = shared.address;
         self.addresses.push(shared);
         self.enter(epoll, address);
-        Ok(())
-    }
-
-    /// Adds an address that a process of another user receives for.
-    pub(super) fn add_foreign(&mut self, mut foreign: ForeignAddress) -> io::Result<()> {
-        if let Some(partition) = self.partition {
-            foreign.take_partition(partition)?;
-        }
-        self.foreign.push(foreign);
         Ok(())
     }
 
@@ -257,7 +199,7 @@ impl SharedAddresses {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(super) fn choose_partition(&mut self, epoll: &OwnedFd, first: u8) -> io::Result<()> {
-        if self.addresses.is_empty() && self.foreign.is_empty() {
+        if self.addresses.is_empty() {
             return Ok(());
         }
         let partitions = (0..IdPartition::COUNT).filter_map(|step| {
@@ -269,10 +211,6 @@ impl SharedAddresses {
                 shared.is_left(partition) || shared.claims.take(entry).is_err()
             };
             let Some(taken) = self.addresses.iter().position(is_taken) else {
-                if !self.take_foreign(partition)? {
-                    self.addresses.iter().for_each(|shared| shared.claims.release(entry));
-                    continue;
-                }
                 self.partition = Some(partition);
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|shared| shared.address).collect();
@@ -284,23 +222,9 @@ impl SharedAddresses {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// Takes a partition at the addresses that processes of other users receive for. Returns false if
-    /// it is another's at one of them.
-    fn take_foreign(&mut self, partition: IdPartition) -> io::Result<bool> {
-        for foreign in &mut self.foreign {
-            match foreign.take_partition(partition) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
     /// Removes an address.
     pub(super) fn forget(&mut self, address: IpAddr) -> Option<SharedAddress> {
         self.peers.forget(address);
-        self.foreign.retain(|foreign| foreign.address != address);
         let index = self.addresses.iter().position(|shared| shared.address == address)?;
         Some(self.addresses.swap_remove(index))
     }
@@ -310,14 +234,7 @@ impl SharedAddresses {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
     pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        if let Some(foreign) = self.foreign_at(address) {
-            return foreign.1.claim(foreign.0, service);
-        }
         let Some(shared) = self.address(address) else { return Ok(()) };
-        // the kernel would give it again to who has claimed it for another
-        if shared.foreign.values().any(|services| services.contains(&service)) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
         shared.claims.take(Entry::Service(service))?;
         if shared.services.insert(service) {
             self.announce(address);
@@ -328,20 +245,12 @@ impl SharedAddresses {
     /// True if another process listens for it.
     pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
         self.addresses.iter().any(|shared| {
-            shared.address == address
-                && (shared.claims.is_taken(Entry::Service(service))
-                    || shared.foreign.values().any(|services| services.contains(&service)))
-        }) || self
-            .foreign
-            .iter()
-            .any(|foreign| foreign.address == address && foreign.is_claimed(service))
+            shared.address == address && shared.claims.is_taken(Entry::Service(service))
+        })
     }
 
     /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        if let Some((now, foreign)) = self.foreign_at(address) {
-            return foreign.release(now, service);
-        }
         let Some(shared) = self.address(address) else { return };
         if shared.services.remove(&service) {
             shared.claims.release(Entry::Service(service));
@@ -351,9 +260,6 @@ impl SharedAddresses {
 
     /// Writes the record of an own connection to where the others at its address find it.
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
-        if let Some((now, foreign)) = self.foreign_at(record.local) {
-            return foreign.keep_record(now, record);
-        }
         let Some(partition) = self.partition else { return };
         let Some(shared) = self.address(record.local) else { return };
         // without room for it, the peer does not hear of the end
@@ -362,9 +268,6 @@ impl SharedAddresses {
 
     /// Erases such a record.
     pub(super) fn erase_record(&mut self, record: &ConnRecord) {
-        if let Some((now, foreign)) = self.foreign_at(record.local) {
-            return foreign.erase_record(now, record.local_id);
-        }
         let Some(partition) = self.partition else { return };
         let Some(shared) = self.address(record.local) else { return };
         let _ = shared.records.erase(shared.claims.file(), partition, record.local_id);
@@ -403,9 +306,8 @@ impl SharedAddresses {
 
     /// Index of an address's interface.
     pub(super) fn interface(&self, address: IpAddr) -> u32 {
-        let shared = self.addresses.iter().map(|shared| (shared.address, shared.interface));
-        let foreign = self.foreign.iter().map(|foreign| (foreign.address, foreign.interface));
-        shared.chain(foreign).find(|(own, _)| *own == address).map_or(0, |(_, index)| index)
+        let shared = self.addresses.iter().find(|shared| shared.address == address);
+        shared.map_or(0, |shared| shared.interface)
     }
 
     /// The claim table of an address, for those who send to it.
@@ -418,23 +320,14 @@ impl SharedAddresses {
         self.addresses.iter_mut().find(|shared| shared.address == address)
     }
 
-    /// The address if it is one that a process of another user receives for, and the time.
-    fn foreign_at(&mut self, address: IpAddr) -> Option<(Instant, &mut ForeignAddress)> {
-        let now = self.now;
-        let found = self.foreign.iter_mut().find(|foreign| foreign.address == address);
-        found.map(|foreign| (now, foreign))
-    }
-
     /// Adds a peer.
     pub(super) fn add_peer(&mut self, peer: Peer) {
         self.is_shared = true;
         self.peers.add(peer);
     }
 
-    /// Announces to the owner of an address what is for this process, or, as the owner, to foreign
-    /// peers.
-    pub(super) fn announce(&mut self, address: IpAddr) {
-        self.tell_foreign(address);
+    /// Announces to the owner of an address what is for this process.
+    fn announce(&mut self, address: IpAddr) {
         let (Some(partition), now) = (self.partition, self.now) else { return };
         let Some(shared) = self.address(address) else { return };
         let Some(owner) = shared.owner() else { return };
@@ -453,30 +346,15 @@ impl SharedAddresses {
     ) -> io::Result<()> {
         let shared = self.address(address).filter(|shared| shared.is_owner());
         let sender = shared.ok_or(io::ErrorKind::PermissionDenied)?.grant(&socket, wakeup)?;
-        self.add_peer(Peer::new(address, socket, sender, None));
+        self.add_peer(Peer::new(address, socket, sender));
         Ok(())
     }
 
     /// Reads what peers announce, and forwards what has waited for it.
     pub(super) fn read_updates(&mut self) {
         let is_news = self.peers.read_updates();
-        let requests = self.peers.take_requests();
-        let mut is_told = is_news || !requests.is_empty();
-        for (number, message) in requests {
-            if !self.serve_foreign(number, &message) {
-                self.peers.retain(|peer| peer.number != number);
-            }
-        }
-        for (address, partition) in self.peers.take_gone() {
-            is_told = true;
-            self.address(address).into_iter().for_each(|shared| shared.end_foreign(partition));
-        }
         if self.peers.take_ended() {
             self.looks = Some(Looks::begin(self.now));
-        }
-        if is_told {
-            let addresses: Vec<_> = self.addresses.iter().map(|shared| shared.address).collect();
-            addresses.into_iter().for_each(|address| self.tell_foreign(address));
         }
         if !is_news {
             return;
@@ -567,9 +445,7 @@ impl SharedAddresses {
     fn keep(&mut self, entry: Entry, datagram: &Datagram<'_>) -> bool {
         let now = self.now;
         let shared = self.addresses.iter().find(|shared| shared.address == datagram.net.dst);
-        let Some(shared) =
-            shared.filter(|shared| shared.claims.is_taken(entry) || shared.is_awaited(entry))
-        else {
+        let Some(shared) = shared.filter(|shared| shared.claims.is_taken(entry)) else {
             return false;
         };
         if !shared.is_owner() {

@@ -11,7 +11,7 @@ use roce_transport::{
 use super::{
     peer::ForwardHeader,
     ring::{Reader, RunHeader, Writer},
-    sender::{ShmSender, Wakeup},
+    sender::ShmSender,
     socket::{is_closed, poll_with, wakeup},
     witness::{Witness, Witnesses},
 };
@@ -83,7 +83,7 @@ impl OutgoingChannel {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(Answer { wakeup, partition: own, claims })) => {
                     let Request { socket, writer, interface, .. } = request;
-                    let sender = ShmSender::new(writer, Wakeup::Counter(wakeup));
+                    let sender = ShmSender::new(writer, wakeup);
                     let (renewal, renewals) = (None, 0);
                     let forwards_but = own.filter(|_| claims.is_some());
                     let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
@@ -288,7 +288,7 @@ impl OpenChannel {
             Ok(None) => self.renewal = Some(request),
             Ok(Some(Answer { wakeup, partition, claims })) if self.sender.is_stalled() => {
                 self.forwards_but = partition.filter(|_| claims.is_some());
-                self.sender.redirect(request.writer, Wakeup::Counter(wakeup));
+                self.sender.redirect(request.writer, wakeup);
                 self.socket = request.socket;
                 let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                 if let Some(former) = mem::replace(&mut self.witness, witness) {
@@ -320,8 +320,6 @@ pub(super) enum Origin {
     Address(IpAddr),
     /// The owner of the own address forwards them, and says of each where it comes from.
     Owner,
-    /// Likewise, and that is of another user.
-    ForeignOwner,
     /// A peer process at the own address passes on what is not for it, in the same way.
     Peer,
 }

@@ -15,10 +15,7 @@ use std::{
 
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, dumpable_behavior, geteuid, pidfd_open};
 
-use crate::{link::TrustedUsers, readiness::is_readable};
-
-/// The capability to trace any process of the same user namespace, or of one inside it.
-const CAP_SYS_PTRACE: u32 = 19;
+use crate::readiness::is_readable;
 
 /// Checks that the process at the other end and this one could trace each other: the same user, the
 /// same user namespace and PID namespace, the same capabilities.
@@ -45,33 +42,9 @@ pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Checks that the process at the other end may receive what is for this one: it could read this
-/// one's memory in any case, as one that [is trusted](check_trust) or one of root's with the
-/// capability to, or its user is among those that this one's user has named.
-///
-/// # Errors
-/// [`io::ErrorKind::PermissionDenied`] if it may not, or if that cannot be seen.
-pub(super) fn check_receiver(socket: &OwnedFd, trusted: TrustedUsers) -> io::Result<()> {
-    let is_trusted = match (user(socket)?, trusted) {
-        (_, TrustedUsers::All) => true,
-        (user, TrustedUsers::RootAnd(named)) if user == named => true,
-        (0, _) if can_trace_all(process(socket)?) => true,
-        _ => return check_trust(socket),
-    };
-    if is_trusted { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-}
-
 /// The user of the process at the other end, as this process's user namespace numbers it.
 pub(super) fn user(socket: &OwnedFd) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
-}
-
-/// True if a process of root's has the capability to trace others. That in a container may have
-/// none.
-fn can_trace_all(process: u32) -> bool {
-    let set = capabilities(&process.to_string());
-    let set = set.and_then(|line| u64::from_str_radix(line.rsplit('\t').next()?, 16).ok());
-    set.is_some_and(|set| set & (1 << CAP_SYS_PTRACE) != 0)
 }
 
 /// The number of the process at the other end.

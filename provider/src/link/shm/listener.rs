@@ -13,8 +13,7 @@ use rustix::net::SocketFlags;
 
 use super::{
     channel::Request,
-    credentials::{self, check_trust},
-    foreign::{self, HELLO_FOREIGN},
+    credentials::check_trust,
     ring::{Reader, Writer},
     socket::{self, connect, connect_directly, poll_with, send_with, unwatch, watch},
 };
@@ -22,8 +21,6 @@ use super::{
 /// Number of processes that may have connected and not yet said what for. One more takes the place
 /// of the one that has been silent for longest: who asks for something does so at once.
 pub(super) const MAX_PENDING: usize = 64;
-/// The same for processes that are not trusted.
-const MAX_FOREIGN_PENDING: usize = 16;
 /// Time that a process has to say what it has connected for.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of connections to an address's socket that are looked at in one go. Every user of the host
@@ -46,8 +43,6 @@ pub(super) enum Hello {
     Ring(IpAddr, Reader),
     /// To share the address, and to be woken by this descriptor.
     Share(OwnedFd),
-    /// To be received for, by a process of this user.
-    Foreign(u32),
 }
 
 /// A connection to the socket of an own address.
@@ -57,8 +52,6 @@ pub(super) struct Pending {
     pub(super) socket: OwnedFd,
     /// True: it has come to this process, whichever receives for the address.
     pub(super) is_direct: bool,
-    /// False: it is heard as a process of any user is.
-    is_trusted: bool,
     /// Time at which it is closed if it has still not asked for anything.
     until: Instant,
 }
@@ -162,8 +155,7 @@ impl Listeners {
     }
 
     /// Accepts some connections, and returns those that have said what for. Others are closed: what
-    /// says something that makes no sense, or that a process which is not trusted cannot have, or
-    /// nothing for too long.
+    /// says something that makes no sense, or nothing for too long, and who is not trusted.
     pub(super) fn accept_pending(
         &mut self,
         now: Instant,
@@ -173,26 +165,15 @@ impl Listeners {
             for _ in 0..ACCEPT_BATCH {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let Ok(socket) = rustix::net::accept_with(socket, flags) else { break };
-                let is_trusted = match check_trust(&socket) {
-                    Ok(()) => true,
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_direct => {
-                        false
-                    }
-                    Err(_) => continue,
-                };
-                if watch(epoll, &socket).is_err() {
+                if check_trust(&socket).is_err() || watch(epoll, &socket).is_err() {
                     continue;
                 }
-                let most = if is_trusted { MAX_PENDING } else { MAX_FOREIGN_PENDING };
-                let alike = |pending: &Pending| pending.is_trusted == is_trusted;
-                if self.pending.iter().filter(|pending| alike(pending)).count() >= most
-                    && let Some(oldest) = self.pending.iter().position(alike)
-                {
-                    self.pending.remove(oldest);
+                if self.pending.len() >= MAX_PENDING {
+                    self.pending.pop_front();
                 }
                 let until = now.plus(PENDING_TIMEOUT);
                 let (dst, is_direct) = (*address, *is_direct);
-                self.pending.push_back(Pending { dst, socket, is_direct, is_trusted, until });
+                self.pending.push_back(Pending { dst, socket, is_direct, until });
             }
         }
         let mut accepted = Vec::new();
@@ -229,15 +210,6 @@ impl Pending {
     /// Its request, once it has come.
     fn hello(&self) -> io::Result<Option<Hello>> {
         let mut message = [0; HELLO_RING_LEN];
-        if !self.is_trusted {
-            return match foreign::receive(&self.socket, &mut message)? {
-                None => Ok(None),
-                Some(length) if message[..length] == HELLO_FOREIGN => {
-                    Ok(Some(Hello::Foreign(credentials::user(&self.socket)?)))
-                }
-                Some(_) => Err(io::ErrorKind::InvalidData.into()),
-            };
-        }
         let Some((length, mut descriptors)) = poll_with(&self.socket, &mut message)? else {
             return Ok(None);
         };
@@ -249,9 +221,6 @@ impl Pending {
             }
             (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => {
                 Ok(Some(Hello::Share(socket::wakeup(wakeup)?)))
-            }
-            (Some((&HELLO_FOREIGN, _)), None) if length == HELLO_FOREIGN.len() => {
-                Ok(Some(Hello::Foreign(credentials::user(&self.socket)?)))
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

@@ -20,7 +20,6 @@ mod address;
 mod channel;
 mod claim;
 mod credentials;
-mod foreign;
 mod listener;
 mod look;
 mod members;
@@ -54,14 +53,12 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use socket2::Socket;
-use tracing::{info, warn};
 
-use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink, TrustedUsers};
+use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, Ways};
 pub(crate) use credentials::check_trust;
-use foreign::ForeignChange;
 use listener::{FORWARDED, Hello, Listeners, Pending};
 pub(super) use members::MakeSocket;
 use owner::{Change, HANDOVER, Place};
@@ -105,10 +102,6 @@ pub(super) struct ShmLink {
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
     addresses: SharedAddresses,
-    /// Users whose processes may receive for this one.
-    trusted_users: TrustedUsers,
-    /// UDP sockets that are to be read from now on in the place of those of their addresses.
-    owned: Vec<(IpAddr, Socket)>,
     witnesses: Witnesses,
     /// News of processes that have ended.
     ended: VecDeque<Ended>,
@@ -152,8 +145,6 @@ impl ShmLink {
             sharing,
             trusted: false,
             addresses: SharedAddresses::default(),
-            trusted_users: TrustedUsers::default(),
-            owned: Vec::new(),
             witnesses: Witnesses::default(),
             ended: VecDeque::new(),
             reaper: Vec::new(),
@@ -176,7 +167,6 @@ impl ShmLink {
         let mut part = Self::new(self.sharing)?;
         (part.epoll, part.wakeup) = (self.epoll.try_clone()?, self.wakeup.try_clone()?);
         part.addresses = self.addresses.part();
-        part.trusted_users = self.trusted_users;
         Ok(part)
     }
 
@@ -206,17 +196,6 @@ impl ShmLink {
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built.
     pub(super) const fn set_trusted(&mut self) {
         self.trusted = true;
-    }
-
-    /// Lets processes of these users receive for this one.
-    pub(super) const fn set_trusted_users(&mut self, users: TrustedUsers) {
-        self.trusted_users = users;
-    }
-
-    /// Size of the receive buffer of the process of another user that receives for an address;
-    /// `None`: none does.
-    pub(super) fn foreign_receive_buffer(&self, address: IpAddr) -> Option<usize> {
-        self.addresses.foreign_receive_buffer(address)
     }
 
     /// Chooses the partition of the numbers that this device has, `first` if it is free.
@@ -275,12 +254,6 @@ impl ShmLink {
     /// readable, this link's descriptor is.
     pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
         self.addresses.poll_member()
-    }
-
-    /// The UDP socket of an address that this process receives for from now on, and another one has
-    /// before.
-    pub(super) fn poll_owned(&mut self) -> Option<(IpAddr, Socket)> {
-        self.owned.pop()
     }
 
     /// Gives an address up.
@@ -419,10 +392,7 @@ impl ShmLink {
                         ));
                     }
                 }
-                Hello::Foreign(_) | Hello::Share(_) if pending.is_direct => {}
-                Hello::Foreign(user) => {
-                    let _ = self.addresses.accept_foreign(pending.dst, pending.socket, user);
-                }
+                Hello::Share(_) if pending.is_direct => {}
                 Hello::Share(wakeup) => {
                     let _ = self.addresses.accept_peer(pending.dst, pending.socket, wakeup);
                 }
@@ -439,7 +409,6 @@ impl ShmLink {
                 Hello::Share(_) => {
                     credentials::process(&pending.socket).is_ok_and(|id| id == std::process::id())
                 }
-                Hello::Foreign(_) => false,
             }
     }
 
@@ -460,22 +429,6 @@ impl ShmLink {
         }
         if has_changed {
             self.listen_directly();
-        }
-        for (address, change) in self.addresses.update_foreign(now, &self.epoll) {
-            match change {
-                ForeignChange::Lost => {
-                    self.close_rings(address, |origin| origin == Origin::ForeignOwner);
-                }
-                ForeignChange::Granted(ring) => {
-                    if self.attach_foreign_ring(address, ring).is_err() {
-                        self.addresses.lose_foreign(now, address);
-                    }
-                }
-                ForeignChange::Owner(udp, name) => match self.succeed_foreign(address, udp, name) {
-                    Ok(()) => info!(%address, "this process receives for all at the address"),
-                    Err(error) => warn!(%address, %error, "nobody receives at the address"),
-                },
-            }
         }
     }
 

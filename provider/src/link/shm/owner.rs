@@ -1,7 +1,7 @@
 //! The owner of a shared address, and how a process becomes it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io, mem,
     net::IpAddr,
     os::fd::{AsFd, OwnedFd},
@@ -14,7 +14,7 @@ use roce_transport::{
     share::IdPartition,
     time::Instant,
 };
-use socket2::{SockRef, Socket};
+use socket2::Socket;
 use tracing::{debug, info};
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
     members::{self, MakeSocket, MemberPlace, MemberSockets},
     record::{self, OwnRecords},
     ring::Writer,
-    sender::{ShmSender, Wakeup},
+    sender::ShmSender,
     socket::{Readable, accept_here, is_closed, poll_with, send_with, unwatch, watch_for},
     term::{SILENCE, Terms},
 };
@@ -31,9 +31,6 @@ use crate::readiness::is_readable;
 
 /// Time after which it is tried again to have an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
-/// Time that foreign peers of the former owner have to come to the next one.
-const AWAITED: Duration = Duration::from_secs(1);
-
 /// An address that other processes may have, too.
 pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
@@ -60,14 +57,6 @@ pub(super) struct SharedAddress {
     pub(super) records: OwnRecords,
     /// Partitions of processes that have ended, which are not settled.
     unsettled: BTreeSet<IdPartition>,
-    /// What the owner has claimed for [foreign peers](super::foreign): partitions, and the services
-    /// that their processes listen for.
-    pub(super) foreign: BTreeMap<IdPartition, BTreeSet<ServiceId>>,
-    /// Partitions of foreign peers that the former owner had, which may come to this one until then.
-    pub(super) awaited: BTreeSet<IdPartition>,
-    awaited_until: Option<Instant>,
-    /// Services that foreign peers have been told to be taken.
-    pub(super) told: BTreeSet<ServiceId>,
     role: Role,
 }
 
@@ -192,10 +181,6 @@ impl SharedAddress {
             services: BTreeSet::new(),
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
-            foreign: BTreeMap::new(),
-            awaited: BTreeSet::new(),
-            awaited_until: None,
-            told: BTreeSet::new(),
             role,
         }
     }
@@ -212,7 +197,7 @@ impl SharedAddress {
     /// Time at which its [role](Self::update_role) may change although nothing arrives.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match self.role {
-            Role::Owner => self.awaited_until,
+            Role::Owner => None,
             Role::Peer { check_at, .. } => check_at,
             Role::Requesting(_, due) | Role::Searching(due) => Some(due),
         }
@@ -243,16 +228,6 @@ impl SharedAddress {
         self.role = Role::Searching(due);
     }
 
-    pub(super) const fn terms(&self) -> &Terms {
-        &self.terms
-    }
-
-    /// Size of the UDP socket's receive buffer, in bytes.
-    pub(super) fn receive_buffer(&self) -> u32 {
-        let size = SockRef::from(&self.udp).recv_buffer_size();
-        size.ok().and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
-    }
-
     /// Grants the address to the process at the other end of `socket`, which `wakeup` wakes.
     pub(super) fn grant(&mut self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
         let (writer, memory) = Writer::new()?;
@@ -270,7 +245,7 @@ impl SharedAddress {
         let members = self.members.as_ref().map(AsFd::as_fd);
         let descriptors: Vec<_> = descriptors.into_iter().chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
-        Ok(ShmSender::new(writer, Wakeup::Counter(wakeup)))
+        Ok(ShmSender::new(writer, wakeup))
     }
 
     // Member sockets.
@@ -328,8 +303,6 @@ impl SharedAddress {
         for partition in record::used_partitions(self.claims.file()) {
             if Some(partition) == own
                 || self.unsettled.contains(&partition)
-                || self.foreign.contains_key(&partition)
-                || self.awaited.contains(&partition)
                 || self.claims.take(Entry::Partition(partition)).is_err()
             {
                 continue;
@@ -345,29 +318,9 @@ impl SharedAddress {
         left
     }
 
-    /// True if a process that has ended has had this partition, or a foreign peer may still come that
-    /// has it.
+    /// True if a process that has ended has had this partition.
     pub(super) fn is_left(&self, partition: IdPartition) -> bool {
         record::used_partitions(self.claims.file()).contains(&partition)
-            || self.terms.token(partition) != 0
-    }
-
-    /// True if a foreign peer of the former owner may still come that has this.
-    pub(super) fn is_awaited(&self, entry: Entry) -> bool {
-        match entry {
-            Entry::Partition(partition) => self.awaited.contains(&partition),
-            Entry::Service(_) => !self.awaited.is_empty(),
-            Entry::Member(_) => false,
-        }
-    }
-
-    /// Forgets foreign peers that have not come in time, and returns true then.
-    pub(super) fn expire_awaited(&mut self, now: Instant) -> bool {
-        let is_over = self.awaited_until.take_if(|until| *until <= now).is_some();
-        if is_over {
-            self.end_awaited();
-        }
-        is_over
     }
 
     /// Such a partition may be another process's.
@@ -444,12 +397,6 @@ impl SharedAddress {
         let Some(own) = self.terms.begin_after(term) else { return again };
         self.term = Some(own);
         self.steered = None;
-        let partitions = IdPartition::all();
-        self.awaited = partitions.filter(|it| self.terms.token(*it) != 0).collect();
-        for partition in &self.awaited {
-            let _ = self.claims.take(Entry::Partition(*partition));
-        }
-        self.awaited_until = (!self.awaited.is_empty()).then(|| now.plus(AWAITED));
         // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
         // this link's descriptor.
         unwatch(epoll, &self.name);
@@ -470,14 +417,6 @@ impl SharedAddress {
 
     /// Leaves to the process that has begun another term what the owner does.
     fn resign(&mut self, place: &mut Place<'_>) {
-        let awaited = mem::take(&mut self.awaited).into_iter();
-        let foreign =
-            mem::take(&mut self.foreign).into_iter().chain(awaited.map(|it| (it, BTreeSet::new())));
-        for (partition, services) in foreign {
-            services.iter().for_each(|service| self.claims.release(Entry::Service(*service)));
-            self.claims.release(Entry::Partition(partition));
-        }
-        self.awaited_until = None;
         place.listeners.resign(place.epoll, self.address);
         let _ = self.watch_owner(place.epoll);
         info!(address = %self.address, "another process receives for all at the address by now");

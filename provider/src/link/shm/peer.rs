@@ -16,7 +16,6 @@ use roce_transport::{
 use rustix::{io::Errno, net::RecvFlags};
 
 use super::{
-    foreign::ForeignPeer,
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
 };
@@ -33,19 +32,10 @@ pub(super) const MAX_SERVICES: usize = 8192;
 const MAX_PEERS: usize = 2 * IdPartition::COUNT as usize;
 /// Number of announcements of a peer that are read in one go.
 const UPDATES: usize = 4;
-/// Number of requests of foreign peers that are served in one go.
-const REQUESTS: usize = 8;
-
 /// The peers of all addresses, and what is forwarded to them.
 #[derive(Default)]
 pub(super) struct Peers {
     peers: Vec<Peer>,
-    /// Number of the next one.
-    next: u64,
-    /// What foreign peers have asked for, with their numbers.
-    requests: Vec<(u64, Vec<u8>)>,
-    /// Partitions of foreign peers that have ended.
-    gone: Vec<(IpAddr, IdPartition)>,
     scratch: Vec<u8>,
     /// Number of datagrams that were for peers.
     forwarded: u64,
@@ -57,16 +47,12 @@ pub(super) struct Peers {
 
 /// Another process at one of this one's addresses.
 pub(super) struct Peer {
-    /// Given by [`Peers`].
-    pub(super) number: u64,
     pub(super) address: IpAddr,
     pub(super) socket: OwnedFd,
     /// `None`: not announced yet.
     pub(super) partition: Option<IdPartition>,
     pub(super) services: BTreeSet<ServiceId>,
     sender: ShmSender,
-    /// If it is of another user.
-    pub(super) foreign: Option<ForeignPeer>,
 }
 
 impl Peers {
@@ -79,51 +65,15 @@ impl Peers {
             let Some(silent) = self.peers.iter().position(is_silent) else { return };
             self.peers.remove(silent);
         }
-        self.peers.push(Peer { number: self.next, ..peer });
-        self.next += 1;
-    }
-
-    /// The foreign peers at an address.
-    pub(super) fn foreign_at(&self, address: IpAddr) -> impl Iterator<Item = &ForeignPeer> {
-        let here = self.peers.iter().filter(move |peer| peer.address == address);
-        here.filter_map(|peer| peer.foreign.as_ref())
-    }
-
-    /// What peers at an address listen for.
-    pub(super) fn services_at(&self, address: IpAddr) -> impl Iterator<Item = ServiceId> {
-        let here = self.peers.iter().filter(move |peer| peer.address == address);
-        here.flat_map(|peer| peer.services.iter().copied())
-    }
-
-    /// The peer of this number.
-    pub(super) fn by_number(&mut self, number: u64) -> Option<&mut Peer> {
-        self.peers.iter_mut().find(|peer| peer.number == number)
-    }
-
-    /// What foreign peers have asked for, with their numbers: some at a time, since anybody can ask.
-    pub(super) fn take_requests(&mut self) -> Vec<(u64, Vec<u8>)> {
-        self.requests.drain(..REQUESTS.min(self.requests.len())).collect()
-    }
-
-    /// True if there are more.
-    pub(super) const fn has_requests(&self) -> bool {
-        !self.requests.is_empty()
-    }
-
-    /// The partitions of foreign peers that have ended since this was last called.
-    pub(super) fn take_gone(&mut self) -> Vec<(IpAddr, IdPartition)> {
-        mem::take(&mut self.gone)
+        self.peers.push(peer);
     }
 
     /// Forgets peers that have ended, it seems, and disconnects them.
     pub(super) fn retain(&mut self, mut is: impl FnMut(&mut Peer) -> bool) {
-        let Self { peers, gone, ended, .. } = self;
+        let Self { peers, ended, .. } = self;
         peers.retain_mut(|peer| {
             let stays = is(peer);
             *ended |= !stays;
-            if !stays && peer.foreign.is_some() {
-                gone.extend(peer.partition.map(|partition| (peer.address, partition)));
-            }
             stays
         });
     }
@@ -144,8 +94,7 @@ impl Peers {
 
     /// True if one has not announced its partition yet.
     pub(super) fn has_unannounced(&self) -> bool {
-        // a foreign one has none before it is told so
-        self.peers.iter().any(|peer| peer.partition.is_none() && peer.foreign.is_none())
+        self.peers.iter().any(|peer| peer.partition.is_none())
     }
 
     /// Reads what peers announce, and forgets those that have ended. Returns true if one has
@@ -153,20 +102,11 @@ impl Peers {
     pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
         let mut is_news = false;
-        let mut requests = mem::take(&mut self.requests);
         self.retain(|peer| {
-            if requests.iter().any(|(number, _)| *number == peer.number) {
-                return true; // after that one
-            }
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
-                    Ok((_, length)) if peer.foreign.is_some() => {
-                        requests.push((peer.number, message[..length].to_vec()));
-                        is_news = true;
-                        break;
-                    }
                     Ok((_, length)) => {
                         peer.update(&message[..length]);
                         is_news = true;
@@ -176,7 +116,6 @@ impl Peers {
             }
             true // more are read next time
         });
-        self.requests = requests;
         is_news
     }
 
@@ -223,15 +162,9 @@ impl Peers {
 }
 
 impl Peer {
-    /// One that has announced nothing yet. `foreign`: it is of another user.
-    pub(super) fn new(
-        address: IpAddr,
-        socket: OwnedFd,
-        sender: ShmSender,
-        foreign: Option<ForeignPeer>,
-    ) -> Self {
-        let (partition, services) = (None, BTreeSet::new());
-        Self { number: 0, address, socket, partition, services, sender, foreign }
+    /// One that has announced nothing yet.
+    pub(super) const fn new(address: IpAddr, socket: OwnedFd, sender: ShmSender) -> Self {
+        Self { address, socket, partition: None, services: BTreeSet::new(), sender }
     }
 
     /// Takes an announcement: partition and services.

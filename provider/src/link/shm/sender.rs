@@ -5,7 +5,6 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
-    foreign,
     ring::{Broken, RunHeader, Writer},
     term::SILENCE,
 };
@@ -17,7 +16,8 @@ const BACKLOG: usize = 16 << 20;
 /// Sender of runs to another process.
 pub(super) struct ShmSender {
     writer: Writer,
-    wakeup: Wakeup,
+    /// What wakes the reader: an eventfd of its own.
+    wakeup: OwnedFd,
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
@@ -27,22 +27,14 @@ pub(super) struct ShmSender {
     stood: Option<u64>,
 }
 
-/// What wakes a reader.
-pub(super) enum Wakeup {
-    /// An eventfd of its own.
-    Counter(OwnedFd),
-    /// The connection to a process that is not trusted: that could have a counter make this one wait.
-    Connection(OwnedFd),
-}
-
 impl ShmSender {
-    pub(super) const fn new(writer: Writer, wakeup: Wakeup) -> Self {
+    pub(super) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
         let backlog = VecDeque::new();
         Self { writer, wakeup, backlog, backlog_bytes: 0, is_broken: false, stood: None }
     }
 
     /// Sends to another reader from now on, first what still waits.
-    pub(super) fn redirect(&mut self, writer: Writer, wakeup: Wakeup) {
+    pub(super) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
         (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
         self.is_broken = false;
     }
@@ -126,13 +118,8 @@ impl ShmSender {
     /// Wakes the reader if it sleeps. Returns true if everything is written.
     pub(super) fn wake(&self) -> bool {
         if self.writer.must_wake() {
-            match &self.wakeup {
-                // full means that it is awake already
-                Wakeup::Counter(counter) => {
-                    let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
-                }
-                Wakeup::Connection(socket) => foreign::wake(socket),
-            }
+            // full means that it is awake already
+            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
         }
         self.backlog.is_empty()
     }

@@ -4,8 +4,7 @@
 //! the one before has ended, or is only stopped, by a signal or by a debugger, with all that it has
 //! still open. That one sees, when it goes on, that its term is over. An owner counts its rounds, so
 //! that the others see that it goes on. The memory also says which process has which [member
-//! socket](super::members), and which partitions are of
-//! [foreign peers](super::foreign).
+//! socket](super::members).
 
 use std::{
     fs::File,
@@ -33,9 +32,6 @@ const ROUNDS: usize = 8;
 const MEMBERS_TRIED: usize = 16;
 /// Partition of the process that has claimed a member socket, at the socket's place behind this.
 const MEMBERS: usize = 24;
-
-/// Token of the foreign peer that has a partition, at the partition's number behind this.
-const TOKENS: usize = 128;
 
 /// Terms of an address's owners, as one process sees them.
 pub(super) struct Terms {
@@ -90,15 +86,6 @@ impl Terms {
     pub(super) fn set_member(&self, place: MemberPlace, partition: IdPartition) {
         let word = self.word(MEMBERS + usize::from(place.get()));
         word.store(partition.get().into(), Ordering::Release);
-    }
-
-    /// What shows whose a partition is that a [foreign peer](super::foreign) has; 0: none has it.
-    pub(super) fn token(&self, partition: IdPartition) -> u64 {
-        self.word(TOKENS + usize::from(partition.get())).load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_token(&self, partition: IdPartition, token: u64) {
-        self.word(TOKENS + usize::from(partition.get())).store(token, Ordering::Release);
     }
 
     /// Looks from now on whether the owner goes on.

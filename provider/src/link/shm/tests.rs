@@ -27,7 +27,6 @@ use super::{
 use crate::{bind::BindError, link::DatagramMeta};
 
 mod ended;
-mod foreign;
 mod members;
 mod stopped;
 mod trust;

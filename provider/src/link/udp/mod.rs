@@ -32,7 +32,7 @@ use super::{
 use crate::{bind::BindError, notice};
 use groups::Groups;
 use message::SendBuffers;
-pub use options::{SocketOptions, TrustedUsers};
+pub use options::SocketOptions;
 use port::Port;
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
@@ -194,11 +194,7 @@ impl UdpLink {
             Locality::SharedInProcess { .. } => {
                 Some(ShmLink::new(Sharing::InProcess).map_err(system)?)
             }
-            Locality::SharedAddress { .. } => {
-                let mut shm = ShmLink::new(Sharing::All).map_err(system)?;
-                shm.set_trusted_users(options.trusted_users.unwrap_or_default());
-                Some(shm)
-            }
+            Locality::SharedAddress { .. } => Some(ShmLink::new(Sharing::All).map_err(system)?),
         };
         let mut ports = Vec::new();
         let (mut missing, mut left_out) = (None, Vec::new());
@@ -345,12 +341,7 @@ impl Link for UdpLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        let sizes = self.ports.iter().filter_map(|port| {
-            let shm = self.shm.as_ref();
-            let foreign = shm.and_then(|shm| shm.foreign_receive_buffer(port.address));
-            foreign.or_else(|| port.socket.recv_buffer_size().ok())
-        });
-        sizes.min()
+        self.ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok()).min()
     }
 
     fn socket_drops(&self) -> u64 {
@@ -435,11 +426,6 @@ impl Link for UdpLink {
             while let Some((address, socket)) = shm.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
-                }
-            }
-            while let Some((address, socket)) = shm.poll_owned() {
-                if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
-                    port.set_socket(socket);
                 }
             }
             shm.is_settled()

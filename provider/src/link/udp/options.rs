@@ -1,6 +1,6 @@
 //! Options of the sockets, and what the system grants of them.
 
-use std::{io, net::IpAddr, str::FromStr};
+use std::{io, net::IpAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -29,39 +29,6 @@ pub struct SocketOptions {
     /// 1: each by itself. That is for network cards that cut runs themselves and number the IPv4
     /// identifications otherwise than Linux does: the peer counts a wrong ICRC (`bad_icrc`).
     pub segments: Option<usize>,
-    /// Users whose processes may receive for this one, where they have the address. By default
-    /// [root](TrustedUsers::Root).
-    pub trusted_users: Option<TrustedUsers>,
-}
-
-/// Users whose processes are trusted to receive what is for this one. Who receives can read it, keep
-/// it, and make up more of it. Where such a process has an address, this one is there as well, with
-/// queue pair numbers of its own; it gets at nothing that is that process's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum TrustedUsers {
-    /// Root, with the capability to read the memory of any process (`CAP_SYS_PTRACE`).
-    #[default]
-    Root,
-    /// Root as well as the user of this number.
-    RootAnd(u32),
-    /// Every user of the host.
-    All,
-}
-
-impl FromStr for TrustedUsers {
-    type Err = &'static str;
-
-    /// `root`, `all`, or the number of a user.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim() {
-            "root" => Ok(Self::Root),
-            "all" => Ok(Self::All),
-            number => number
-                .parse()
-                .map(Self::RootAnd)
-                .map_err(|_| "expected `root`, `all`, or the number of a user (id -u NAME)"),
-        }
-    }
 }
 
 impl SocketOptions {

@@ -62,12 +62,6 @@ impl Port {
         Ok(Self { socket, address, interface, overflow, member: None, flows, control })
     }
 
-    /// Receives by this socket from now on.
-    pub(super) fn set_socket(&mut self, socket: Socket) {
-        self.overflow = Overflow::of(&socket);
-        self.socket = socket;
-    }
-
     /// Reads one more socket from now on.
     pub(super) fn set_member(&mut self, socket: Socket) {
         let overflow = Overflow::of(&socket);
