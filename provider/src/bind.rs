@@ -28,6 +28,34 @@ pub enum BindError {
         /// Number of the user.
         user: u32,
     },
+    /// As many programs have the address as can.
+    #[error(
+        "no more programs can share {0}: 62 of one user, or of several 20 of each by `roce share`; close \
+         some, or choose another address (udp:ADDRESS) or device, such as roce_lo"
+    )]
+    Full(IpAddr),
+    /// `roce share` has the port, and does not answer.
+    #[error(
+        "`roce share` has port 4791 on {address} and does not answer ({source}); start it anew, or choose \
+         another address (udp:ADDRESS) or device, such as roce_lo"
+    )]
+    Service {
+        /// The address.
+        address: IpAddr,
+        /// What has failed.
+        source: io::Error,
+    },
+    /// Programs of other users cannot be let in.
+    #[error(
+        "programs find {address} by a file in /run/roce-share, which cannot be made ({source}); run this \
+         as root"
+    )]
+    NoDoor {
+        /// The address.
+        address: IpAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// A process has the port that is stopped, and alone there: nobody can let others in.
     #[error(
         "process {process} has port 4791 on {address} and is stopped; have it go on (kill -CONT \

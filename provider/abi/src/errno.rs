@@ -219,6 +219,8 @@ impl From<OpenError> for Errno {
                 BindError::Taken(_)
                 | BindError::OtherUser { .. }
                 | BindError::Stopped { .. }
+                | BindError::Full(_)
+                | BindError::Service { .. }
                 | BindError::LoopbackFull
                 | BindError::NoLoopbackLeft { .. },
             ) => Self::told(libc::EADDRINUSE),
@@ -226,7 +228,7 @@ impl From<OpenError> for Errno {
                 Self::told(libc::EADDRNOTAVAIL)
             }
             OpenError::Bind(BindError::NoIpv6 { .. }) => Self::told(libc::EAFNOSUPPORT),
-            OpenError::Bind(BindError::System { source, .. })
+            OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
             | OpenError::Capture { source, .. }
             | OpenError::System(source) => Self::told(Self::from(source).number),
             _ => Self::told(libc::EIO),

@@ -150,7 +150,10 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     match at(local) {
         // another program of this host has the address, and the peer is on this host, too
         Err(OpenError::Bind(
-            BindError::Taken(_) | BindError::OtherUser { .. } | BindError::Stopped { .. },
+            BindError::Taken(_)
+            | BindError::OtherUser { .. }
+            | BindError::Stopped { .. }
+            | BindError::Full(_),
         )) if peer.is_ipv4() && is_own(peer) => loopback(peer),
         other => other,
     }

@@ -171,12 +171,14 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
             BindError::Taken(_)
             | BindError::OtherUser { .. }
             | BindError::Stopped { .. }
+            | BindError::Full(_)
+            | BindError::Service { .. }
             | BindError::LoopbackFull
             | BindError::NoLoopbackLeft { .. },
         ) => libc::EADDRINUSE,
         OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => libc::EADDRNOTAVAIL,
         OpenError::Bind(BindError::NoIpv6 { .. }) => libc::EAFNOSUPPORT,
-        OpenError::Bind(BindError::System { source, .. }) | OpenError::System(source) => {
+        OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. }) | OpenError::System(source) => {
             source.raw_os_error().unwrap_or(libc::ENODEV)
         }
         _ => libc::ENODEV,

@@ -6,7 +6,7 @@ use roce_transport::addr::Gid;
 
 use super::{
     CmError, CmId, IdState, devices,
-    route::{Listened, Routes},
+    route::{self, Listened, Routes},
     shared::Listening,
 };
 use crate::Context;
@@ -57,10 +57,11 @@ impl CmId {
             // one without such an address may get it later
             inner.channel.attach(&context, opened);
             let index = contexts.len();
+            let refused = route::claim(&context.inner.engine, listening);
             let listened = context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.attach(self.shared(), own, index);
-                routes.listen(self.shared(), adapter, link)
+                routes.listen(self.shared(), adapter, link, &refused)
             });
             contexts.push(context);
             match listened {

@@ -14,6 +14,7 @@ use super::{
     id::IdInner,
     param::Param,
     ports::{self, Binding, PortLease},
+    route::is_refused,
 };
 
 impl CmId {
@@ -64,9 +65,13 @@ impl CmId {
         let mut lease = take()?;
         if let Some(device_addr) = &device_addr {
             let is_claimed = |port| {
-                device_addr.context.inner.engine.command_shard(|shard, _| {
-                    shard.adapter_and_link().1.is_claimed(space.service(port), ip)
-                })
+                let service = space.service(port);
+                let engine = &device_addr.context.inner.engine;
+                let (is_claimed, query) = engine.command_shard(|shard, _| {
+                    let (_, link) = shard.adapter_and_link();
+                    (link.is_claimed(service, ip), link.prepare_claim(service, ip, false))
+                });
+                is_claimed || query.is_some_and(is_refused)
             };
             while is_claimed(lease.port()) {
                 if address.port() != 0 {

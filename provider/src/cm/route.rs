@@ -26,7 +26,10 @@ use super::{
     shared::{Listening, PendingRequest, QueuedEvent, RequestInfo, Shared},
     state::IdState,
 };
-use crate::{engine::EventSink, link::Link};
+use crate::{
+    engine::{Engine, EventSink},
+    link::{Link, Preparation},
+};
 
 /// The ids that events of one device are for.
 #[derive(Default)]
@@ -145,7 +148,8 @@ impl Routes {
     }
 
     /// Has the adapter listen for `id` on every address of its own that the id wants and does not
-    /// listen on yet. Addresses on which another id listens for the same are left out.
+    /// listen on yet. Addresses on which another id listens for the same are left out; `refused`: those
+    /// on which a program of another user does.
     ///
     /// # Errors
     /// Those of [`Adapter::cm_listen`].
@@ -154,19 +158,17 @@ impl Routes {
         id: &Arc<Shared>,
         adapter: &mut Adapter,
         link: &mut dyn Link,
+        refused: &[IpAddr],
     ) -> Result<Listened, ConnError> {
         let mut listened = Listened::default();
         let Some(listening) = id.state().listening else { return Ok(listened) };
         let Listening { service_id, backlog, .. } = listening;
         let device = self.ids.get(&Arc::as_ptr(id).addr()).map_or(0, |attached| attached.device);
-        let own: Vec<IpAddr> = adapter
-            .gids()
-            .entries()
-            .iter()
-            .filter(|gid| !gid.is_zero())
-            .map(|gid| gid.to_ip())
-            .collect();
-        for address in own.into_iter().filter(|&ip| listening.takes(ip)) {
+        for address in addresses(adapter, listening) {
+            if refused.contains(&address) {
+                listened.in_use.push(address);
+                continue;
+            }
             let claimed = link.claim(service_id, address);
             if self
                 .listeners
@@ -309,6 +311,31 @@ impl Routes {
     }
 }
 
+/// The adapter's addresses that an id listens on.
+fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
+    let own = adapter.gids().entries().iter().filter(|gid| !gid.is_zero());
+    own.map(|gid| gid.to_ip()).filter(|&ip| listening.takes(ip)).collect()
+}
+
+/// Asks, for the addresses at which that may wait, whether a program of another user listens for the
+/// service, and else has requests for it come here. Returns those at which one does.
+pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
+    let claims: Vec<_> = engine.command_shard(|shard, _| {
+        let (adapter, link, _) = shard.parts::<Routes>();
+        let claims = addresses(adapter, listening).into_iter().map(|address| {
+            (address, link.prepare_claim(listening.service_id, address, true))
+        });
+        claims.collect()
+    });
+    let refused = |(address, claim): (_, Option<_>)| claim.is_some_and(is_refused).then_some(address);
+    claims.into_iter().filter_map(refused).collect()
+}
+
+/// True if another process has what is asked for. One that does not answer has nothing.
+pub(super) fn is_refused(claim: Preparation<io::Error>) -> bool {
+    claim().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+}
+
 impl EventSink for Routes {
     /// Takes an asynchronous event of the device to the ids that it concerns.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
@@ -327,7 +354,7 @@ impl EventSink for Routes {
                 // those that listen on all addresses listen on the new ones, too
                 let ids: Vec<_> = self.ids.values().map(|one| one.id.clone()).collect();
                 for id in ids {
-                    let _ = self.listen(&id, adapter, link); // another listener may be there already
+                    let _ = self.listen(&id, adapter, link, &[]); // another listener may be there already
                 }
             }
             _ => {}

@@ -71,6 +71,10 @@ pub struct OpenOptions {
     /// those that are moved by hand ([`Progress::Manual`]), have one. With several there are no memory windows of
     /// type 1.
     pub shards: Option<usize>,
+    /// Receives for programs of all users of this host, as `roce share` does: each that opens one of
+    /// the device's addresses gets what is for it. Needs root. By default no other user's program can
+    /// have the addresses.
+    pub receives_for_users: bool,
     /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
     /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
     ///
@@ -136,6 +140,7 @@ impl OpenOptions {
     /// How it treats others of this host, with this partition if it shares its addresses.
     pub(super) fn locality(&self, partition: u8) -> Locality {
         match self.progress {
+            _ if self.receives_for_users => Locality::Network,
             Progress::Automatic if self.takes_network() && self.shard_count() > 1 => {
                 Locality::SharedInProcess { partition }
             }
@@ -157,6 +162,7 @@ impl OpenOptions {
             receive_buffer: self.receive_buffer.or_else(variables::receive_buffer),
             source_ports: self.source_ports.or_else(variables::source_ports),
             segments: self.segments.or_else(variables::segments),
+            receives_for_users: self.receives_for_users,
         }
     }
 }

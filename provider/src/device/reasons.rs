@@ -55,6 +55,19 @@ impl Explain for BindError {
                 "EADDRINUSE",
                 "`roce share` run by root has all users share the addresses of the host",
             ),
+            Self::Full(_) => (
+                "address_full",
+                "EADDRINUSE",
+                "`roce devinfo --counters` lists the programs that have an address",
+            ),
+            Self::Service { .. } => (
+                "service_silent",
+                "EADDRINUSE",
+                "`systemctl restart roce-share` starts the service of the package anew",
+            ),
+            Self::NoDoor { .. } => {
+                ("no_door", "EACCES", "`sudo roce share` receives for programs of all users")
+            }
             Self::Stopped { .. } => {
                 ("holder_stopped", "EADDRINUSE", "`kill -CONT` has the stopped process go on")
             }

@@ -10,6 +10,7 @@ mod fabric;
 mod faulty;
 mod null;
 mod raw;
+mod share;
 mod shm;
 mod udp;
 
@@ -35,6 +36,7 @@ pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
+pub(crate) use share::{DIRECTORY as SHARE_DIRECTORY, ShareLink};
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
@@ -319,6 +321,18 @@ pub trait SharingLink {
     /// them all.
     fn partition(&self) -> Option<IdPartition>;
 
+    /// What [`claim`](Self::claim) needs that may wait: without the engine's lock, another process is
+    /// asked for the service, or, without `claim`, asked whether it is another's. `None`: nothing.
+    fn prepare_claim(
+        &mut self,
+        service: ServiceId,
+        address: IpAddr,
+        claim: bool,
+    ) -> Option<Preparation<io::Error>> {
+        let _ = (service, address, claim);
+        None
+    }
+
     /// Has requests for a service at one of the own addresses come to this process.
     ///
     /// # Errors
@@ -407,6 +421,16 @@ impl dyn Link + '_ {
     /// See [`SharingLink::claim`]. An address that is not shared is this process's.
     pub(crate) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         self.sharing().map_or(Ok(()), |sharing| sharing.claim(service, address))
+    }
+
+    /// See [`SharingLink::prepare_claim`].
+    pub(crate) fn prepare_claim(
+        &mut self,
+        service: ServiceId,
+        address: IpAddr,
+        claim: bool,
+    ) -> Option<Preparation<io::Error>> {
+        self.sharing()?.prepare_claim(service, address, claim)
     }
 
     /// See [`SharingLink::is_claimed`].

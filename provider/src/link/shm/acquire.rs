@@ -43,8 +43,7 @@ const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that
-    /// has it, whose socket it is given. `exclusive`: fails instead of sharing. `None`: another process
-    /// receives for this one, which sends from other ports.
+    /// has it, whose socket it is given. `exclusive`: fails instead of sharing.
     ///
     /// # Errors
     /// Those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
@@ -55,7 +54,7 @@ impl ShmLink {
         interface: u32,
         exclusive: bool,
         make_socket: &MakeSocket,
-    ) -> Result<Option<Socket>, BindError> {
+    ) -> Result<Socket, BindError> {
         let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
         let mut tries = if exclusive || !self.shares() { 1 } else { ENDING_TRIES };
         let mut grants = GRANTS;
@@ -67,7 +66,7 @@ impl ShmLink {
                     Ok(socket) => {
                         self.own(address, interface, &socket, make_socket)
                             .map_err(|source| BindError::System { address, source })?;
-                        return Ok(Some(socket));
+                        return Ok(socket);
                     }
                     Err(error) => {
                         self.forget(address);
@@ -78,7 +77,7 @@ impl ShmLink {
                     }
                 },
                 // there are no such names here
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind().map(Some),
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
                 Err(_) if exclusive => match connect(address, interface) {
                     Ok(_) => return Err(BindError::Taken(address)),
                     // it has just ended, and its UDP socket perhaps not yet
@@ -86,11 +85,11 @@ impl ShmLink {
                         return Err(BindError::Taken(address));
                     }
                     // another user's process has the name, and perhaps not the address
-                    Err(_) => return bind().map(Some),
+                    Err(_) => return bind(),
                 },
-                Err(_) if !self.shares() => return bind().map(Some),
+                Err(_) if !self.shares() => return bind(),
                 Err(_) => match self.join(address, interface, make_socket) {
-                    Ok(socket) => return Ok(Some(socket)),
+                    Ok(socket) => return Ok(socket),
                     Err(error) => {
                         let may_change = match error.kind() {
                             io::ErrorKind::TimedOut => {
@@ -108,7 +107,7 @@ impl ShmLink {
                             // another process has the name, and perhaps not the address
                             self.forget(address);
                             let silent = error.kind() == io::ErrorKind::TimedOut;
-                            return bind().map(Some).map_err(|error| {
+                            return bind().map_err(|error| {
                                 let stopped =
                                     if silent { stopped(address, interface) } else { None };
                                 match stopped {

@@ -222,6 +222,24 @@ impl SharedAddresses {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
+    /// Takes a partition that this device has elsewhere, where another process receives.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process has it at one of the addresses.
+    pub(super) fn adopt_partition(
+        &mut self,
+        epoll: &OwnedFd,
+        partition: IdPartition,
+    ) -> io::Result<()> {
+        for shared in &self.addresses {
+            shared.claims.take(Entry::Partition(partition))?;
+        }
+        self.partition = Some(partition);
+        let addresses: Vec<_> = self.addresses.iter().map(|shared| shared.address).collect();
+        addresses.into_iter().for_each(|address| self.enter(epoll, address));
+        Ok(())
+    }
+
     /// Removes an address.
     pub(super) fn forget(&mut self, address: IpAddr) -> Option<SharedAddress> {
         self.peers.forget(address);

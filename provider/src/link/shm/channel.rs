@@ -24,9 +24,8 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 pub(super) enum OutgoingChannel {
     /// There is none, and none is requested before this time.
     Absent(Instant),
-    /// Likewise: a process has the address that does not trust this one, or that this one does not
-    /// trust. It may receive for others.
-    Distrusted(Instant),
+    /// Likewise: the service receives at the address. Its clients can be requested directly.
+    Served(Instant),
     /// Requested, not yet granted.
     Requested(Request),
     Open(Box<OpenChannel>),
@@ -112,7 +111,7 @@ impl OutgoingChannel {
                     Self::Open(channel)
                 }
             }
-            absent @ (Self::Absent(_) | Self::Distrusted(_)) => absent,
+            absent @ (Self::Absent(_) | Self::Served(_)) => absent,
         };
     }
 }
@@ -191,7 +190,7 @@ impl Ways {
         }
         let but = match &self.main {
             OutgoingChannel::Open(channel) => Some(channel.forwards_but?),
-            OutgoingChannel::Distrusted(_) => None,
+            OutgoingChannel::Served(_) => None,
             OutgoingChannel::Absent(_) | OutgoingChannel::Requested(_) => return None,
         };
         let partition = partition_of(datagrams).filter(|partition| Some(*partition) != but)?;
@@ -206,7 +205,7 @@ impl Ways {
             match channel {
                 OutgoingChannel::Requested(request) => now < request.until,
                 OutgoingChannel::Open(_) => true,
-                OutgoingChannel::Absent(_) | OutgoingChannel::Distrusted(_) => false,
+                OutgoingChannel::Absent(_) | OutgoingChannel::Served(_) => false,
             }
         });
     }

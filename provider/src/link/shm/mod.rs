@@ -202,10 +202,36 @@ impl ShmLink {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
-    pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<()> {
+    pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<Option<IdPartition>> {
         self.addresses.choose_partition(&self.epoll, first)?;
         self.listen_directly();
+        Ok(self.addresses.partition())
+    }
+
+    /// Takes the partition that this device has where the service receives. Those that send to it
+    /// find it there.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process has it at one of the other addresses.
+    pub(super) fn adopt_partition(
+        &mut self,
+        partition: IdPartition,
+        served: impl Iterator<Item = (IpAddr, u32)>,
+    ) -> io::Result<()> {
+        self.addresses.adopt_partition(&self.epoll, partition)?;
+        self.listen_directly();
+        for (address, interface) in served {
+            self.serve(address, interface);
+        }
         Ok(())
+    }
+
+    /// Can be found at an address at which the service receives.
+    pub(super) fn serve(&mut self, address: IpAddr, interface: u32) {
+        let Self { epoll, listeners, addresses, .. } = self;
+        if let Some(partition) = addresses.partition() {
+            let _ = listeners.listen_directly(epoll, address, interface, partition);
+        }
     }
 
     /// Can be found, at each address that another process receives for, by those that send to this
@@ -549,7 +575,7 @@ impl SharingLink for ShmLink {
             }
             Some(OutgoingChannel::Requested(_)) => return, // the answer brings the witness
             // a peer on this host can be found by now, and perhaps nothing more is sent to it
-            Some(OutgoingChannel::Absent(_) | OutgoingChannel::Distrusted(_)) | None => {}
+            Some(OutgoingChannel::Absent(_) | OutgoingChannel::Served(_)) | None => {}
         }
         if has_room {
             self.request(now, ends, self.addresses.interface(record.local));

@@ -12,7 +12,10 @@ use super::{
     ring::RunHeader,
     term::SILENCE,
 };
-use crate::{cancel::Uncancelled, link::Datagram};
+use crate::{
+    cancel::Uncancelled,
+    link::{Datagram, share},
+};
 
 /// Time that a process has to answer a request.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -32,7 +35,7 @@ impl ShmLink {
         match self.outgoing.get(&(src, dst)).map(|ways| &ways.main) {
             Some(OutgoingChannel::Open(..)) => return true,
             Some(OutgoingChannel::Requested(request)) if now < request.until => return false,
-            Some(OutgoingChannel::Absent(until) | OutgoingChannel::Distrusted(until))
+            Some(OutgoingChannel::Absent(until) | OutgoingChannel::Served(until))
                 if now < *until =>
             {
                 return false;
@@ -70,9 +73,7 @@ impl ShmLink {
         } else {
             match request_channel(&self.epoll, ends, None, interface, now.plus(ANSWER)) {
                 Ok(request) => OutgoingChannel::Requested(request),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    OutgoingChannel::Distrusted(again)
-                }
+                Err(_) if share::exists(ends[1], interface) => OutgoingChannel::Served(again),
                 Err(_) => OutgoingChannel::Absent(again),
             }
         };
@@ -153,7 +154,7 @@ impl ShmLink {
             self.outgoing.retain(|_, ways| {
                 let is_absent = matches!(
                     ways.main,
-                    OutgoingChannel::Absent(until) | OutgoingChannel::Distrusted(until)
+                    OutgoingChannel::Absent(until) | OutgoingChannel::Served(until)
                         if until <= now
                 );
                 !(is_absent && ways.direct.is_empty())

@@ -8,6 +8,7 @@ mod port;
 mod receive;
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
@@ -18,6 +19,8 @@ use std::{
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
+    cm::{ConnId, ConnRecord, ServiceId},
+    share::IdPartition,
     time::Instant,
     wire::{FrameFields, Ident, NetHeader},
 };
@@ -25,8 +28,9 @@ use socket2::Socket;
 use tracing::warn;
 
 use super::{
-    AddressSetLink, Datagram, DatagramMeta, DatagramRun, Link, MulticastLink, Preparation,
+    AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharingLink,
+    share::{self, Client, Clients},
     shm::{Sharing, ShmLink},
 };
 use crate::{bind::BindError, notice};
@@ -89,6 +93,12 @@ pub struct UdpLink {
     drops_of_closed: u64,
     /// Other devices of this host, unless everything is to take the network stack.
     shm: Option<ShmLink>,
+    /// Addresses at which the service receives.
+    clients: Clients,
+    /// Partition of the numbers that the device has, if others have the addresses as well.
+    partition: Option<IdPartition>,
+    /// Own connections at such addresses.
+    kept: BTreeMap<ConnId, ConnRecord>,
     /// Time of the next look at the sockets, if there is `shm`.
     look_at: Instant,
     /// Time at which something last came by the sockets.
@@ -197,10 +207,14 @@ impl UdpLink {
             Locality::SharedAddress { .. } => Some(ShmLink::new(Sharing::All).map_err(system)?),
         };
         let mut ports = Vec::new();
+        let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
             match Port::open(address, interface, shm.as_mut(), exclusive, &options) {
-                Ok(port) => ports.push(port),
+                Ok((port, client)) => {
+                    ports.push(port);
+                    client.into_iter().try_for_each(|client| clients.add(client)).map_err(system)?;
+                }
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error @ BindError::Stopped { .. }) => left_out.push(error),
                 // off, or not for what runs in here
@@ -215,16 +229,23 @@ impl UdpLink {
         if ports.is_empty() {
             return Err(left_out.pop().or(missing).unwrap_or(BindError::NotLocal(first)));
         }
-        if let (
-            Some(shm),
-            Locality::SharedAddress { partition } | Locality::SharedInProcess { partition },
-        ) = (&mut shm, locality)
-        {
-            shm.choose_partition(partition).map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => BindError::Taken(first),
-                _ => system(error),
-            })?;
-        }
+        let taken = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => BindError::Full(first),
+            _ => system(error),
+        };
+        let given = clients.open().map_err(taken)?;
+        let partition = match (&mut shm, given, locality) {
+            (Some(shm), Some(given), _) => {
+                shm.adopt_partition(given, clients.addresses()).map_err(taken)?;
+                Some(given)
+            }
+            (
+                Some(shm),
+                None,
+                Locality::SharedAddress { partition } | Locality::SharedInProcess { partition },
+            ) => shm.choose_partition(partition).map_err(taken)?,
+            (_, given, _) => given,
+        };
         Ok(Self {
             ports,
             groups: Groups::new().map_err(system)?,
@@ -239,6 +260,9 @@ impl UdpLink {
             receive_buffers: ReceiveBuffers::new().map_err(system)?,
             drops_of_closed: 0,
             shm,
+            clients,
+            partition,
+            kept: BTreeMap::new(),
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
             blocked: None,
@@ -305,6 +329,7 @@ struct NewAddress {
     port: Port,
     /// What other processes know of it.
     shm: Option<ShmLink>,
+    client: Option<Client>,
 }
 
 impl fmt::Debug for UdpLink {
@@ -341,7 +366,9 @@ impl Link for UdpLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        self.ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok()).min()
+        let own = self.ports.iter().filter(|port| port.control.is_none());
+        let sizes = own.filter_map(|port| port.socket.recv_buffer_size().ok());
+        sizes.chain(self.clients.receive_buffer()).min()
     }
 
     fn socket_drops(&self) -> u64 {
@@ -390,7 +417,7 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
+        let Self { ports, groups, receive_buffers, shm, clients, look_at, last_arrival, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket,
                            overflow: &mut Overflow,
@@ -451,6 +478,7 @@ impl Link for UdpLink {
             let silence = now.since(*last_arrival);
             *look_at = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
         }
+        count += clients.receive(now, sink);
         if let Some(shm) = shm {
             count += shm.receive(now, sink);
         }
@@ -458,10 +486,12 @@ impl Link for UdpLink {
     }
 
     fn park(&mut self) -> bool {
+        self.clients.park();
         self.shm.as_mut().is_none_or(ShmLink::park)
     }
 
     fn unpark(&mut self) {
+        self.clients.unpark();
         if let Some(shm) = &mut self.shm {
             shm.unpark();
         }
@@ -469,18 +499,21 @@ impl Link for UdpLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.shm.as_ref().and_then(ShmLink::deadline)
+        let shm = self.shm.as_ref().and_then(ShmLink::deadline);
+        shm.into_iter().chain(self.clients.deadline()).min()
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // `shm` watches those that other processes may read
         let is_watched =
             |port: &&Port| self.shm.as_ref().is_some_and(|shm| shm.watches(port.address));
-        let own = self.ports.iter().filter(|port| !is_watched(port));
+        let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
+        let own = self.ports.iter().filter(is_own);
         let sockets = own.map(|port| port.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])
             .chain(self.shm.as_ref().map(ShmLink::descriptor))
+            .chain(self.clients.descriptor())
             .collect()
     }
 
@@ -489,11 +522,84 @@ impl Link for UdpLink {
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        self.shm.as_mut().map(|shm| shm as _)
+        if self.shm.is_some() || !self.clients.is_empty() { Some(self) } else { None }
     }
 
     fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
         Some(self)
+    }
+}
+
+impl SharingLink for UdpLink {
+    fn partition(&self) -> Option<IdPartition> {
+        self.partition
+    }
+
+    fn prepare_claim(
+        &mut self,
+        service: ServiceId,
+        address: IpAddr,
+        claim: bool,
+    ) -> Option<Preparation<io::Error>> {
+        let control = self.clients.control(address)?;
+        Some(Box::new(move || {
+            share::ask(&control, service, claim)?;
+            Ok(Box::new(()))
+        }))
+    }
+
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        match (self.clients.at(address), &mut self.shm) {
+            (Some(client), _) => client.claim(service),
+            (None, Some(shm)) => shm.claim(service, address)?,
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.shm.as_ref().is_some_and(|shm| shm.is_claimed(service, address))
+    }
+
+    fn release(&mut self, service: ServiceId, address: IpAddr) {
+        match (self.clients.at(address), &mut self.shm) {
+            (Some(client), _) => client.release(service),
+            (None, Some(shm)) => shm.release(service, address),
+            (None, None) => {}
+        }
+    }
+
+    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
+        if let Some(client) = self.clients.at(record.local) {
+            client.keep_record(record);
+            self.kept.insert(conn, *record);
+        }
+        self.shm.iter_mut().for_each(|shm| shm.keep_record(now, conn, record));
+    }
+
+    fn discard_record(&mut self, conn: ConnId) {
+        if let Some(record) = self.kept.remove(&conn)
+            && let Some(client) = self.clients.at(record.local)
+        {
+            client.erase_record(record.local_id);
+        }
+        self.shm.iter_mut().for_each(|shm| shm.discard_record(conn));
+    }
+
+    fn poll_ended(&mut self) -> Option<Ended> {
+        self.shm.as_mut().and_then(SharingLink::poll_ended)
+    }
+
+    fn settle(&mut self, address: IpAddr, partition: IdPartition) {
+        self.shm.iter_mut().for_each(|shm| shm.settle(address, partition));
+    }
+
+    fn shared_runs(&self) -> u64 {
+        self.shm.as_ref().map_or(0, SharingLink::shared_runs)
+    }
+
+    fn forwarded(&self) -> u64 {
+        self.shm.as_ref().map_or(0, SharingLink::forwarded)
     }
 }
 
@@ -515,20 +621,32 @@ impl MulticastLink for UdpLink {
 impl AddressSetLink for UdpLink {
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
         let shm = self.shm.as_ref().map(ShmLink::part).transpose();
-        let options = self.options;
+        let (options, partition) = (self.options, self.partition);
         Box::new(move || {
             let mut shm = shm.map_err(|source| BindError::System { address, source })?;
-            let port = Port::open(address, interface, shm.as_mut(), false, &options)?;
-            Ok(Box::new(NewAddress { port, shm }))
+            let (port, mut client) =
+                Port::open(address, interface, shm.as_mut(), false, &options)?;
+            if let Some(client) = &mut client {
+                client.open(partition).map_err(|source| match source.kind() {
+                    io::ErrorKind::AddrInUse => BindError::Full(address),
+                    _ => BindError::System { address, source },
+                })?;
+            }
+            Ok(Box::new(NewAddress { port, shm, client }))
         })
     }
 
     fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
         let Ok(new) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
-        let NewAddress { port, shm } = *new;
+        let NewAddress { port, shm, client } = *new;
         self.ports.push(port);
         if let (Some(shm), Some(part)) = (&mut self.shm, shm) {
             shm.absorb(part);
+        }
+        if let Some(client) = client {
+            let interface = client.interface;
+            self.clients.add(client).map_err(|source| BindError::System { address, source })?;
+            self.shm.iter_mut().for_each(|shm| shm.serve(address, interface));
         }
         Ok(())
     }
@@ -537,6 +655,7 @@ impl AddressSetLink for UdpLink {
         for port in self.ports.extract_if(.., |port| port.address == address) {
             self.drops_of_closed += port.dropped();
         }
+        self.clients.forget(address);
         if let Some(shm) = &mut self.shm {
             shm.forget(address);
         }

@@ -29,6 +29,8 @@ pub struct SocketOptions {
     /// 1: each by itself. That is for network cards that cut runs themselves and number the IPv4
     /// identifications otherwise than Linux does: the peer counts a wrong ICRC (`bad_icrc`).
     pub segments: Option<usize>,
+    /// True for the service that receives for programs of all users: it has the addresses itself.
+    pub receives_for_users: bool,
 }
 
 impl SocketOptions {

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    path::Path,
     sync::Arc,
 };
 
@@ -17,7 +18,10 @@ use super::{
 };
 use crate::{
     bind::BindError,
-    link::shm::{MakeSocket, ShmLink},
+    link::{
+        share::{Client, DIRECTORY},
+        shm::{MakeSocket, ShmLink},
+    },
 };
 
 pub(super) struct Port {
@@ -30,7 +34,7 @@ pub(super) struct Port {
     pub(super) member: Option<(Socket, Overflow)>,
     /// Sockets for data, each with a source port of its own.
     pub(super) flows: Vec<FlowSocket>,
-    /// Source port of all else, if that is not 4791, which a process of another user has.
+    /// Source port of all else, if that is not 4791, which the service has.
     pub(super) control: Option<u16>,
 }
 
@@ -41,14 +45,21 @@ impl Port {
         shm: Option<&mut ShmLink>,
         exclusive: bool,
         options: &SocketOptions,
-    ) -> Result<Self, BindError> {
+    ) -> Result<(Self, Option<Client>), BindError> {
+        let client = if options.receives_for_users {
+            None
+        } else {
+            Client::join(Path::new(DIRECTORY), address, interface)
+                .map_err(|source| BindError::Service { address, source })?
+        };
         let make_socket: MakeSocket = {
             let options = *options;
             Arc::new(move |beside| Self::bound(address, interface, &options, beside))
         };
         let error = |source| BindError::of_socket(address, source);
         let socket = match shm {
-            Some(shm) => shm.acquire(address, interface, exclusive, &make_socket)?,
+            _ if client.is_some() => None,
+            Some(shm) => Some(shm.acquire(address, interface, exclusive, &make_socket)?),
             None => Some(make_socket(false).map_err(error)?),
         };
         let ports = options.source_ports(address).max(usize::from(socket.is_none()));
@@ -59,7 +70,8 @@ impl Port {
             (None, None) => return Err(error(io::Error::from_raw_os_error(libc::EMFILE))),
         };
         let overflow = Overflow::of(&socket);
-        Ok(Self { socket, address, interface, overflow, member: None, flows, control })
+        let port = Self { socket, address, interface, overflow, member: None, flows, control };
+        Ok((port, client))
     }
 
     /// Reads one more socket from now on.
@@ -84,7 +96,7 @@ impl Port {
 
     /// True if no other process reads its socket.
     pub(super) fn is_read_here(&self, shm: Option<&ShmLink>) -> bool {
-        !shm.is_some_and(|shm| shm.is_peer(self.address))
+        self.control.is_none() && !shm.is_some_and(|shm| shm.is_peer(self.address))
     }
 
     /// A socket with this address and port. `beside`: others may have them, too.

@@ -1,0 +1,224 @@
+//! Doors: FIFOs at which clients knock. The service then connects to the client, not the client to
+//! the service, so that the service never has a socket that a client can send descriptors to.
+//!
+//! A door has the name of the network namespace and of the address, in a directory that root alone
+//! can make. Who can put a door there is trusted to receive for all users.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    net::IpAddr,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, mkfifoat};
+
+use super::message::Knock;
+
+/// Where the doors are.
+pub(crate) const DIRECTORY: &str = "/run/roce-share";
+
+/// Number of knocks that are read in one go.
+const BATCH: usize = 8;
+/// Bits of a mode that let others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The name of an address, in this network namespace. A link-local address means something only
+/// together with an interface.
+fn name(address: IpAddr, interface: u32) -> io::Result<String> {
+    let namespace = fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("{namespace}-{v6}%{interface}"),
+        _ => format!("{namespace}-{address}"),
+    })
+}
+
+/// The file of the service's state, which is that of its first address.
+pub(super) fn state_file(
+    directory: &Path,
+    address: IpAddr,
+    interface: u32,
+) -> io::Result<PathBuf> {
+    Ok(directory.join(name(address, interface)? + ".state"))
+}
+
+/// Makes the directory, if it does not exist.
+pub(super) fn prepare(directory: &Path) -> io::Result<()> {
+    // whatever the process's mask is, everybody finds the doors
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The side of the service. The door is gone when this is.
+pub(super) struct Door {
+    path: PathBuf,
+    knocks: File,
+}
+
+impl Door {
+    /// Makes the door of an address of which this process has the UDP socket.
+    pub(super) fn new(directory: &Path, address: IpAddr, interface: u32) -> io::Result<Self> {
+        let path = directory.join(name(address, interface)?);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
+        // for writing, too: it never ends
+        let options = OpenOptions::new().read(true).write(true).custom_flags(FLAGS).open(&path);
+        let knocks = options.inspect_err(|_| drop(fs::remove_file(&path)))?;
+        // everybody may knock
+        rustix::fs::fchmod(&knocks, Mode::RUSR | Mode::WUSR | Mode::WGRP | Mode::WOTH)?;
+        Ok(Self { path, knocks })
+    }
+
+    /// Some knocks, if there are any.
+    pub(super) fn knocks(&self) -> Vec<Knock> {
+        let mut bytes = [0; BATCH * Knock::LEN];
+        let length = (&self.knocks).read(&mut bytes).unwrap_or(0);
+        Knock::all_in(&bytes[..length])
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.knocks.as_fd()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+
+/// Knocks at the door of an address, and returns the user behind it.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it;
+/// [`io::ErrorKind::WouldBlock`] while many others knock.
+pub(super) fn knock(
+    directory: &Path,
+    address: IpAddr,
+    interface: u32,
+    knock: &Knock,
+) -> io::Result<u32> {
+    check(directory)?;
+    let path = directory.join(name(address, interface)?);
+    let door = OpenOptions::new().write(true).custom_flags(FLAGS).open(path);
+    let mut door = door.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::ErrorKind::NotFound.into(),
+        _ => error,
+    })?;
+    let metadata = door.metadata()?;
+    if !metadata.file_type().is_fifo() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    match door.write(&knock.encode()) {
+        Ok(Knock::LEN) => Ok(metadata.uid()),
+        Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// True if the service may receive at an address: clients there have names of their own.
+pub(in crate::link) fn exists(address: IpAddr, interface: u32) -> bool {
+    let directory = Path::new(DIRECTORY);
+    name(address, interface).is_ok_and(|name| directory.join(name).exists())
+}
+
+/// Checks that nobody but root, or this user, can have made the directory.
+fn check(directory: &Path) -> io::Result<()> {
+    let above = fs::metadata(directory.parent().unwrap_or(directory))?;
+    let own = rustix::process::geteuid().as_raw();
+    if above.mode() & OTHERS_WRITE == 0 && [0, own].contains(&above.uid()) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const KNOCK: Knock = Knock { number: [1; 16], secret: [2; 16] };
+
+    fn kind(result: io::Result<u32>) -> Option<io::ErrorKind> {
+        result.err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn a_knock_is_heard_behind_the_door() {
+        let above = tempfile::tempdir().unwrap();
+        let directory = above.path().join("share");
+        let say = || knock(&directory, ADDRESS, 0, &KNOCK);
+        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
+        prepare(&directory).unwrap();
+        prepare(&directory).unwrap();
+        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
+        let door = Door::new(&directory, ADDRESS, 0).unwrap();
+        assert_eq!(door.knocks(), []);
+        say().unwrap();
+        assert_eq!((door.knocks(), door.knocks()), (vec![KNOCK], vec![]));
+        // a service that was killed leaves its door, and the next makes another
+        std::mem::forget(door);
+        let next = Door::new(&directory, ADDRESS, 0).unwrap();
+        say().unwrap();
+        assert_eq!(next.knocks(), [KNOCK]);
+        drop(next);
+        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_full_door_keeps_nobody_waiting() {
+        let above = tempfile::tempdir().unwrap();
+        let door = Door::new(above.path(), ADDRESS, 0).unwrap();
+        let mut knocks = 0;
+        let error = loop {
+            match knock(above.path(), ADDRESS, 0, &KNOCK) {
+                Ok(_) => knocks += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        while knocks > 0 {
+            knocks -= door.knocks().len();
+        }
+        knock(above.path(), ADDRESS, 0, &KNOCK).unwrap();
+    }
+
+    #[test]
+    fn a_knock_is_heard_behind_nonsense() {
+        let above = tempfile::tempdir().unwrap();
+        let door = Door::new(above.path(), ADDRESS, 0).unwrap();
+        let mut writer = OpenOptions::new().write(true).open(&door.path).unwrap();
+        writer.write_all(&[7; 3 * Knock::LEN + 5]).unwrap();
+        knock(above.path(), ADDRESS, 0, &KNOCK).unwrap();
+        assert_eq!(door.knocks(), [KNOCK]);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_make_has_no_doors() {
+        let above = tempfile::tempdir().unwrap();
+        let directory = above.path().join("share");
+        prepare(&directory).unwrap();
+        let _door = Door::new(&directory, ADDRESS, 0).unwrap();
+        for (mode, found) in [(0o755, true), (0o777, false), (0o1777, false), (0o775, false)] {
+            fs::set_permissions(above.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .unwrap();
+            let result = knock(&directory, ADDRESS, 0, &KNOCK);
+            assert_eq!(result.is_ok(), found, "{mode:o}");
+        }
+    }
+}
