@@ -41,19 +41,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut open = Vec::new();
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
-        missing.retain_mut(|(device, told)| match device.open(OpenOptions { receives_for_users: true, ..OpenOptions::default() }) {
-            Ok(context) => {
-                outln!("{}: {}", device.name(), addresses(&context));
-                open.push(context);
-                false
-            }
-            Err(error) => {
-                let error = error.to_string();
-                if *told != error {
-                    errln!("roce: {}: {error}", device.name());
-                    *told = error;
+        missing.retain_mut(|(device, told)| {
+            match device.open(OpenOptions { receives_for_users: true, ..OpenOptions::default() }) {
+                Ok(context) => {
+                    outln!("{}: {}", device.name(), addresses(&context));
+                    open.push(context);
+                    false
                 }
-                true
+                Err(error) => {
+                    let error = error.to_string();
+                    if *told != error {
+                        errln!("roce: {}: {error}", device.name());
+                        *told = error;
+                    }
+                    true
+                }
             }
         });
         if missing.is_empty() {

@@ -228,7 +228,9 @@ impl From<OpenError> for Errno {
                 Self::told(libc::EADDRNOTAVAIL)
             }
             OpenError::Bind(BindError::NoIpv6 { .. }) => Self::told(libc::EAFNOSUPPORT),
-            OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
+            OpenError::Bind(
+                BindError::System { source, .. } | BindError::NoDoor { source, .. },
+            )
             | OpenError::Capture { source, .. }
             | OpenError::System(source) => Self::told(Self::from(source).number),
             _ => Self::told(libc::EIO),

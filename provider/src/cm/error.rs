@@ -178,9 +178,8 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
         ) => libc::EADDRINUSE,
         OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => libc::EADDRNOTAVAIL,
         OpenError::Bind(BindError::NoIpv6 { .. }) => libc::EAFNOSUPPORT,
-        OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. }) | OpenError::System(source) => {
-            source.raw_os_error().unwrap_or(libc::ENODEV)
-        }
+        OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
+        | OpenError::System(source) => source.raw_os_error().unwrap_or(libc::ENODEV),
         _ => libc::ENODEV,
     }
 }

@@ -322,12 +322,13 @@ fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
         let (adapter, link, _) = shard.parts::<Routes>();
-        let claims = addresses(adapter, listening).into_iter().map(|address| {
-            (address, link.prepare_claim(listening.service_id, address, true))
-        });
+        let claims = addresses(adapter, listening)
+            .into_iter()
+            .map(|address| (address, link.prepare_claim(listening.service_id, address, true)));
         claims.collect()
     });
-    let refused = |(address, claim): (_, Option<_>)| claim.is_some_and(is_refused).then_some(address);
+    let refused =
+        |(address, claim): (_, Option<_>)| claim.is_some_and(is_refused).then_some(address);
     claims.into_iter().filter_map(refused).collect()
 }
 

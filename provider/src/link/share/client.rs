@@ -105,6 +105,8 @@ struct Waiting {
     secret: [u8; 16],
     /// The user of the service.
     user: u32,
+    /// A process of that user has come.
+    come: Option<OwnedFd>,
 }
 
 impl Control {
@@ -217,34 +219,48 @@ impl Waiting {
         rustix::net::bind(&listener, &name)?;
         rustix::net::listen(&listener, BACKLOG)?;
         let user = door::knock(directory, address, interface, &knock)?;
-        Ok(Self { listener, secret, user })
+        Ok(Self { listener, secret, user, come: None })
     }
 
     /// The connection, once the service has come.
-    fn poll(&self) -> io::Result<Option<Connection>> {
+    fn poll(&mut self) -> io::Result<Option<Connection>> {
         for _ in 0..BACKLOG {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = match rustix::net::accept_with(&self.listener, flags) {
-                Ok(socket) => socket,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            };
-            // anybody can connect, and what a stranger has sent is not to be received
-            if sockopt::socket_peercred(&socket)?.uid.as_raw() != self.user {
-                drop(socket);
+            let Some(socket) = self.come.take() else {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket = match rustix::net::accept_with(&self.listener, flags) {
+                    Ok(socket) => socket,
+                    Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                };
+                // anybody can connect, and what a stranger has sent is not to be received
+                if sockopt::socket_peercred(&socket)?.uid.as_raw() == self.user {
+                    self.come = Some(socket);
+                }
                 continue;
-            }
+            };
             let mut secret = [0; 16];
-            let (length, mut descriptors) = receive_with(&socket, &mut secret)?;
-            let answers = descriptors.pop();
-            if let (16, Some(requests), Some(answers)) = (length, descriptors.pop(), answers)
-                && secret == self.secret
-            {
-                let control = Control { requests, answers, state: Mutex::default() };
-                return Ok(Some(Connection { data: socket, control: Arc::new(control) }));
+            match receive_with(&socket, &mut secret) {
+                Ok((16, mut descriptors)) if secret == self.secret => {
+                    let answers = descriptors.pop();
+                    let (Some(requests), Some(answers)) = (descriptors.pop(), answers) else {
+                        continue;
+                    };
+                    let control = Control { requests, answers, state: Mutex::default() };
+                    return Ok(Some(Connection { data: socket, control: Arc::new(control) }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.come = Some(socket);
+                    return Ok(None);
+                }
+                Ok(_) | Err(_) => {} // another process of that user
             }
         }
         Ok(None)
+    }
+
+    /// Readable when there is more to [poll](Self::poll).
+    fn descriptor(&self) -> &OwnedFd {
+        self.come.as_ref().unwrap_or(&self.listener)
     }
 }
 
@@ -259,7 +275,7 @@ impl Client {
         interface: u32,
     ) -> io::Result<Option<Self>> {
         let end = clock::now().plus(ANSWER);
-        let waiting = loop {
+        let mut waiting = loop {
             match Waiting::knock(directory, address, interface) {
                 Ok(waiting) => break waiting,
                 // others knock as well
@@ -278,7 +294,7 @@ impl Client {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            wait(&[waiting.listener.as_fd()], Some(left))?;
+            wait(&[waiting.descriptor().as_fd()], Some(left))?;
         };
         Ok(Some(Self {
             address,
@@ -298,10 +314,7 @@ impl Client {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process has it, or the user as many as it can.
-    pub(in crate::link) fn open(
-        &mut self,
-        wanted: Option<IdPartition>,
-    ) -> io::Result<IdPartition> {
+    pub(in crate::link) fn open(&mut self, wanted: Option<IdPartition>) -> io::Result<IdPartition> {
         let control = self.control().ok_or(io::ErrorKind::NotConnected)?;
         match control.ask(Request::Open(wanted))? {
             Answer::Opened(partition, bytes) => {
@@ -326,7 +339,7 @@ impl Client {
         match &self.state {
             State::Joined(Connection { data, control })
             | State::Opening(Connection { data, control }, ..) => vec![data, &control.answers],
-            State::Knocked(waiting, _) => vec![&waiting.listener],
+            State::Knocked(waiting, _) => vec![waiting.descriptor()],
             State::Away(..) => Vec::new(),
         }
     }
@@ -334,6 +347,12 @@ impl Client {
     /// Bytes that the system keeps before they are read.
     pub(in crate::link) const fn receive_buffer(&self) -> usize {
         self.receive_buffer
+    }
+
+    #[cfg(test)]
+    pub(super) fn write_for_test(&self, bytes: &[u8]) {
+        let control = self.control().unwrap();
+        rustix::io::write(&control.requests, bytes).unwrap();
     }
 
     /// Listens for a service. What the service has granted already, when it was [asked](ask), it
@@ -400,7 +419,7 @@ impl Client {
                     Err(_) => State::Away(now.plus(retry), RETRY_MOST.min(retry * 2)),
                 }
             }
-            State::Knocked(waiting, until) => match waiting.poll() {
+            State::Knocked(mut waiting, until) => match waiting.poll() {
                 Ok(Some(connection)) => {
                     let number = connection.control.request(Request::Open(self.partition));
                     State::Opening(connection, number, now.plus(ANSWER))
@@ -422,7 +441,7 @@ impl Client {
             }
             away @ State::Away(..) => away,
         };
-        mem::discriminant(&self.state) != was
+        mem::discriminant(&self.state) != was || matches!(self.state, State::Knocked(..))
     }
 
     /// Reads what the service answers.

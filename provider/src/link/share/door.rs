@@ -38,11 +38,7 @@ fn name(address: IpAddr, interface: u32) -> io::Result<String> {
 }
 
 /// The file of the service's state, which is that of its first address.
-pub(super) fn state_file(
-    directory: &Path,
-    address: IpAddr,
-    interface: u32,
-) -> io::Result<PathBuf> {
+pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> io::Result<PathBuf> {
     Ok(directory.join(name(address, interface)? + ".state"))
 }
 
@@ -59,6 +55,8 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
 pub(super) struct Door {
     path: PathBuf,
     knocks: File,
+    /// What was read last, and may be the start of a knock.
+    rest: Vec<u8>,
 }
 
 impl Door {
@@ -75,14 +73,17 @@ impl Door {
         let knocks = options.inspect_err(|_| drop(fs::remove_file(&path)))?;
         // everybody may knock
         rustix::fs::fchmod(&knocks, Mode::RUSR | Mode::WUSR | Mode::WGRP | Mode::WOTH)?;
-        Ok(Self { path, knocks })
+        Ok(Self { path, knocks, rest: Vec::new() })
     }
 
     /// Some knocks, if there are any.
-    pub(super) fn knocks(&self) -> Vec<Knock> {
+    pub(super) fn knocks(&mut self) -> Vec<Knock> {
         let mut bytes = [0; BATCH * Knock::LEN];
-        let length = (&self.knocks).read(&mut bytes).unwrap_or(0);
-        Knock::all_in(&bytes[..length])
+        let length = self.knocks.read(&mut bytes).unwrap_or(0);
+        self.rest.extend_from_slice(&bytes[..length]);
+        let knocks = Knock::all_in(&self.rest);
+        self.rest.drain(..self.rest.len().saturating_sub(Knock::LEN - 1));
+        knocks
     }
 }
 
@@ -166,13 +167,13 @@ mod tests {
         prepare(&directory).unwrap();
         prepare(&directory).unwrap();
         assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
-        let door = Door::new(&directory, ADDRESS, 0).unwrap();
+        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
         assert_eq!(door.knocks(), []);
         say().unwrap();
         assert_eq!((door.knocks(), door.knocks()), (vec![KNOCK], vec![]));
         // a service that was killed leaves its door, and the next makes another
         std::mem::forget(door);
-        let next = Door::new(&directory, ADDRESS, 0).unwrap();
+        let mut next = Door::new(&directory, ADDRESS, 0).unwrap();
         say().unwrap();
         assert_eq!(next.knocks(), [KNOCK]);
         drop(next);
@@ -183,10 +184,12 @@ mod tests {
     #[test]
     fn a_full_door_keeps_nobody_waiting() {
         let above = tempfile::tempdir().unwrap();
-        let door = Door::new(above.path(), ADDRESS, 0).unwrap();
+        let directory = above.path().join("share");
+        prepare(&directory).unwrap();
+        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
         let mut knocks = 0;
         let error = loop {
-            match knock(above.path(), ADDRESS, 0, &KNOCK) {
+            match knock(&directory, ADDRESS, 0, &KNOCK) {
                 Ok(_) => knocks += 1,
                 Err(error) => break error,
             }
@@ -195,16 +198,18 @@ mod tests {
         while knocks > 0 {
             knocks -= door.knocks().len();
         }
-        knock(above.path(), ADDRESS, 0, &KNOCK).unwrap();
+        knock(&directory, ADDRESS, 0, &KNOCK).unwrap();
     }
 
     #[test]
     fn a_knock_is_heard_behind_nonsense() {
         let above = tempfile::tempdir().unwrap();
-        let door = Door::new(above.path(), ADDRESS, 0).unwrap();
+        let directory = above.path().join("share");
+        prepare(&directory).unwrap();
+        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
         let mut writer = OpenOptions::new().write(true).open(&door.path).unwrap();
         writer.write_all(&[7; 3 * Knock::LEN + 5]).unwrap();
-        knock(above.path(), ADDRESS, 0, &KNOCK).unwrap();
+        knock(&directory, ADDRESS, 0, &KNOCK).unwrap();
         assert_eq!(door.knocks(), [KNOCK]);
     }
 

@@ -33,3 +33,5 @@ pub(crate) use door::DIRECTORY;
 pub(in crate::link) use door::exists;
 pub(crate) use service::ShareLink;
 
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt, fs,
-    io::{self, IoSlice},
+    fmt,
+    fs::{self, OpenOptions},
+    io::{self, IoSlice, Write},
     mem::MaybeUninit,
     net::IpAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -152,6 +156,17 @@ impl ShareLink {
     }
 }
 
+#[cfg(test)]
+impl ShareLink {
+    pub(super) fn forward_for_test(
+        &mut self,
+        run: &DatagramRun<'_>,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) {
+        self.clients.forward(run, sink);
+    }
+}
+
 impl Clients {
     /// Lets clients come to an address.
     fn open_door(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
@@ -195,15 +210,14 @@ impl Clients {
         for event in events {
             let number = event.data.u64();
             if let Some(&address) = self.door_numbers.get(&number) {
-                let knocks = self.doors.get(&address).map(Door::knocks).unwrap_or_default();
+                let knocks = self.doors.get_mut(&address).map(Door::knocks).unwrap_or_default();
                 knocks.into_iter().for_each(|knock| self.admit(now, address, &knock));
             } else if !self.serve(now, number) {
                 self.end(now, number);
             }
         }
-        let is_silent = |client: &Client| {
-            client.partition.is_none() && now.since(client.since) >= SILENCE
-        };
+        let is_silent =
+            |client: &Client| client.partition.is_none() && now.since(client.since) >= SILENCE;
         let silent = self.clients.iter().filter(|(_, client)| is_silent(client));
         let silent: Vec<_> = silent.map(|(number, _)| *number).collect();
         silent.into_iter().for_each(|number| self.end(now, number));
@@ -245,7 +259,9 @@ impl Clients {
         let mut bytes = [0; REQUESTS * Request::LEN];
         let length = match rustix::io::read(&client.requests, &mut bytes[..]) {
             Ok(length) => length,
-            Err(error) => return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+            Err(error) => {
+                return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR);
+            }
         };
         // what is written in one go is read in one go
         let (requests, rest) = bytes[..length].as_chunks();
@@ -320,7 +336,7 @@ impl Clients {
         }
         // a service that is killed meanwhile leaves one or the other
         let new = self.state.with_extension("new");
-        let saved = fs::write(&new, &table).and_then(|()| fs::rename(&new, &self.state));
+        let saved = write_privately(&new, &table).and_then(|()| fs::rename(&new, &self.state));
         if let Err(error) = saved {
             warn!(%error, "the next service will not know the clients of this one");
         }
@@ -373,7 +389,8 @@ impl Client {
     /// ends of pipes.
     fn connect(now: Instant, address: IpAddr, knock: &Knock) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let data = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let data =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         rustix::net::shutdown(&data, Shutdown::Read)?;
         rustix::net::connect(&data, &SocketAddrUnix::new_abstract_name(knock.name().as_bytes())?)?;
         let user = sockopt::socket_peercred(&data)?.uid.as_raw();
@@ -422,10 +439,17 @@ impl Client {
         let Some(header) = RunHeader::of(run, self.has_lost) else { return 0 };
         let header = header.encode();
         let message = [IoSlice::new(&header), IoSlice::new(run.bytes)];
-        let sent = rustix::net::sendmsg(&self.data, &message, &mut SendAncillaryBuffer::default(), SEND);
+        let sent =
+            rustix::net::sendmsg(&self.data, &message, &mut SendAncillaryBuffer::default(), SEND);
         self.has_lost = sent.is_err();
         if sent.is_ok() { run.payloads().count() as u64 } else { 0 }
     }
+}
+
+/// Writes a file that no other user reads.
+fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -534,7 +558,11 @@ impl SharingLink for ShareLink {
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        if self.is_claimed(service, address) { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(()) }
+        if self.is_claimed(service, address) {
+            Err(io::ErrorKind::AddrInUse.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
@@ -577,7 +605,9 @@ impl AddressSetLink for ShareLink {
     fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
         let Ok(new) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
         let NewAddress(prepared, interface) = *new;
-        let Some(inner) = self.inner.address_set() else { return Err(BindError::NotLocal(address)) };
+        let Some(inner) = self.inner.address_set() else {
+            return Err(BindError::NotLocal(address));
+        };
         inner.add_address(address, prepared)?;
         self.clients.open_door(address, interface)
     }

@@ -91,9 +91,8 @@ impl Table {
     /// True if a client of the user may have this partition, which it has elsewhere or had before.
     fn may_have(&self, address: IpAddr, user: u32, partition: IdPartition) -> bool {
         let mut same = self.numbers.iter().filter(|it| it.partition == partition);
-        let is_free = |it: &Numbers| {
-            it.user == user && (it.address != address || it.rests_until.is_some())
-        };
+        let is_free =
+            |it: &Numbers| it.user == user && (it.address != address || it.rests_until.is_some());
         let had = |it: &Numbers| (it.address, it.partition) == (address, partition);
         partition.get() != OWN
             && same.all(is_free)
@@ -103,8 +102,10 @@ impl Table {
     /// A partition that nobody has at any address, or nobody at this one, or else the one of the user
     /// that has rested for longest.
     fn choose(&mut self, address: IpAddr, user: u32) -> Option<IdPartition> {
-        let next = (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));
-        let is_new = |partition: &IdPartition| self.numbers.iter().all(|it| it.partition != *partition);
+        let next =
+            (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));
+        let is_new =
+            |partition: &IdPartition| self.numbers.iter().all(|it| it.partition != *partition);
         let is_free = |partition: &IdPartition| {
             let mut here = self.numbers.iter().filter(|it| it.address == address);
             here.all(|it| it.partition != *partition)
@@ -194,7 +195,8 @@ impl Table {
         let is_it = |it: &Service| (it.address, it.service) == (address, service);
         let holder = Holder::Client(partition);
         let others = self.services.iter().filter(|it| !is_it(it));
-        if others.filter(|it| (it.address, it.holder) == (address, holder)).count() >= MAX_SERVICES {
+        if others.filter(|it| (it.address, it.holder) == (address, holder)).count() >= MAX_SERVICES
+        {
             return Answer::Full;
         }
         self.services.retain(|it| !is_it(it));
@@ -217,9 +219,10 @@ impl Table {
 
     /// What the next service is to know.
     pub(super) fn save(&self) -> Vec<u8> {
-        let numbers = self.numbers.iter().map(|it| {
-            entry(it.address, it.user, u64::from(it.partition.get()) << 56, NUMBERS)
-        });
+        let numbers = self
+            .numbers
+            .iter()
+            .map(|it| entry(it.address, it.user, u64::from(it.partition.get()) << 56, NUMBERS));
         let services = self.services.iter();
         let services = services.map(|it| entry(it.address, it.user, it.service.0, SERVICE));
         numbers.chain(services).flatten().collect()
@@ -362,8 +365,8 @@ mod tests {
         assert_eq!(table.listener(HERE, service), None);
         assert_eq!(table.claim(at(0), HERE, b, service), Answer::Done);
         assert_eq!(table.claim(at(0), HERE, a, service), Answer::InUse);
-        let more = (0..MAX_SERVICES as u64 - 1)
-            .map(|it| table.claim(at(0), HERE, b, ServiceId(100 + it)));
+        let more =
+            (0..MAX_SERVICES as u64 - 1).map(|it| table.claim(at(0), HERE, b, ServiceId(100 + it)));
         assert_eq!(more.last(), Some(Answer::Full));
         assert_eq!(table.claim(at(0), HERE, b, service), Answer::Done);
     }

@@ -213,7 +213,10 @@ impl UdpLink {
             match Port::open(address, interface, shm.as_mut(), exclusive, &options) {
                 Ok((port, client)) => {
                     ports.push(port);
-                    client.into_iter().try_for_each(|client| clients.add(client)).map_err(system)?;
+                    client
+                        .into_iter()
+                        .try_for_each(|client| clients.add(client))
+                        .map_err(system)?;
                 }
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error @ BindError::Stopped { .. }) => left_out.push(error),
@@ -624,8 +627,7 @@ impl AddressSetLink for UdpLink {
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
             let mut shm = shm.map_err(|source| BindError::System { address, source })?;
-            let (port, mut client) =
-                Port::open(address, interface, shm.as_mut(), false, &options)?;
+            let (port, mut client) = Port::open(address, interface, shm.as_mut(), false, &options)?;
             if let Some(client) = &mut client {
                 client.open(partition).map_err(|source| match source.kind() {
                     io::ErrorKind::AddrInUse => BindError::Full(address),

@@ -1,0 +1,368 @@
+use std::{
+    collections::VecDeque,
+    io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    addr::PKey,
+    cm::{CmMad, ConnRecord, Message, PrivateData, Rtu, ServiceId},
+    ids::Qpn,
+    share::IdPartition,
+    time::Instant,
+    wire::{FrameFields, Ident, NetHeader},
+};
+use tempfile::TempDir;
+
+use super::{client::Client, door, message::Knock, service::ShareLink, table};
+use crate::{
+    clock,
+    link::{Datagram, DatagramMeta, DatagramRun, Ended, Link, SharingLink},
+    readiness::is_readable,
+};
+
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+/// A link that has what a test puts into it.
+#[derive(Default)]
+struct Wire(VecDeque<Vec<u8>>);
+
+impl Link for Wire {
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec![HERE]
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits::SINGLE
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::Fixed(4791)
+    }
+
+    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        Ok(runs.len())
+    }
+
+    fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        while let Some(bytes) = self.0.pop_front() {
+            sink(&Datagram::new(&net(), &bytes));
+        }
+        Ok(0)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+fn net() -> NetHeader {
+    NetHeader {
+        src: PEER,
+        dst: HERE,
+        src_port: 61_000,
+        traffic_class: 1,
+        hop_limit: 64,
+        ident: Ident::Likely(0),
+        frame: FrameFields::default(),
+    }
+}
+
+/// A directory for doors, and the service.
+struct Host {
+    directory: TempDir,
+    service: Option<ShareLink>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let service = Some(Self::service(directory.path()));
+        Self { directory, service }
+    }
+
+    fn service(directory: &Path) -> ShareLink {
+        ShareLink::new(Box::new(Wire::default()), &directory.join("share"), &[(HERE, 0)]).unwrap()
+    }
+
+    /// Ends the service and starts another.
+    fn restart(&mut self) {
+        self.service = None;
+        self.service = Some(Self::service(self.directory.path()));
+    }
+
+    fn service_mut(&mut self) -> &mut ShareLink {
+        self.service.as_mut().unwrap()
+    }
+
+    fn share(&self) -> std::path::PathBuf {
+        self.directory.path().join("share")
+    }
+
+    /// Does what waits for the service, while the service does its work.
+    fn serve<T: Send>(&mut self, wait: impl FnOnce(&Path) -> T + Send) -> T {
+        let directory = self.share();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(move || wait(&directory));
+            while !waiting.is_finished() {
+                self.attend();
+                thread::yield_now();
+            }
+            waiting.join().unwrap()
+        })
+    }
+
+    fn attend(&mut self) -> Vec<Vec<u8>> {
+        self.attend_at(clock::now())
+    }
+
+    fn attend_at(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let service = self.service_mut();
+        service.unpark(); // as if it had slept
+        let mut own = Vec::new();
+        service.receive_runs(now, &mut |run| own.push(run.bytes.to_vec())).unwrap();
+        own
+    }
+
+    /// What the service keeps of a run.
+    fn arrive(&mut self, run: &DatagramRun<'_>) -> Vec<Vec<u8>> {
+        let mut own = Vec::new();
+        self.service_mut().forward_for_test(run, &mut |run| own.push(run.bytes.to_vec()));
+        own
+    }
+
+    fn join(&mut self) -> (Client, IdPartition) {
+        self.serve(|directory| {
+            let mut client = Client::join(directory, HERE, 0).unwrap().unwrap();
+            let partition = client.open(None).unwrap();
+            (client, partition)
+        })
+    }
+}
+
+/// A datagram for a partition, with something behind its header.
+fn datagram(partition: IdPartition, what: u8) -> Vec<u8> {
+    let mut bytes = vec![what; 64];
+    bytes[..8].copy_from_slice(&[4, 0, 0xFF, 0xFF, 0, partition.get() << 2, 0, 1]);
+    bytes
+}
+
+/// The UDP payload of a message of connection management that answers `id`.
+fn management(id: u32) -> Vec<u8> {
+    let data = PrivateData::default();
+    let rtu = Message::Rtu(Rtu { local_id: 1, remote_id: id, private_data: data });
+    let mad = CmMad { transaction: 1, modifier: 0, message: rtu }.encode();
+    let header = [0x64, 0, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 0x80, 1, 0, 0, 0, 0, 0, 1];
+    [&header[..], &mad[..], &[0; 4]].concat()
+}
+
+fn run<'a>(net: &'a NetHeader, bytes: &'a [u8], segment: usize) -> DatagramRun<'a> {
+    DatagramRun { net, bytes, segment, meta: DatagramMeta::default() }
+}
+
+/// What a client has received.
+fn received(client: &mut Client) -> Vec<(Vec<u8>, usize, bool)> {
+    let mut all = Vec::new();
+    while client.receive(clock::now(), &mut |run| {
+        all.push((run.bytes.to_vec(), run.segment, run.meta.congested));
+    }) > 0
+    {}
+    all
+}
+
+#[test]
+fn what_is_for_a_client_comes_to_it() {
+    let mut host = Host::new();
+    let ((mut one, first), (mut other, second)) = (host.join(), host.join());
+    assert_ne!(first, second);
+    let own = IdPartition::new(table::OWN).unwrap();
+    let (net, to) = (net(), |partition, what| datagram(partition, what));
+    assert!(host.arrive(&run(&net, &to(first, 1), 64)).is_empty());
+    assert_eq!(host.arrive(&run(&net, &to(own, 2), 64)), [to(own, 2)]);
+    // a run that the system has merged, for one and for several
+    let same = [to(second, 3), to(second, 4)].concat();
+    assert!(host.arrive(&run(&net, &same, 64)).is_empty());
+    let mixed = [to(second, 5), to(own, 6), to(first, 7)].concat();
+    assert_eq!(host.arrive(&run(&net, &mixed, 64)), [to(own, 6)]);
+    assert_eq!(received(&mut one), [(to(first, 1), 64, false), (to(first, 7), 64, false)]);
+    assert_eq!(received(&mut other), [(same, 64, false), (to(second, 5), 64, false)]);
+    assert_eq!(host.service_mut().forwarded(), 5);
+}
+
+#[test]
+fn a_client_that_reads_nothing_loses_what_is_its_own() {
+    let mut host = Host::new();
+    let ((mut slow, first), (mut other, second)) = (host.join(), host.join());
+    let net = net();
+    let mut lost = 0;
+    while lost < 3 {
+        host.arrive(&run(&net, &datagram(first, 1), 64));
+        lost = host.service_mut().socket_drops();
+    }
+    host.arrive(&run(&net, &datagram(second, 2), 64));
+    assert_eq!(received(&mut other).len(), 1);
+    let kept = received(&mut slow);
+    assert!(kept.len() > 100 && kept.iter().all(|(.., congested)| !congested));
+    for congested in [true, false] {
+        host.arrive(&run(&net, &datagram(first, 3), 64));
+        assert_eq!(received(&mut slow), [(datagram(first, 3), 64, congested)]);
+    }
+}
+
+#[test]
+fn a_service_is_one_clients() {
+    let mut host = Host::new();
+    let ((mut one, _), (other, _)) = (host.join(), host.join());
+    let service = ServiceId(0x0106_1C06);
+    let (control, others) = (one.control().unwrap(), other.control().unwrap());
+    let ask = |host: &mut Host, control: &std::sync::Arc<_>, claim| {
+        let control = std::sync::Arc::clone(control);
+        host.serve(move |_| super::ask(&control, service, claim)).map_err(|error| error.kind())
+    };
+    assert_eq!(ask(&mut host, &others, false), Ok(()));
+    assert_eq!(ask(&mut host, &control, true), Ok(()));
+    one.claim(service);
+    assert_eq!(ask(&mut host, &others, false), Err(io::ErrorKind::AddrInUse));
+    assert_eq!(ask(&mut host, &others, true), Err(io::ErrorKind::AddrInUse));
+    assert_eq!(ask(&mut host, &control, false), Ok(()));
+    one.release(service);
+    host.attend();
+    assert_eq!(ask(&mut host, &others, true), Ok(()));
+}
+
+/// Drives a client, and the service, until the client is there again.
+fn rejoin(host: &mut Host, client: &mut Client) {
+    let end = clock::now().plus(Duration::from_secs(20));
+    while client.control().is_none() {
+        assert!(clock::now() < end, "it does not come");
+        client.update(clock::now());
+        host.attend();
+    }
+    host.attend();
+    client.update(clock::now());
+}
+
+#[test]
+fn a_client_goes_on_by_the_next_service() {
+    let mut host = Host::new();
+    let (mut client, partition) = host.join();
+    let service = ServiceId(7);
+    client.claim(service);
+    host.attend();
+    assert!(host.service_mut().is_claimed(service, HERE));
+    for _ in 0..2 {
+        host.restart();
+        assert_eq!(received(&mut client), []);
+        assert!(client.control().is_none() && !host.service_mut().is_claimed(service, HERE));
+        rejoin(&mut host, &mut client);
+        assert!(host.service_mut().is_claimed(service, HERE));
+        host.arrive(&run(&net(), &datagram(partition, 1), 64));
+        assert_eq!(received(&mut client).len(), 1);
+    }
+}
+
+/// The service cannot be sent a descriptor, which it would have to close: not on any kernel.
+#[test]
+fn no_descriptor_reaches_the_service() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+    let mut host = Host::new();
+    let (client, _) = host.join();
+    let descriptors: [OwnedFd; 1] = [std::fs::File::open("/dev/null").unwrap().into()];
+    let data = client.descriptors()[0];
+    let borrowed = descriptors.each_ref().map(AsFd::as_fd);
+    for with in [true, false] {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if with {
+            ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
+        }
+        let sent = rustix::net::sendmsg(
+            data,
+            &[io::IoSlice::new(b"x")],
+            &mut ancillary,
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        );
+        assert_eq!(sent, Err(rustix::io::Errno::PIPE));
+    }
+}
+
+#[test]
+fn a_client_that_makes_no_sense_is_ended() {
+    let mut host = Host::new();
+    let nonsense = [vec![9; 40], vec![1; 39], vec![1; 41], [&[1; 1][..], &[0; 39]].concat()];
+    for bytes in nonsense {
+        let (client, partition) = host.join();
+        client.write_for_test(&bytes);
+        host.attend();
+        host.attend();
+        assert!(is_readable(client.descriptors()[0].as_fd()), "{bytes:?}");
+        assert_eq!(host.arrive(&run(&net(), &datagram(partition, 1), 64)).len(), 1);
+    }
+}
+
+/// Processes that knock and say nothing are ended after a second, and before if there are many.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let mut host = Host::new();
+    let silent: Vec<_> = (0..9)
+        .map(|_| host.serve(|directory| Client::join(directory, HERE, 0).unwrap().unwrap()))
+        .collect();
+    let ended = |client: &Client| is_readable(client.descriptors()[1].as_fd());
+    assert_eq!(silent.iter().filter(|client| !ended(client)).count(), 4);
+    let (client, _) = host.join();
+    host.attend_at(clock::now().plus(Duration::from_secs(1)));
+    assert!(silent.iter().all(ended) && client.control().is_some());
+}
+
+#[test]
+fn a_knock_of_nobody_costs_nothing() {
+    let mut host = Host::new();
+    for number in 0..50 {
+        let knock = Knock { number: [number; 16], secret: [0; 16] };
+        door::knock(&host.share(), HERE, 0, &knock).unwrap();
+    }
+    for _ in 0..10 {
+        host.attend();
+    }
+    assert!(host.join().0.control().is_some());
+}
+
+/// Only hosts that have sent it messages of connection management are told of a client's end.
+#[test]
+fn the_peers_of_a_client_that_ends_are_told() {
+    let mut host = Host::new();
+    let (mut client, partition) = host.join();
+    let record = |number: u32, remote| ConnRecord {
+        local: HERE,
+        remote,
+        pkey: PKey::DEFAULT,
+        local_id: partition.ids().start() + number,
+        remote_id: 7,
+        local_qpn: Qpn::new(2),
+        remote_qpn: Qpn::new(3),
+    };
+    let kept = record(1, PEER);
+    client.keep_record(&kept);
+    host.attend();
+    assert!(host.arrive(&run(&net(), &management(kept.local_id), 280)).is_empty());
+    client.keep_record(&kept);
+    client.keep_record(&record(2, PEER));
+    client.erase_record(record(2, PEER).local_id);
+    client.keep_record(&record(3, [10, 0, 0, 3].into())); // has sent nothing
+    client.keep_record(&record(0x400_0000, PEER)); // another's
+    host.attend();
+    drop(client);
+    host.attend();
+    let ended = Ended::Here { address: HERE, partition, records: vec![kept] };
+    assert_eq!(
+        (host.service_mut().poll_ended(), host.service_mut().poll_ended()),
+        (Some(ended), None)
+    );
+}
