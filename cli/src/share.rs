@@ -3,6 +3,7 @@
 use std::{thread, time::Duration};
 
 use roce::{Context, Device, OpenOptions, devices};
+use sd_notify::NotifyState;
 
 use crate::{
     failure::Failure,
@@ -15,14 +16,13 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Have the addresses of this host for programs of all its users.
 ///
-/// One process receives what comes to an address, on UDP port 4791. Without this command that is the
-/// first program that opens the address, and only programs of the same user can have it as well. Run
-/// by root, before them, this one receives, and hands to each program what is for its queue pairs and
-/// what it listens for, and nothing else.
+/// Without this command an address is had by the first program that opens it, and by others of the same
+/// user. Run by root, before them, this process has the addresses. It hands to each program, whoever its
+/// user is, what is for its queue pairs and what it listens for, and nothing else.
 ///
-/// It runs until it is ended (Ctrl-C): of the programs that go on, one receives then for those of its
-/// user. An address that another program has is waited for. roce_lo needs none of this: each program
-/// has an address of its own there.
+/// It runs until it is ended (Ctrl-C). Programs then wait for the next one, and go on where they were.
+/// An address that another program has is waited for. roce_lo needs none of this: each program has an
+/// address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if devices.is_empty() {
         return Err("no interface of this host has an address; udp:ADDRESS names one".into());
     }
-    let mut open = Vec::new();
+    let (mut open, mut ready) = (Vec::new(), false);
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
         missing.retain_mut(|(device, told)| {
@@ -58,6 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 }
             }
         });
+        if !ready {
+            ready = true;
+            let _ = sd_notify::notify(&[NotifyState::Ready]); // where a service manager has started it
+        }
         if missing.is_empty() {
             thread::park();
         } else {

@@ -186,13 +186,13 @@ fn a_service_is_one_programs() {
     drop(owner);
 }
 
-/// The process that receives is killed while others have a connection. The one that it has received
-/// for does so itself from then on.
+/// The service is killed while others have a connection through it, and started again: by then the
+/// programs have the same numbers and services as before.
 #[test]
-fn connections_outlive_the_process_that_receives() {
+fn connections_outlive_the_service() {
     let Some(tool) = Tool::new("outlive") else { return };
     let shared = "udp:127.79.42.1";
-    let owner = tool.share(ROOT, shared);
+    let first = tool.share(ROOT, shared);
     let rest = ["-a", "127.79.42.1", "-C", "3000", "-S", "4000", "--device"];
     let server = [&["rping", "-s"][..], &rest, &[shared]].concat();
     let client = [&["rping", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
@@ -200,11 +200,44 @@ fn connections_outlive_the_process_that_receives() {
     sleep(Duration::from_millis(300));
     let asking = tool.by(OTHER, &client).spawn().unwrap();
     sleep(Duration::from_millis(200));
-    drop(owner);
+    drop(first);
+    let next = tool.share(ROOT, shared);
     let (asked, served) = (end(asking), end(serving));
     assert!(asked.status.success() && served.status.success(), "{asked:?} {served:?}");
     let log = String::from_utf8_lossy(&served.stderr);
-    assert!(log.contains("this process receives for all at the address"), "{log}");
+    assert!(log.contains("the service receives for this process again"), "{log}");
+    drop(next);
+}
+
+/// Without the service an address is one user's, and who is too late hears how to have it shared.
+#[test]
+fn another_user_hears_of_the_service() {
+    let Some(tool) = Tool::new("told") else { return };
+    let device = "udp:127.79.43.1";
+    let listen = ["rping", "-s", "-a", "127.79.43.1", "--device", device];
+    let _first = Program(tool.by(ONE, &listen).spawn().unwrap());
+    let perf = ["perf", "write", "--local", "-n", "100", "-s", "4096", "-d", device];
+    let start = Instant::now();
+    let error = loop {
+        let output = end(tool.by(OTHER, &perf).spawn().unwrap());
+        if !output.status.success() {
+            break String::from_utf8_lossy(&output.stderr).into_owned();
+        }
+        assert!(start.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(50));
+    };
+    assert!(error.contains(&format!("of the user {ONE} has port 4791 on 127.79.43.1")), "{error}");
+    assert!(error.contains("`sudo roce share`"), "{error}");
+}
+
+/// Who cannot make a door receives for nobody.
+#[test]
+fn an_ordinary_user_is_no_service() {
+    let Some(tool) = Tool::new("ordinary") else { return };
+    let mut waiting = Program(tool.by(ONE, &["share", "udp:127.79.47.1"]).spawn().unwrap());
+    let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    assert!(line.contains("/run/roce-share") && line.contains("as root"), "{line}");
 }
 
 /// What cannot be had is told once, and waited for.
@@ -212,7 +245,10 @@ fn connections_outlive_the_process_that_receives() {
 fn an_address_that_is_taken_is_waited_for() {
     let Some(tool) = Tool::new("waits") else { return };
     let device = "udp:127.79.45.1";
-    let other = tool.share(ONE, device);
+    let other = Program(
+        tool.by(ONE, &["rping", "-s", "-a", "127.79.45.1", "--device", device]).spawn().unwrap(),
+    );
+    sleep(Duration::from_millis(500));
     let mut waiting = Program(tool.by(ROOT, &["share", device]).spawn().unwrap());
     let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
     let line = told.next().unwrap().unwrap();
@@ -225,20 +261,4 @@ fn an_address_that_is_taken_is_waited_for() {
     drop(waiting);
     let rest: Vec<_> = told.map(Result::unwrap).filter(|line| line.contains("4791")).collect();
     assert_eq!(rest, [""; 0]);
-}
-
-/// Programs of one user go on when root's process ends, by one of them.
-#[test]
-fn programs_of_one_user_go_on_together() {
-    let Some(tool) = Tool::new("together") else { return };
-    let shared = "udp:127.79.46.1";
-    let owner = tool.share(ROOT, shared);
-    let rest = ["-a", "127.79.46.1", "-C", "3000", "-S", "4000", "--device", shared];
-    let serving = tool.by(ONE, &[&["rping", "-s"][..], &rest].concat()).spawn().unwrap();
-    sleep(Duration::from_millis(300));
-    let asking = tool.by(ONE, &[&["rping", "-c"][..], &rest].concat()).spawn().unwrap();
-    sleep(Duration::from_millis(100));
-    drop(owner);
-    let (asked, served) = (end(asking), end(serving));
-    assert!(asked.status.success() && served.status.success(), "{asked:?} {served:?}");
 }

@@ -18,6 +18,7 @@ use std::{
 use rustix::fs::{Mode, mkfifoat};
 
 use super::message::Knock;
+use crate::variables;
 
 /// Where the doors are.
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
@@ -37,8 +38,11 @@ fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     })
 }
 
-/// The file of the service's state, which is that of its first address.
+/// The file of the service's state, which is that of its first address. A service of systemd has a
+/// directory for it; that of the doors goes when the service ends.
 pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> io::Result<PathBuf> {
+    let own = variables::value(variables::STATE_DIRECTORY).map(PathBuf::from);
+    let directory = own.unwrap_or_else(|| directory.into());
     Ok(directory.join(name(address, interface)? + ".state"))
 }
 

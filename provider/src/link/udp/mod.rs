@@ -2,6 +2,7 @@
 
 mod flows;
 mod groups;
+mod kept;
 mod message;
 mod options;
 mod port;
@@ -656,6 +657,9 @@ impl AddressSetLink for UdpLink {
     fn remove_address(&mut self, address: IpAddr) {
         for port in self.ports.extract_if(.., |port| port.address == address) {
             self.drops_of_closed += port.dropped();
+            if self.options.receives_for_users {
+                kept::discard(address, port.interface);
+            }
         }
         self.clients.forget(address);
         if let Some(shm) = &mut self.shm {

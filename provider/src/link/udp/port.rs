@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
     flows::{self, FlowSocket},
-    message,
+    kept, message,
     options::SocketOptions,
     receive::Overflow,
 };
@@ -106,6 +106,11 @@ impl Port {
         options: &SocketOptions,
         beside: bool,
     ) -> io::Result<Socket> {
+        if options.receives_for_users
+            && let Some(socket) = kept::take(address, interface)
+        {
+            return Ok(socket); // configured before
+        }
         let socket = Socket::new(
             Domain::for_address(SocketAddr::new(address, 0)),
             Type::DGRAM,
@@ -119,6 +124,9 @@ impl Port {
             message::named("SO_REUSEPORT", socket.set_reuse_port(true))?;
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
+        if options.receives_for_users {
+            kept::keep(&socket, address, interface);
+        }
         Ok(socket)
     }
 
