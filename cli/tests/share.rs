@@ -2,12 +2,22 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    io::{BufRead, BufReader, ErrorKind, IoSliceMut, Read},
+    mem::MaybeUninit,
+    net::UdpSocket,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{fs::PermissionsExt, net::UnixDatagram, process::CommandExt},
+    },
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
+};
+
+use rustix::{
+    io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -193,13 +203,20 @@ fn connections_outlive_the_service() {
     let Some(tool) = Tool::new("outlive") else { return };
     let shared = "udp:127.79.42.1";
     let first = tool.share(ROOT, shared);
-    let rest = ["-a", "127.79.42.1", "-C", "3000", "-S", "4000", "--device"];
+    let rest = ["-a", "127.79.42.1", "-C", "4000", "-S", "4000", "--device"];
     let server = [&["rping", "-s"][..], &rest, &[shared]].concat();
     let client = [&["rping", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
     let serving = tool.by(ONE, &server).spawn().unwrap();
-    sleep(Duration::from_millis(300));
-    let asking = tool.by(OTHER, &client).spawn().unwrap();
-    sleep(Duration::from_millis(200));
+    let start = Instant::now();
+    // one that has found its server goes on for long
+    let asking = loop {
+        let mut asking = tool.by(OTHER, &client).spawn().unwrap();
+        sleep(Duration::from_millis(300));
+        if asking.try_wait().unwrap().is_none() {
+            break asking;
+        }
+        assert!(start.elapsed() < PATIENCE, "{:?}", end(asking));
+    };
     drop(first);
     let next = tool.share(ROOT, shared);
     let (asked, served) = (end(asking), end(serving));
@@ -261,4 +278,78 @@ fn an_address_that_is_taken_is_waited_for() {
     drop(waiting);
     let rest: Vec<_> = told.map(Result::unwrap).filter(|line| line.contains("4791")).collect();
     assert_eq!(rest, [""; 0]);
+}
+
+/// What systemd keeps of a service: the sockets that it says, until it is started again.
+struct Manager {
+    notify: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn new(tool: &Tool) -> Self {
+        let path = tool.0.join("notify");
+        Self { notify: UnixDatagram::bind(&path).unwrap(), path }
+    }
+
+    /// Starts the service with these sockets, and returns those that it has kept when it is ready.
+    fn start(&self, tool: &Tool, device: &str, kept: &[OwnedFd]) -> (Program, Vec<OwnedFd>) {
+        // descriptors have the numbers from 3 on, and LISTEN_PID is the process's own
+        let given: Vec<OwnedFd> = kept.iter().map(|it| inherited(it).unwrap()).collect();
+        let moves = given.iter().enumerate();
+        let moves: String =
+            moves.map(|(to, from)| format!("exec {}<&{}\n", 3 + to, from.as_raw_fd())).collect();
+        let script = format!(
+            "{moves} LISTEN_PID=$$ exec {} share {device}",
+            tool.0.join("roce").to_string_lossy()
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).env("NOTIFY_SOCKET", &self.path);
+        command.env("LISTEN_FDS", kept.len().to_string());
+        let program = Tool::shared(&mut command, device);
+        drop(given);
+        let mut sockets = Vec::new();
+        loop {
+            let mut text = [0; 256];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut into = [IoSliceMut::new(&mut text)];
+            let flags = RecvFlags::empty();
+            let length = recvmsg(&self.notify, &mut into, &mut ancillary, flags).unwrap().bytes;
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    sockets.extend(descriptors);
+                }
+            }
+            if text[..length].starts_with(b"READY=1") {
+                return (program, sockets);
+            }
+        }
+    }
+}
+
+/// A copy, far from the first numbers, that programs which are started have.
+fn inherited(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let copy = fcntl_dupfd_cloexec(descriptor, 50)?;
+    fcntl_setfd(&copy, FdFlags::empty())?;
+    Ok(copy)
+}
+
+/// Nobody gets the port while the service is started anew, and what comes meanwhile is there then.
+#[test]
+fn systemd_keeps_the_sockets() {
+    let Some(tool) = Tool::new("systemd") else { return };
+    let (device, address) = ("udp:127.79.48.1", "127.79.48.1:4791");
+    let manager = Manager::new(&tool);
+    let (first, kept) = manager.start(&tool, device, &[]);
+    assert_eq!(kept.len(), 1);
+    drop(first);
+    let taken = UdpSocket::bind(address).map_err(|error| error.kind());
+    assert_eq!(taken.err(), Some(ErrorKind::AddrInUse));
+    let (_next, others) = manager.start(&tool, device, &kept);
+    assert_eq!(others.len(), 0, "it has that socket already");
+    let rest = ["-C", "20", "-S", "900", "--device"];
+    let server = [&["rping", "-s", "-a", "127.79.48.1"][..], &rest, &[device]].concat();
+    let client = [&["rping", "-c", "-a", "127.79.48.1"][..], &rest, &[device]].concat();
+    play(tool.by(ONE, &server), tool.by(OTHER, &client));
 }

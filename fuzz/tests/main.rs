@@ -2,4 +2,5 @@
 
 mod common;
 mod replay;
+mod share;
 mod shm;

@@ -17,6 +17,9 @@ const PKG_CONFIG: [(&str, &[u8]); 2] = [
     ("librdmacm.pc", include_bytes!("../../cli/src/library/librdmacm.pc")),
 ];
 
+/// The service of `roce share`.
+const UNIT: &[u8] = include_bytes!("../../packaging/systemd/roce-share.service");
+
 /// An entry of a package, by its path without a slash in front.
 pub(crate) struct Entry {
     pub(crate) path: String,
@@ -109,6 +112,13 @@ impl Contents {
             entries.push(shared(library, self.library.clone()));
             entries.push(shared(format!("{libraries}/librspreload.so"), self.sockets.clone()));
         }
+        entries.push(file(
+            match place {
+                Place::Tarball => "roce-share.service",
+                _ => "usr/lib/systemd/system/roce-share.service",
+            },
+            UNIT,
+        ));
         for (name, text) in &self.completions {
             let directory = match (place, name.as_str()) {
                 (Place::Tarball, _) => "completions",

@@ -36,7 +36,9 @@ pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
-pub(crate) use share::{DIRECTORY as SHARE_DIRECTORY, ShareLink};
+pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
+#[doc(hidden)] // for the fuzz targets
+pub use share::ShareLink;
 pub(crate) use shm::{Left, Members, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};

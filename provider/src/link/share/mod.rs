@@ -31,7 +31,7 @@ pub(in crate::link) use client::{Client, ask};
 pub(in crate::link) use clients::Clients;
 pub(crate) use door::DIRECTORY;
 pub(in crate::link) use door::exists;
-pub(crate) use service::ShareLink;
+pub use service::ShareLink;
 
 #[cfg(test)]
 mod tests;

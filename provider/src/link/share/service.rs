@@ -64,7 +64,7 @@ const MAX_RECORDS: usize = 1024;
 const BUFFER: usize = 4 << 20;
 
 /// A link that receives for the programs of all users of this host as well.
-pub(crate) struct ShareLink {
+pub struct ShareLink {
     /// Its doors are gone before the sockets are.
     clients: Clients,
     inner: Box<dyn Link>,
@@ -119,7 +119,7 @@ impl ShareLink {
     ///
     /// # Errors
     /// [`BindError::NoDoor`].
-    pub(crate) fn new(
+    pub fn new(
         inner: Box<dyn Link>,
         directory: &Path,
         addresses: &[(IpAddr, u32)],

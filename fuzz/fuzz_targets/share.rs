@@ -1,0 +1,9 @@
+//! libFuzzer's entry to [`roce_fuzz::share::share`]. Without it, in an ordinary build, the program does
+//! nothing.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drop(roce_fuzz::share::share(data)));
+
+#[cfg(not(fuzzing))]
+fn main() {}

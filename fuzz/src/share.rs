@@ -1,0 +1,364 @@
+//! Target: bytes as a program for clients of the service that several users share addresses by.
+//!
+//! The clients knock and write whatever they like, whenever they like. An honest client beside them has
+//! a partition and a service, and gets the datagrams that are for it, whatever the others do. The steps
+//! are those of `World::step`.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    io::{self, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    net::{IpAddr, Ipv4Addr},
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use roce_provider::link::{Datagram, Link, ShareLink, SharingLink};
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    time::Instant,
+    wire::{FrameFields, Ident, NetHeader},
+};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+
+use crate::input::Input;
+
+const STEPS: usize = 200;
+const MAX_CLIENTS: usize = 30;
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const SERVICE: u64 = 7;
+const OPEN: u8 = 1;
+const CLAIM: u8 = 3;
+const OPENED: u8 = 1;
+const DONE: u8 = 2;
+
+/// What a run has got to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// Connections of hostile clients.
+    pub connected: usize,
+    /// Answers that they got.
+    pub answered: usize,
+    /// Datagrams that they got.
+    pub received: usize,
+    /// Datagrams of the honest client.
+    pub honest: usize,
+}
+
+/// Panics when the service does, or when the honest client loses something.
+pub fn share(bytes: &[u8]) -> Reach {
+    let mut input = Input::new(bytes);
+    let mut world = World::new();
+    input.play(STEPS, |input| world.step(input));
+    world.check();
+    world.reach
+}
+
+/// What arrives at the service.
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
+
+impl Link for Wire {
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec![ADDRESS]
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits::SINGLE
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::Fixed(4791)
+    }
+
+    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        Ok(runs.len())
+    }
+
+    fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        let net = NetHeader {
+            src: [10, 0, 0, 2].into(),
+            dst: ADDRESS,
+            src_port: 61_000,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Likely(0),
+            frame: FrameFields::default(),
+        };
+        for bytes in self.0.lock().unwrap().drain(..) {
+            sink(&Datagram::new(&net, &bytes));
+        }
+        Ok(0)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+/// A client, hostile or not.
+struct Client {
+    data: OwnedFd,
+    requests: File,
+    answers: File,
+}
+
+impl Client {
+    /// The one that the service has connected to.
+    fn accept(listener: &OwnedFd, secret: [u8; 16]) -> Option<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let data = rustix::net::accept_with(listener, flags).ok()?;
+        let mut said = [0; 16];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut said)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        rustix::net::recvmsg(&data, &mut into, &mut ancillary, flags).ok()?;
+        assert_eq!(said, secret);
+        let mut descriptors = ancillary.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+            _ => Vec::new(),
+        });
+        let (requests, answers) = (descriptors.next()?.into(), descriptors.next()?.into());
+        Some(Self { data, requests, answers })
+    }
+
+    fn ask(&mut self, kind: u8, second: u8, fields: [u8; 36]) {
+        let mut request = [0; 40];
+        (request[0], request[1]) = (kind, second);
+        request[4..].copy_from_slice(&fields);
+        let _ = self.requests.write(&request); // the service may have ended it
+    }
+
+    fn answer(&mut self) -> Option<[u8; 8]> {
+        let mut answer = [0; 8];
+        self.answers.read(&mut answer).is_ok_and(|length| length == 8).then_some(answer)
+    }
+
+    /// The datagrams that have come.
+    fn received(&self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut bytes = [0; 4096];
+        loop {
+            match rustix::net::recv(&self.data, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((_, length @ 28..)) => all.push(bytes[28..length].to_vec()),
+                _ => return all,
+            }
+        }
+    }
+}
+
+/// The service, an honest client and hostile ones.
+struct World {
+    directory: PathBuf,
+    wire: Wire,
+    service: Option<ShareLink>,
+    now: Instant,
+    /// Sockets at which hostile clients wait for the service, with their secrets.
+    waiting: Vec<(OwnedFd, [u8; 16])>,
+    clients: Vec<Client>,
+    honest: Option<Client>,
+    partition: u8,
+    reach: Reach,
+}
+
+impl World {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("roce-fuzz-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name).join("share");
+        fs::create_dir(directory.parent().unwrap()).unwrap();
+        let wire = Wire::default();
+        let mut world = Self {
+            service: Some(service(&wire, &directory)),
+            directory,
+            wire,
+            now: Instant::ZERO,
+            waiting: Vec::new(),
+            clients: Vec::new(),
+            honest: None,
+            partition: 0,
+            reach: Reach::default(),
+        };
+        world.join();
+        world
+    }
+
+    fn door(&self) -> PathBuf {
+        let namespace = fs::metadata("/proc/self/ns/net").unwrap().ino();
+        self.directory.join(format!("{namespace}-{ADDRESS}"))
+    }
+
+    fn write_to_door(&self, bytes: &[u8]) {
+        let mut options = OpenOptions::new();
+        let door = options.write(true).custom_flags(libc::O_NONBLOCK).open(self.door());
+        let _ = door.unwrap().write(bytes); // it may be full
+    }
+
+    fn knock(&self) -> (OwnedFd, [u8; 16]) {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let process = u128::from(std::process::id()) << 64;
+        let number = process | u128::from(NUMBER.fetch_add(1, Ordering::Relaxed));
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let listener = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        let name = format!("roce client {number:032x}");
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&listener, &name).unwrap();
+        rustix::net::listen(&listener, 4).unwrap();
+        let secret = (!number).to_be_bytes();
+        let knock = [&b"knock\0\0\x01"[..], &number.to_be_bytes(), &secret, &[0; 24]].concat();
+        self.write_to_door(&knock);
+        (listener, secret)
+    }
+
+    /// The service does its work. Datagrams that are for none of the clients come out.
+    fn serve(&mut self) -> usize {
+        let service = self.service.as_mut().unwrap();
+        service.unpark(); // it has slept
+        let mut rest = 0;
+        service.receive(self.now, &mut |_| rest += 1).unwrap();
+        while service.poll_ended().is_some() {}
+        rest
+    }
+
+    /// The honest client comes, with the partition that it has had.
+    fn join(&mut self) {
+        let (listener, secret) = self.knock();
+        let mut honest = None;
+        // others may be before it
+        for _ in 0..300 {
+            self.serve();
+            honest = Client::accept(&listener, secret);
+            if honest.is_some() {
+                break;
+            }
+        }
+        let mut honest = honest.expect("it is let in");
+        honest.ask(OPEN, self.partition, [0; 36]);
+        honest.ask(CLAIM, 0, service_field());
+        self.serve();
+        let [opened, partition, ..] = honest.answer().expect("an answer");
+        assert!(opened == OPENED && (self.partition == 0 || partition == self.partition));
+        assert_eq!(honest.answer().map(|answer| answer[0]), Some(DONE));
+        self.partition = partition;
+        self.honest = Some(honest);
+    }
+
+    fn arrive(&self, partition: u8, what: u8) {
+        let mut bytes = vec![what; 32];
+        bytes[..8].copy_from_slice(&[4, 0, 0xFF, 0xFF, 0, partition << 2, 0, 2]);
+        self.wire.0.lock().unwrap().push_back(bytes);
+    }
+
+    /// The honest client gets what is for it, and has what it had.
+    fn check(&mut self) {
+        for what in 0..3 {
+            self.arrive(self.partition, what);
+        }
+        assert_eq!(self.serve(), 0);
+        let honest = self.honest.as_mut().unwrap();
+        honest.ask(CLAIM, 0, service_field());
+        let received = honest.received();
+        assert_eq!(received.iter().map(|bytes| bytes[8]).collect::<Vec<_>>(), [0, 1, 2]);
+        self.reach.honest += received.len();
+        self.serve();
+        let answer = self.honest.as_mut().unwrap().answer();
+        assert_eq!(answer.map(|answer| answer[0]), Some(DONE));
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 12 {
+            0 => self.check(),
+            1 | 2 if self.waiting.len() + self.clients.len() < MAX_CLIENTS => {
+                self.waiting.push(self.knock());
+            }
+            3 => {
+                let length = input.byte() % 80;
+                self.write_to_door(input.bytes(length.into()));
+            }
+            4 => self.now = self.now.plus(Duration::from_millis(20 * u64::from(input.byte()))),
+            5 => {
+                let partition = input.byte() % 64;
+                if partition != self.partition {
+                    self.arrive(partition, input.byte());
+                }
+            }
+            6 => {
+                let index = usize::from(input.byte());
+                if index < self.clients.len() {
+                    self.clients.swap_remove(index);
+                }
+            }
+            7 if input.byte() < 16 => {
+                self.service = None;
+                self.service = Some(service(&self.wire, &self.directory));
+                self.join();
+            }
+            8 => {
+                let (index, length) = (input.byte(), input.byte() % 80);
+                let bytes = input.bytes(length.into());
+                if let Some(client) = self.clients.get_mut(usize::from(index)) {
+                    let _ = client.requests.write(bytes);
+                }
+            }
+            _ => {
+                let index = usize::from(input.byte()) % self.clients.len().max(1);
+                // a second OPEN ends a client, as nonsense does, which step 8 writes
+                let kind = [1, 2, 3, 4, 5, 6, 3, 4][usize::from(input.byte() % 8)];
+                let second = input.byte();
+                let mut fields = [0; 36];
+                // of few services and connections
+                (fields[0], fields[7]) = (input.byte() % 10, input.byte() & 0xC0);
+                if let Some(client) = self.clients.get_mut(index) {
+                    client.ask(kind, second, fields);
+                }
+            }
+        }
+        self.serve();
+        let come = self.waiting.extract_if(.., |(listener, secret)| {
+            let client = Client::accept(listener, *secret);
+            self.reach.connected += usize::from(client.is_some());
+            let has_come = client.is_some();
+            self.clients.extend(client);
+            has_come
+        });
+        come.for_each(drop);
+        for client in &mut self.clients {
+            self.reach.received += client.received().len();
+            while client.answer().is_some() {
+                self.reach.answered += 1;
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.service = None;
+        let _ = fs::remove_dir_all(self.directory.parent().unwrap());
+    }
+}
+
+fn service(wire: &Wire, directory: &Path) -> ShareLink {
+    ShareLink::new(Box::new(wire.clone()), directory, &[(ADDRESS, 0)]).unwrap()
+}
+
+fn service_field() -> [u8; 36] {
+    let mut field = [0; 36];
+    field[..8].copy_from_slice(&SERVICE.to_ne_bytes());
+    field
+}
