@@ -3,32 +3,43 @@
  *
  *     cc agent.c -o agent -libverbs && ./agent
  *
- * Without an argument it takes the first device that has an address, and listens at port 4792 of it.
+ * Without an argument it takes the first device that has an address. It listens on loopback,
+ * `--listen` says where else, and prints a token, or has it from ROCE_AGENT_TOKEN.
  *
- * Whoever reaches that port drives the device, and the memory that this program has given it, and
- * nothing else of the host. A line is a list of commands in JSON, and the answer is a line with a
- * list of as many answers. A command that fails is answered with {"error": NAME_OF_ERRNO, "text":
- * REASON}.
+ * Who knows the token and reaches the port drives the device, and the memory that this program has
+ * given it, and nothing else of the host. The first line is the token, and its answer []. Any other
+ * line is a list of commands in JSON, and the answer is a line with a list of as many answers. A
+ * command that fails is answered with {"error": NAME_OF_ERRNO, "text": REASON}.
  */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Port where agents listen, longest line of commands, time in seconds for which a test may be silent. */
-enum { LISTEN = 4792, LONGEST = 1 << 20, SILENCE = 60 };
+/* Port where agents listen, and the longest line of commands. */
+enum { LISTEN = 4792, LONGEST = 1 << 20 };
+/* Seconds in which a test sends its next line, in which who connects shows the token, and for which
+ * the commands of a line may wait. */
+enum { SILENCE = 60, GREETING = 2, WAIT = 30 };
+/* Commands in a line, objects at a time, bytes of all regions and of one, entries of a queue, letters of a name. */
+enum { COMMANDS = 1024, OBJECTS = 4096, MEMORY = 256 << 20, LENGTH = 64 << 20, COUNT = 1 << 16, NAME = 64 };
+/* Digits of a token. */
+enum { DIGITS = 32 };
 /* Byte n of a pattern is (seed + n) % PERIOD. */
 enum { PERIOD = 251 };
 
@@ -208,6 +219,15 @@ static const struct value *needed(const struct value *object, const char *name, 
 static uint64_t number(const struct value *object, const char *name)
 {
     return needed(object, name, NUMBER)->number;
+}
+
+/* A number up to `most`. */
+static uint64_t number_to(const struct value *object, const char *name, uint64_t most)
+{
+    uint64_t asked = number(object, name);
+    if (asked > most)
+        fail(EPROTO, "%s %" PRIu64 " is too much: at most %" PRIu64, name, asked, most);
+    return asked;
 }
 
 static uint64_t number_or(const struct value *object, const char *name, uint64_t otherwise)
@@ -399,6 +419,18 @@ static struct object *keep(enum type type, const char *name, void *made)
     return object;
 }
 
+/* Looks whether there may be one more object, of this name. */
+static void check_room(const char *name)
+{
+    int count = 0;
+    for (const struct object *object = objects; object != NULL; object = object->next)
+        count++;
+    if (count >= OBJECTS)
+        fail(ENOMEM, "%d objects: at most %d", count, OBJECTS);
+    if (strlen(name) > NAME)
+        fail(EPROTO, "a name has at most %d letters", NAME);
+}
+
 static int leave(struct object *object)
 {
     struct membership *membership = (struct membership *)object->memory;
@@ -519,7 +551,11 @@ static void do_hello(void)
 
 static void do_mr(const struct value *command)
 {
-    size_t length = number(command, "length");
+    size_t length = number_to(command, "length", LENGTH), total = length;
+    for (const struct object *other = objects; other != NULL; other = other->next)
+        total += other->type == REGION ? ((struct ibv_mr *)other->object)->length : 0;
+    if (total > MEMORY)
+        fail(ENOMEM, "%zu bytes of memory: at most %d", total, MEMORY);
     struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
     unsigned char *memory = aligned_alloc(4096, (length + 4095) / 4096 * 4096);
     if (memory == NULL)
@@ -639,6 +675,7 @@ static void do_join(const struct value *command)
 {
     struct ibv_qp *qp = find(QUEUE_PAIR, text(command, "qp"))->object;
     const char *group = text(command, "group");
+    check_room(group);
     struct membership *membership = allocate(sizeof *membership);
     unsigned char *raw = membership->gid.raw;
     struct address own;
@@ -696,6 +733,7 @@ static struct ibv_ah *handle_to(const char *address)
         object = object->next;
     if (object == NULL) {
         struct ibv_ah_attr way = way_to(address);
+        check_room(address);
         for (object = objects; object != NULL && object->type != DOMAIN;)
             object = object->next;
         if (object == NULL)
@@ -843,18 +881,35 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* The test, and when the commands of its line wait no more. */
+static int connection = -1;
+static double line_end;
+
+/* True if the test has closed its connection. */
+static int is_gone(void)
+{
+    char letter;
+    ssize_t count = recv(connection, &letter, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 static void do_poll(const struct value *command)
 {
     struct ibv_cq *cq = find(COMPLETION_QUEUE, text(command, "cq"))->object;
-    uint64_t wanted = number(command, "count"), taken = 0;
-    double end = seconds() + needed(command, "timeout", NUMBER)->real;
+    uint64_t wanted = number_to(command, "count", COUNT), taken = 0;
+    double timeout = needed(command, "timeout", NUMBER)->real;
+    if (!(timeout >= 0 && timeout <= WAIT))
+        fail(EPROTO, "%g s is no time to wait: 0 to %d s", timeout, WAIT);
+    double end = seconds() + timeout;
+    if (end > line_end)
+        end = line_end;
     while (taken < wanted) {
         struct ibv_wc wc;
         int count = ibv_poll_cq(cq, 1, &wc);
         if (count < 0)
             fail(EIO, "ibv_poll_cq fails");
         if (count == 0) {
-            if (seconds() >= end)
+            if (seconds() >= end || is_gone())
                 break;
             nanosleep(&(struct timespec){0, 500000}, NULL);
             continue;
@@ -904,6 +959,8 @@ static void execute(const struct value *command)
     if (command->kind != OBJECT)
         malformed();
     const char *name = text(command, "do");
+    if (member(command, "name") != NULL)
+        check_room(text(command, "name"));
     if (strcmp(name, "hello") == 0) {
         do_hello();
     } else if (strcmp(name, "clear") == 0) {
@@ -918,7 +975,7 @@ static void execute(const struct value *command)
         struct ibv_mw *mw = ibv_alloc_mw(pd, is_first ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
         keep(WINDOW, text(command, "name"), made("ibv_alloc_mw", mw));
     } else if (strcmp(name, "cq") == 0) {
-        struct ibv_cq *cq = ibv_create_cq(context, (int)number(command, "size"), NULL, NULL, 0);
+        struct ibv_cq *cq = ibv_create_cq(context, (int)number_to(command, "size", COUNT), NULL, NULL, 0);
         keep(COMPLETION_QUEUE, text(command, "name"), made("ibv_create_cq", cq));
     } else if (strcmp(name, "srq") == 0) {
         struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
@@ -992,11 +1049,20 @@ static const struct value *read_line(char *line)
 static int answer_line(char *line)
 {
     const struct value *commands = read_line(line);
+    int count = 0;
     if (commands == NULL)
         return 0;
+    for (const struct value *command = commands->first; command != NULL; command = command->next)
+        count++;
     answer_length = 0;
+    line_end = seconds() + WAIT;
     say("[");
-    for (const struct value *command = commands->first; command != NULL; command = command->next) {
+    if (count > COMMANDS) {
+        say("{\"error\": \"EPROTO\", \"text\": \"%d commands in a line: at most %d\"}", count, COMMANDS);
+        commands = NULL;
+    }
+    const struct value *command = commands != NULL ? commands->first : NULL;
+    for (; command != NULL && !is_gone(); command = command->next) {
         answer_command(command);
         if (command->next != NULL)
             say(", ");
@@ -1005,32 +1071,95 @@ static int answer_line(char *line)
     return 1;
 }
 
-/* Answers lines until there are no more, or one is too long or none. */
-static void serve(int connection)
+/* What has come of the next line. */
+static char line[LONGEST + 1];
+static size_t line_length;
+
+/* Waits until a line is there, and says where it ends; NULL if it does not come whole in time. */
+static char *next_line(size_t most, int limit)
 {
-    static char line[LONGEST + 1];
-    size_t length = 0;
+    double end = seconds() + limit;
     for (;;) {
-        char *end = memchr(line, '\n', length);
-        if (end == NULL) {
-            ssize_t count = recv(connection, line + length, LONGEST - length, 0);
-            if (count <= 0)
-                return;
-            length += (size_t)count;
-            continue;
-        }
-        *end = '\0';
-        if (!answer_line(line))
-            return;
-        for (size_t sent = 0; sent < answer_length;) {
-            ssize_t count = send(connection, answer + sent, answer_length - sent, MSG_NOSIGNAL);
-            if (count <= 0)
-                return;
-            sent += (size_t)count;
-        }
-        length -= (size_t)(end + 1 - line);
-        memmove(line, end + 1, length);
+        char *found = memchr(line, '\n', line_length);
+        if (found != NULL)
+            return found;
+        double left = end - seconds();
+        struct pollfd ready = {.fd = connection, .events = POLLIN};
+        if (line_length >= most || left <= 0 || poll(&ready, 1, (int)(left * 1000) + 1) < 0)
+            return NULL;
+        ssize_t count = recv(connection, line + line_length, most - line_length, MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno != EAGAIN))
+            return NULL;
+        line_length += count > 0 ? (size_t)count : 0;
     }
+}
+
+/* Forgets a line that ends there. */
+static void drop_line(const char *end)
+{
+    line_length -= (size_t)(end + 1 - line);
+    memmove(line, end + 1, line_length);
+}
+
+/* Sends all of a text; 0 if it is not taken. */
+static int send_all(const char *text, size_t length)
+{
+    for (size_t sent = 0; sent < length;) {
+        ssize_t count = send(connection, text + sent, length - sent, MSG_NOSIGNAL);
+        if (count <= 0)
+            return 0;
+        sent += (size_t)count;
+    }
+    return 1;
+}
+
+/* True if a test shows the token. How long that takes does not tell how much of it is right. */
+static int shows(const char token[DIGITS + 1])
+{
+    static const char taken[] = "[]\n", refused[] =
+        "[{\"error\": \"EACCES\", \"text\": \"this is not the token that the agent has printed\"}]\n";
+    char *end = next_line(DIGITS + 2, GREETING);
+    if (end == NULL)
+        return 0;
+    size_t length = (size_t)(end - line);
+    int differs = length != DIGITS;
+    for (size_t index = 0; index < DIGITS && index < length; index++)
+        differs |= tolower((unsigned char)line[index]) ^ token[index];
+    drop_line(end);
+    if (differs)
+        send_all(refused, sizeof refused - 1);
+    return !differs && send_all(taken, sizeof taken - 1);
+}
+
+/* Answers lines until there are no more, or one is too long or none. */
+static void serve(void)
+{
+    char *end;
+    while ((end = next_line(LONGEST, SILENCE)) != NULL) {
+        *end = '\0';
+        if (!answer_line(line) || !send_all(answer, answer_length))
+            return;
+        drop_line(end);
+    }
+}
+
+/* The token of the environment, or a new one, which is printed; true if it is new. */
+static int choose_token(char token[DIGITS + 1])
+{
+    unsigned char bytes[DIGITS / 2];
+    const char *given = getenv("ROCE_AGENT_TOKEN");
+    if (given != NULL) {
+        if (strlen(given) != DIGITS || strspn(given, "0123456789abcdefABCDEF") != DIGITS)
+            stop("ROCE_AGENT_TOKEN: a token is %d hexadecimal digits", DIGITS);
+        for (int index = 0; index <= DIGITS; index++)
+            token[index] = (char)tolower((unsigned char)given[index]);
+        return 0;
+    }
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        stop("there is no random number: %s", strerror(errno));
+    for (size_t index = 0; index < sizeof bytes; index++)
+        snprintf(token + 2 * index, 3, "%02x", bytes[index]);
+    return 1;
 }
 
 static void clear_after_test(void)
@@ -1067,14 +1196,23 @@ static void open_device(const char *name)
 }
 
 static const char usage[] =
-    "usage: agent [DEVICE] [--port N] [--listen ADDRESS:PORT] [--once]\n"
+    "usage: agent [DEVICE] [--port N] [--listen ADDRESS[:PORT]] [--once]\n"
     "\n"
     "Drives an RDMA device for a test on another host: `roce conform ADDRESS` there.\n"
     "\n"
     "  DEVICE                 a name that `ibv_devices` shows; by default the first with an address\n"
     "  --port N               port of the device; by default 1\n"
-    "  --listen ADDRESS:PORT  where to listen; by default port 4792 of the device's first address\n"
+    "  --listen ADDRESS[:PORT]  where to listen, by default at port 4792: 127.0.0.1 or ::1\n"
     "  --once                 end when the first test is over\n";
+
+/* Where only programs of this host reach the agent of a device with this address. */
+static char *loopback(char *own)
+{
+    static char v4[] = "127.0.0.1", v6[] = "::1";
+    if (strchr(own, ':') != NULL)
+        return v6;
+    return strncmp(own, "127.", 4) == 0 ? own : v4;
+}
 
 int main(int count, char **arguments)
 {
@@ -1107,12 +1245,17 @@ int main(int count, char **arguments)
         stop("%s has no address for RoCEv2: give its interface one",
              ibv_get_device_name(context->device));
     uint16_t number = LISTEN;
-    memcpy(shown, own, sizeof shown);
-    if (place != NULL) {
+    if (place == NULL)
+        place = loopback(own);
+    if (inet_pton(AF_INET, place, address.bytes) == 1) {
+        address.family = AF_INET;
+    } else if (inet_pton(AF_INET6, place, address.bytes) == 1) {
+        address.family = AF_INET6;
+    } else {
         char *colon = strrchr(place, ':'), *end = NULL;
         unsigned long given = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
         if (colon == NULL || end == colon + 1 || *end != '\0' || given > 65535)
-            stop("%s is no ADDRESS:PORT", place);
+            stop("%s is no ADDRESS[:PORT]", place);
         number = (uint16_t)given;
         *colon = '\0';
         if (*place == '[' && colon[-1] == ']') {
@@ -1122,8 +1265,8 @@ int main(int count, char **arguments)
         address.family = strchr(place, ':') != NULL ? AF_INET6 : AF_INET;
         if (inet_pton(address.family, place, address.bytes) != 1)
             stop("%s is no address", place);
-        inet_ntop(address.family, address.bytes, shown, sizeof shown);
     }
+    inet_ntop(address.family, address.bytes, shown, sizeof shown);
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(number)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(number)};
     int is_v4 = address.family == AF_INET;
@@ -1133,29 +1276,34 @@ int main(int count, char **arguments)
     socklen_t length = is_v4 ? sizeof v4 : sizeof v6;
     int listener = socket(address.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(listener, name, length) != 0 || listen(listener, 1) != 0 ||
+        bind(listener, name, length) != 0 || listen(listener, SOMAXCONN) != 0 ||
         getsockname(listener, name, &length) != 0)
         stop("cannot listen at %s port %d: %s; choose with --listen", shown, number,
              strerror(errno));
-    printf(is_v4 ? "device %s (%s), agent %s:%d\n" : "device %s (%s), agent [%s]:%d\n",
+    char token[DIGITS + 1];
+    int is_new = choose_token(token);
+    printf(is_v4 ? "device %s (%s), agent %s:%d" : "device %s (%s), agent [%s]:%d",
            ibv_get_device_name(context->device), own, shown,
            ntohs(is_v4 ? v4.sin_port : v6.sin6_port));
+    printf("%s%s\n", is_new ? ", token " : "", is_new ? token : "");
     fflush(stdout);
 
     /* every value has a letter at least */
     values = allocate((LONGEST / 2) * sizeof *values);
     values_end = values + LONGEST / 2;
-    do {
+    for (int is_over = 0; !once || !is_over;) {
         struct timeval silence = {SILENCE, 0};
-        int connection = accept(listener, NULL, NULL);
+        connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0)
             continue;
         setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
         setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
-        serve(connection);
+        line_length = 0;
+        is_over = shows(token);
+        if (is_over)
+            serve();
         close(connection);
         clear_after_test();
-    } while (!once);
+    }
     return 0;
 }

@@ -2,19 +2,24 @@
 """Drives an RDMA device with pyverbs for a test on another host: `roce conform ADDRESS` there.
 
 This one file is all that the device's host needs, besides python3-pyverbs of rdma-core. Without an
-argument it takes the first device that has an address, and listens at port 4792 of it.
+argument it takes the first device that has an address. It listens on loopback, `--listen` says
+where else, and prints a token, or has it from ROCE_AGENT_TOKEN.
 
-Whoever reaches that port drives the device, and the memory that this program has given it, and
-nothing else of the host. A line is a list of commands in JSON, and the answer is a line with a list
-of as many answers. A command that fails is answered with {"error": NAME_OF_ERRNO, "text": REASON}.
+Who knows the token and reaches the port drives the device, and the memory that this program has
+given it, and nothing else of the host. The first line is the token, and its answer []. Any other
+line is a list of commands in JSON, and the answer is a line with a list of as many answers. A
+command that fails is answered with {"error": NAME_OF_ERRNO, "text": REASON}.
 """
 
 import argparse
 import ctypes
 import errno
+import hmac
 import ipaddress
 import json
 import os
+import re
+import secrets
 import select
 import socket
 import struct
@@ -39,8 +44,15 @@ except ImportError as error:
     )
 
 CLASS = "/sys/class/infiniband"
-# Port where agents listen, longest line of commands, and the time for which a test may be silent.
-LISTEN, LONGEST, SILENCE = 4792, 1 << 20, 60
+# Port where agents listen, and the longest line of commands.
+LISTEN, LONGEST = 4792, 1 << 20
+# Seconds in which a test sends its next line, in which who connects shows the token, and for which
+# the commands of a line may wait.
+SILENCE, GREETING, WAIT = 60, 2, 30
+# Commands in a line, objects at a time, bytes of all regions, and what arguments are at most.
+COMMANDS, OBJECTS, MEMORY = 1024, 4096, 256 << 20
+MOST = {"length": 64 << 20, "offset": 64 << 20, "count": 1 << 16, "size": 1 << 16, "timeout": WAIT}
+INLINE, NAME = 4096, 64
 PERIOD = 251
 SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
 MTUS = {
@@ -66,6 +78,10 @@ NEWER_RIGHTS = {"FLUSH_GLOBAL": 1 << 8, "FLUSH_PERSISTENT": 1 << 9}
 NEWER_COMPLETIONS = {8: "FLUSH", 9: "ATOMIC_WRITE"}
 # rxe gives programs the kernel's number of the flag, which differs from theirs.
 WITH_INVALIDATE = 1 << 2 | enums.IBV_WC_WITH_INV
+
+
+class Refusal(Exception):
+    """A command that asks for too much."""
 
 
 class Device:
@@ -127,19 +143,54 @@ class Agent:
         self.rings = {}  # queue pair's name -> its send queue
         self.groups = []
         self.bound = set()  # windows of type 2 that have been bound
+        self.lengths = {}  # of regions, by name
+        self.end, self.is_gone = 0, lambda: False
         self.event_fd = next(
             fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd)
         )
 
+    def answers(self, commands, is_gone):
+        """Answers to a list of commands, as long as somebody waits for them."""
+        if len(commands) > COMMANDS:
+            text = f"{len(commands)} commands in a line: at most {COMMANDS}"
+            return [{"error": "EPROTO", "text": text}]
+        self.end, self.is_gone = time.monotonic() + WAIT, is_gone
+        return [self.execute(command) for command in commands if not is_gone()]
+
     def execute(self, command):
-        arguments = dict(command)
         try:
+            arguments = dict(command)
+            self.check(arguments)
             answer = getattr(self, "do_" + arguments.pop("do"))(**arguments)
             return {} if answer is None else answer
         except PyverbsRDMAError as error:
             return {"error": errno_name(error.error_code), "text": str(error)}
+        except Refusal as refusal:
+            return {"error": "EPROTO", "text": str(refusal)}
         except Exception:
             return {"error": "EPROTO", "text": traceback.format_exc()}
+
+    def check(self, arguments):
+        """Refuses what has no bound."""
+        for name, most in MOST.items():
+            given = arguments.get(name, 0)
+            if not isinstance(given, (int, float)) or not 0 <= given <= most:
+                raise Refusal(f"{name} {given}: 0 to {most}")
+        if len(arguments.get("name", "")) > NAME:
+            raise Refusal(f"a name has at most {NAME} letters")
+        if "name" in arguments and arguments["do"] != "destroy":
+            self.check_room()
+
+    def check_room(self):
+        count = len(self.objects) + len(self.groups)
+        if count >= OBJECTS:
+            raise Refusal(f"{count} objects: at most {OBJECTS}")
+
+    def part(self, mr, offset, length):
+        """A region that has these bytes; pyverbs does not look."""
+        if offset + length > self.lengths[mr]:
+            raise Refusal(f"{mr} has {self.lengths[mr]} bytes")
+        return self.find("mr", mr)
 
     def find(self, kind, name):
         return self.objects[kind, name]
@@ -158,9 +209,13 @@ class Agent:
         self.objects["pd", name] = PD(self.context)
 
     def do_mr(self, name, pd, length, access):
+        total = length + sum(self.lengths.values())
+        if total > MEMORY:
+            raise Refusal(f"{total} bytes of memory: at most {MEMORY}")
         mr = self.objects["mr", name] = MR(
             self.find("pd", pd), length, flags("IBV_ACCESS_", access)
         )
+        self.lengths[name] = length
         mr.write(bytes(length), length)
         return {"lkey": mr.lkey, "rkey": mr.rkey, "address": mr.buf}
 
@@ -221,6 +276,7 @@ class Agent:
         qp.modify(attr, mask | enums.IBV_QP_STATE)
 
     def do_join(self, qp, group):
+        self.check_room()
         self.groups.append(Membership(self.device, self.find("qp", qp), group))
 
     def do_query(self, qp):
@@ -230,6 +286,8 @@ class Agent:
     def do_destroy(self, name):
         kind = next(kind for kind, its in self.objects if its == name)
         self.objects.pop((kind, name)).close()
+        if kind == "mr":
+            del self.lengths[name]
 
     def do_clear(self):
         # Groups first: a queue pair stays while it is in one.
@@ -241,6 +299,7 @@ class Agent:
             for key in [key for key in self.objects if key[0] == kind]:
                 self.objects.pop(key).close()
         self.bound.clear()
+        self.lengths.clear()
         self.do_events(1 << 30, 0)
 
     # Work.
@@ -291,6 +350,8 @@ class Agent:
             opcode = WITH_IMMEDIATE[operation]
         sges = scatter_list(wr.get("sges", []))
         if "inline" in wr:
+            if not 0 <= wr["inline"]["length"] <= INLINE:
+                raise Refusal(f"at most {INLINE} bytes inline")
             # The library copies the bytes while it posts.
             self.inline = ctypes.create_string_buffer(
                 pattern(wr["inline"]["seed"], wr["inline"]["length"])
@@ -319,6 +380,7 @@ class Agent:
         pd = next(pd for (kind, _), pd in self.objects.items() if kind == "pd")
         key = "ah", address
         if key not in self.objects:
+            self.check_room()
             self.objects[key] = AH(pd, attr=self.device.address_vector(address))
         return self.objects[key]
 
@@ -332,7 +394,7 @@ class Agent:
 
     def do_poll(self, cq, count, timeout):
         cq = self.find("cq", cq)
-        return gather(count, timeout, lambda: [completion(wc) for wc in cq.poll(1)[1]])
+        return self.gather(count, timeout, lambda: [completion(wc) for wc in cq.poll(1)[1]])
 
     def do_events(self, count, timeout):
         def take():
@@ -342,23 +404,36 @@ class Agent:
             event.ack()
             return [{"event": c_name(enums.ibv_event_type, event.event_type, "IBV_EVENT_")}]
 
-        return gather(count, timeout, take)
+        return self.gather(count, timeout, take)
+
+    def gather(self, count, timeout, take):
+        """Collects until there are `count`, the time is over, or nobody waits for them."""
+        end = min(self.end, time.monotonic() + timeout)
+        taken = []
+        while len(taken) < count:
+            some = take()
+            if not some and (time.monotonic() >= end or self.is_gone()):
+                break
+            if not some:
+                time.sleep(0.0005)
+            taken += some
+        return taken
 
     # Memory.
 
     def do_fill(self, mr, offset, length, seed):
-        self.find("mr", mr).write(pattern(seed, length), length, offset)
+        self.part(mr, offset, length).write(pattern(seed, length), length, offset)
 
     def do_differs(self, mr, offset, length, seed):
-        found, wanted = self.find("mr", mr).read(length, offset), pattern(seed, length)
+        found, wanted = self.part(mr, offset, length).read(length, offset), pattern(seed, length)
         place = None if found == wanted else next(n for n in range(length) if found[n] != wanted[n])
         return {"differs": place if place is None else offset + place}
 
     def do_set_word(self, mr, offset, value):
-        self.find("mr", mr).write(value.to_bytes(8, sys.byteorder), 8, offset)
+        self.part(mr, offset, 8).write(value.to_bytes(8, sys.byteorder), 8, offset)
 
     def do_word(self, mr, offset):
-        return {"value": int.from_bytes(self.find("mr", mr).read(8, offset), sys.byteorder)}
+        return {"value": int.from_bytes(self.part(mr, offset, 8).read(8, offset), sys.byteorder)}
 
     def do_counters(self):
         return self.device.counters()
@@ -379,20 +454,6 @@ def post(wrs, one):
         except PyverbsRDMAError as error:
             return {"posted": index, "error": errno_name(error.error_code), "text": str(error)}
     return {"posted": len(wrs)}
-
-
-def gather(count, timeout, take):
-    """Collects until there are `count` or the time, in seconds, is over."""
-    end = time.monotonic() + timeout
-    taken = []
-    while len(taken) < count:
-        some = take()
-        if not some and time.monotonic() >= end:
-            break
-        if not some:
-            time.sleep(0.0005)
-        taken += some
-    return taken
 
 
 # Send queues as rxe's library shares them with the kernel, for requests that it refuses or does not
@@ -641,20 +702,83 @@ def pattern(seed, length):
     return (bytes(range(PERIOD)) * (length // PERIOD + 2))[start : start + length]
 
 
-def serve(agent, read, write):
+class Connection:
+    """A test, by TCP."""
+
+    def __init__(self, connection):
+        self.connection, self.pending = connection, b""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def line(self, most, seconds):
+        """The next line, if it comes whole within this time; empty if there is none."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self.pending:
+            left = end - time.monotonic()
+            if len(self.pending) > most or left <= 0:
+                return b""
+            self.connection.settimeout(left)
+            data = self.connection.recv(65536)
+            if not data:
+                return b""
+            self.pending += data
+        line, self.pending = self.pending.split(b"\n", 1)
+        return line
+
+    def read(self):
+        return self.line(LONGEST, SILENCE)
+
+    def write(self, data):
+        self.connection.settimeout(SILENCE)
+        self.connection.sendall(data)
+
+    def is_gone(self):
+        if not select.select([self.connection], [], [], 0)[0]:
+            return False
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
+    def shows(self, token):
+        """True if it shows the token. How long that takes does not tell how much of it is right."""
+        said = self.line(64, GREETING).strip().lower()
+        is_right = hmac.compare_digest(said, token.encode())
+        text = "this is not the token that the agent has printed"
+        answer = [] if is_right else [{"error": "EACCES", "text": text}]
+        self.write(json.dumps(answer).encode() + b"\n")
+        return is_right
+
+
+class File:
+    """A test, by a port of a virtual machine."""
+
+    def __init__(self, path):
+        self.file, self.pending = os.open(path, os.O_RDWR), b""
+
+    def read(self):
+        while b"\n" not in self.pending:
+            data = os.read(self.file, 65536)
+            if not data:
+                return b""
+            self.pending += data
+        line, self.pending = self.pending.split(b"\n", 1)
+        return line
+
+    def write(self, data):
+        while data:
+            data = data[os.write(self.file, data) :]
+
+    def is_gone(self):
+        return False
+
+
+def serve(agent, test):
     """Answers lines until there are no more, or one is too long."""
-    pending = b""
-    while True:
-        while b"\n" not in pending:
-            data = read(65536)
-            if not data or len(pending) > LONGEST:
-                return
-            pending += data
-        line, pending = pending.split(b"\n", 1)
-        answers = [agent.execute(command) for command in json.loads(line)]
-        answer = json.dumps(answers).encode() + b"\n"
-        while answer:
-            answer = answer[write(answer) :]
+    while line := test.read():
+        commands = json.loads(line)
+        if not isinstance(commands, list):
+            return
+        test.write(json.dumps(agent.answers(commands, test.is_gone)).encode() + b"\n")
 
 
 def listen(agent, place, once):
@@ -666,22 +790,27 @@ def listen(agent, place, once):
         listener = socket.create_server(place, family=family)
     except OSError as error:
         sys.exit(f"agent: cannot listen at {address} port {port}: {error}; choose with --listen")
+    given = os.environ.get("ROCE_AGENT_TOKEN")
+    if given is not None and not re.fullmatch("[0-9A-Fa-f]{32}", given):
+        sys.exit("agent: ROCE_AGENT_TOKEN: a token is 32 hexadecimal digits")
+    token = given.lower() if given else secrets.token_hex(16)
     shown = address if version == 4 else f"[{address}]"
     own = ", ".join(agent.device.addresses())
     port = listener.getsockname()[1]
-    print(f"device {agent.device.name} ({own}), agent {shown}:{port}", flush=True)
-    while True:
+    line = f"device {agent.device.name} ({own}), agent {shown}:{port}"
+    print(line if given else f"{line}, token {token}", flush=True)
+    is_over = False
+    while not (once and is_over):
         connection, _ = listener.accept()
         with connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(SILENCE)
+            test = Connection(connection)
             try:
-                serve(agent, connection.recv, connection.send)
-            except (OSError, ValueError) as error:
+                is_over = test.shows(token)
+                if is_over:
+                    serve(agent, test)
+            except (OSError, ValueError, RecursionError) as error:
                 print(f"agent: {error}", file=sys.stderr)  # that test is over
         agent.do_clear()
-        if once:
-            return
 
 
 def found(port):
@@ -694,9 +823,19 @@ def found(port):
 def place(text):
     address, _, port = text.rpartition(":")
     try:
+        return str(ipaddress.ip_address(text)), LISTEN
+    except ValueError:
+        pass
+    try:
         return str(ipaddress.ip_address(address.strip("[]"))), int(port)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no ADDRESS:PORT") from None
+        raise argparse.ArgumentTypeError(f"{text} is no ADDRESS[:PORT]") from None
+
+
+def loopback(device):
+    """Where only programs of this host reach the agent of a device with this address."""
+    address = ipaddress.ip_address(device)
+    return device if address.is_loopback else "127.0.0.1" if address.version == 4 else "::1"
 
 
 def main():
@@ -710,8 +849,8 @@ def main():
     parser.add_argument(
         "--listen",
         type=place,
-        metavar="ADDRESS:PORT",
-        help="where to listen; by default port 4792 of the device's first address",
+        metavar="ADDRESS[:PORT]",
+        help="where to listen, by default at port 4792: 127.0.0.1 or ::1",
     )
     parser.add_argument("--once", action="store_true", help="end when the first test is over")
     parser.add_argument(
@@ -730,10 +869,9 @@ def main():
         sys.exit(f"agent: {device.name} has no address for RoCEv2: give its interface one")
     agent = Agent(device)
     if arguments.file:
-        file = os.open(arguments.file, os.O_RDWR)
-        serve(agent, lambda most: os.read(file, most), lambda data: os.write(file, data))
+        serve(agent, File(arguments.file))
     else:
-        listen(agent, arguments.listen or (addresses[0], LISTEN), arguments.once)
+        listen(agent, arguments.listen or (loopback(addresses[0]), LISTEN), arguments.once)
 
 
 if __name__ == "__main__":

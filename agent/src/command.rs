@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use crate::bound::{Count, InlineLength, Length, Name, Timeout};
+
 /// A command. The command that makes an object names it; rights and flags have their names in C,
 /// without prefix.
 #[derive(Deserialize)]
@@ -12,27 +14,27 @@ pub(crate) enum Command {
     /// Attributes of the device: `{addresses, active_mtu, kind}`.
     Hello {},
     Pd {
-        name: String,
+        name: Name,
     },
     /// `{lkey, rkey, address}`.
     Mr {
-        name: String,
+        name: Name,
         pd: String,
-        length: usize,
+        length: Length,
         access: Vec<String>,
     },
     /// A memory window of type 1 or 2.
     Window {
-        name: String,
+        name: Name,
         pd: String,
         window_type: u8,
     },
     Cq {
-        name: String,
-        size: usize,
+        name: Name,
+        size: Count,
     },
     Srq {
-        name: String,
+        name: Name,
         pd: String,
         max_wr: u32,
         max_sge: u32,
@@ -74,38 +76,38 @@ pub(crate) enum Command {
     /// Completions, until there are `count` or the time, in seconds, is over.
     Poll {
         cq: String,
-        count: usize,
-        timeout: f64,
+        count: Count,
+        timeout: Timeout,
     },
     /// Asynchronous events in the same way: `[{event}]`, ours with a `reason`.
     Events {
-        count: usize,
-        timeout: f64,
+        count: Count,
+        timeout: Timeout,
     },
     /// Writes byte `(seed + n) % 251` to place `offset + n`.
     Fill {
         mr: String,
-        offset: usize,
-        length: usize,
+        offset: Length,
+        length: Length,
         seed: usize,
     },
     /// `{differs}`: first place of `length` bytes that is not as `fill` writes it, or null.
     Differs {
         mr: String,
-        offset: usize,
-        length: usize,
+        offset: Length,
+        length: Length,
         seed: usize,
     },
     /// Sets the 8-byte word at `offset`, in this host's byte order.
     SetWord {
         mr: String,
-        offset: usize,
+        offset: Length,
         value: u64,
     },
     /// `{value}`.
     Word {
         mr: String,
-        offset: usize,
+        offset: Length,
     },
     /// All counters by name.
     Counters {},
@@ -120,7 +122,7 @@ pub(crate) enum Command {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateQp {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) pd: String,
     #[serde(rename = "type")]
     pub(crate) qp_type: String,
@@ -248,8 +250,8 @@ pub(crate) struct Request {
 pub(crate) struct Bind {
     pub(crate) window: String,
     pub(crate) region: String,
-    pub(crate) offset: usize,
-    pub(crate) length: usize,
+    pub(crate) offset: Length,
+    pub(crate) length: Length,
     pub(crate) access: Vec<String>,
 }
 
@@ -279,7 +281,7 @@ pub(crate) struct Piece {
 #[derive(Deserialize, Clone, Copy)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Inline {
-    pub(crate) length: usize,
+    pub(crate) length: InlineLength,
     pub(crate) seed: usize,
 }
 

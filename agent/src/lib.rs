@@ -6,6 +6,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod bound;
 mod command;
 mod failure;
 mod named;
@@ -15,7 +16,11 @@ mod translate;
 
 use roce::{Context, Quirks};
 
-use crate::{failure::Failure, objects::Objects};
+use crate::{
+    bound::{COMMANDS, Waiting},
+    failure::Failure,
+    objects::Objects,
+};
 
 /// An agent for devices with a driver of rdma-core: a program in Python, whole in one file.
 pub const PYTHON: &str = include_str!("../agent.py");
@@ -35,19 +40,30 @@ impl Agent {
         Self { objects: Objects::new(context, quirks) }
     }
 
-    /// Executes a line of commands, and returns the line of answers, without its end.
+    /// Executes a line of commands, and returns the line of answers, without its end. Commands wait
+    /// for 30 s in all, and no longer once `is_gone` says that nobody waits for the answer.
     ///
     /// # Errors
     /// When the line is no list in JSON.
-    pub fn answer(&mut self, line: &str) -> Result<String, serde_json::Error> {
+    pub fn answer(
+        &mut self,
+        line: &str,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<String, serde_json::Error> {
         let commands: Vec<serde_json::Value> = serde_json::from_str(line)?;
+        if commands.len() > COMMANDS {
+            let text = format!("{} commands in a line: at most {COMMANDS}", commands.len());
+            return serde_json::to_string(&[Failure::malformed(text).into_json()]);
+        }
+        let waiting = Waiting::begin(is_gone);
         let answers: Vec<_> = commands
             .into_iter()
+            .take_while(|_| !waiting.is_gone())
             .map(|command| {
                 let command =
                     serde_json::from_value(command).map_err(|error| Failure::new("EPROTO", error));
                 command
-                    .and_then(|command| self.objects.execute(command))
+                    .and_then(|command| self.objects.execute(command, &waiting))
                     .unwrap_or_else(Failure::into_json)
             })
             .collect();

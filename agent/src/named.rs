@@ -20,6 +20,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// Objects of all kinds.
+    pub(crate) fn count(&self) -> usize {
+        let Self { pds, windows, mrs, cqs, srqs, qps } = self;
+        pds.len() + windows.len() + mrs.len() + cqs.len() + srqs.len() + qps.len()
+    }
+
     pub(crate) fn window(&self, name: &str) -> Result<&MemoryWindow, Failure> {
         find(&self.windows, name)
     }

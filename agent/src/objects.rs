@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use roce::{
-    BadWorkRequest, Context, Init, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn,
-    Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SrqAttr, WindowType,
+    BadWorkRequest, Context, Init, MemoryRegion, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr,
+    QpType, Qpn, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SrqAttr, WindowType,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    bound::{Count, MEMORY, Name, OBJECTS, Timeout, Waiting},
     command::{Command, CreateQp, Peer, Receive, Request, Transition},
     failure::Failure,
     named::{Named, find, unknown},
@@ -29,27 +30,32 @@ impl Objects {
         Self { context, quirks, named: Named::default() }
     }
 
-    pub(crate) fn execute(&mut self, command: Command) -> Answer {
+    pub(crate) fn execute(&mut self, command: Command, waiting: &Waiting<'_>) -> Answer {
         match command {
             Command::Hello {} => Ok(self.hello()),
             Command::Pd { name } => {
+                let name = self.room(name)?;
                 self.named.pds.insert(name, self.context.alloc_pd()?);
                 Ok(json!({}))
             }
-            Command::Mr { name, pd, length, access } => self.create_mr(name, &pd, length, &access),
+            Command::Mr { name, pd, length, access } => {
+                self.create_mr(name, &pd, length.get(), &access)
+            }
             Command::Window { name, pd, window_type } => {
                 let window_type =
                     if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
+                let name = self.room(name)?;
                 self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
                 Ok(json!({}))
             }
             Command::Cq { name, size } => {
-                self.named.cqs.insert(name, self.context.create_cq(size, None)?);
+                let name = self.room(name)?;
+                self.named.cqs.insert(name, self.context.create_cq(size.get(), None)?);
                 Ok(json!({}))
             }
             Command::Srq { name, pd, max_wr, max_sge } => {
                 let srq = self.pd(&pd)?.create_srq(SrqAttr { max_wr, max_sge })?;
-                self.named.srqs.insert(name, srq);
+                self.named.srqs.insert(self.room(name)?, srq);
                 Ok(json!({}))
             }
             Command::SrqLimit { srq, limit } => {
@@ -69,30 +75,33 @@ impl Objects {
             Command::Recv { qp, srq, wrs } => self.recv(qp.as_deref(), srq.as_deref(), &wrs),
             Command::Poll { cq, count, timeout } => {
                 let cq = find(&self.named.cqs, &cq)?.clone();
-                Ok(gather(count, timeout, || cq.poll_one().map(|wc| translate::completion(&wc))))
+                Ok(gather(count, timeout, waiting, || {
+                    cq.poll_one().map(|wc| translate::completion(&wc))
+                }))
             }
             Command::Events { count, timeout } => {
                 let context = &self.context;
-                Ok(gather(count, timeout, || {
+                Ok(gather(count, timeout, waiting, || {
                     context.poll_async_event().map(|event| translate::event(&event))
                 }))
             }
             Command::Fill { mr, offset, length, seed } => {
-                find(&self.named.mrs, &mr)?.write_at(offset, &pattern(seed, length))?;
+                find(&self.named.mrs, &mr)?.write_at(offset.get(), &pattern(seed, length.get()))?;
                 Ok(json!({}))
             }
             Command::Differs { mr, offset, length, seed } => {
+                let (offset, length) = (offset.get(), length.get());
                 let bytes = find(&self.named.mrs, &mr)?.to_vec(offset..offset + length)?;
                 let place =
                     bytes.iter().zip(pattern(seed, length)).position(|(&is, should)| is != should);
                 Ok(json!({"differs": place.map(|place| offset + place)}))
             }
             Command::SetWord { mr, offset, value } => {
-                find(&self.named.mrs, &mr)?.store_u64(offset, value)?;
+                find(&self.named.mrs, &mr)?.store_u64(offset.get(), value)?;
                 Ok(json!({}))
             }
             Command::Word { mr, offset } => {
-                Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset)?}))
+                Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset.get())?}))
             }
             Command::Counters {} => Ok(self
                 .context
@@ -109,7 +118,22 @@ impl Objects {
         }
     }
 
-    fn create_mr(&mut self, name: String, pd: &str, length: usize, access: &[String]) -> Answer {
+    /// The name of an object that there is room for.
+    fn room(&self, Name(name): Name) -> Result<String, Failure> {
+        let count = self.named.count();
+        if count >= OBJECTS {
+            return Err(Failure::new("ENOMEM", format!("{count} objects: at most {OBJECTS}")));
+        }
+        Ok(name)
+    }
+
+    fn create_mr(&mut self, name: Name, pd: &str, length: usize, access: &[String]) -> Answer {
+        let name = self.room(name)?;
+        let bytes = length + self.named.mrs.values().map(MemoryRegion::len).sum::<usize>();
+        if bytes > MEMORY {
+            let text = format!("{bytes} bytes of memory: at most {MEMORY}");
+            return Err(Failure::new("ENOMEM", text));
+        }
         let region = self.pd(pd)?.allocate(length, translate::access(access)?)?;
         let answer = json!({
             "lkey": region.lkey().0, "rkey": region.rkey().0, "address": region.address(),
@@ -131,7 +155,7 @@ impl Objects {
         };
         let qp = self.pd(&pd)?.create_qp(&attr)?;
         let answer = json!({"qpn": qp.qpn().get()});
-        self.named.qps.insert(name, qp);
+        self.named.qps.insert(self.room(name)?, qp);
         Ok(answer)
     }
 
@@ -238,14 +262,19 @@ fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     }
 }
 
-/// Collects until there are `count` or the time is over.
-fn gather(count: usize, timeout: f64, mut take: impl FnMut() -> Option<Value>) -> Value {
-    let end = Instant::now() + Duration::from_secs_f64(timeout);
+/// Collects until there are `count`, the time is over, or nobody waits for them.
+fn gather(
+    count: Count,
+    timeout: Timeout,
+    waiting: &Waiting<'_>,
+    mut take: impl FnMut() -> Option<Value>,
+) -> Value {
+    let end = waiting.until(timeout);
     let mut taken = Vec::new();
-    while taken.len() < count {
+    while taken.len() < count.get() {
         match take() {
             Some(value) => taken.push(value),
-            None if Instant::now() >= end => break,
+            None if Instant::now() >= end || waiting.is_gone() => break,
             None => std::thread::sleep(Duration::from_micros(50)),
         }
     }

@@ -4,5 +4,6 @@
 const PERIOD: usize = 251;
 
 pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
-    (0..length).map(|n| ((seed + n) % PERIOD) as u8).collect()
+    let start = seed % PERIOD;
+    (start..start + length).map(|n| (n % PERIOD) as u8).collect()
 }

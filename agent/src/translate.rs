@@ -109,7 +109,7 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
         op => return Err(Failure::malformed(format!("no operation {op}"))),
     };
     let data = match wr.inline {
-        Some(inline) => Data::inline(&pattern(inline.seed, inline.length)),
+        Some(inline) => Data::inline(&pattern(inline.seed, inline.length.get())),
         None => Data::Sges(wr.sges.iter().map(piece).collect()),
     };
     let flags = wr.flags.iter().map(|name| known(SendFlags::from_name(name), "flag", name));
@@ -119,7 +119,7 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
 fn bind(wr: &Request, named: &Named) -> Result<WindowBind, Failure> {
     let bind = wr.bind.as_ref().ok_or_else(|| Failure::malformed("bind_window needs a `bind`"))?;
     let (window, region) = (named.window(&bind.window)?, named.region(&bind.region)?);
-    Ok(window.bind_to(region, bind.offset, bind.length, access(&bind.access)?))
+    Ok(window.bind_to(region, bind.offset.get(), bind.length.get(), access(&bind.access)?))
 }
 
 /// Keys of the windows that these requests bind.

@@ -4,12 +4,14 @@ mod agent;
 mod diff;
 mod html;
 mod junit;
+mod lines;
 mod network;
 mod pauses;
 mod play;
 mod plot;
 mod remote;
 mod report;
+mod token;
 
 use std::{
     fs,
@@ -33,6 +35,7 @@ use network::Network;
 use play::Options;
 use remote::Remote;
 use report::Results;
+use token::Token;
 
 /// Say whether a device speaks RoCEv2, case by case.
 ///
@@ -55,6 +58,10 @@ pub(crate) struct Args {
     /// Where the agent is: HOST:PORT. By default port 4792 of the device's address
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
+    /// What the agent has printed, so that it serves; by default ROCE_AGENT_TOKEN, which other users of
+    /// this host do not see
+    #[arg(long, value_name = "HEX", requires = "address", conflicts_with = "cm")]
+    token: Option<Token>,
     /// Without an agent: the port of a program there that listens for connections of rdma_cm, such as
     /// `rping -s -P`. Only the cases that need no more are played
     #[arg(long, value_name = "PORT", requires = "address", conflicts_with = "agent")]
@@ -156,7 +163,8 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
         (Some(address), None) if !args.r#virtual => {
-            let mut remote = Remote::reach(address, args.agent.as_deref(), from, pause)?;
+            let mut remote =
+                Remote::reach(address, args.agent.as_deref(), args.token, from, pause)?;
             play::all(&mut remote, &address.to_string(), chapters, &options)?
         }
         _ => play::all(&mut Simulated::default(), "roce in virtual time", chapters, &options)?,

@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
     /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this path,
-    /// where %p is the process, for tests that speak with it themselves
+    /// where %p is the process, for tests that speak with it themselves. A file that is no socket is left there
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1")]
     control: Option<String>,

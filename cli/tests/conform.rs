@@ -7,14 +7,18 @@ use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
+
+const VARIABLE: &str = "ROCE_AGENT_TOKEN";
+const TOKEN: &str = "00112233445566778899aabbccddeeff";
 
 fn command(arguments: &[&str]) -> Command {
     crate::watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
-    command.arg("conform").args(arguments).stdin(Stdio::null());
+    command.arg("conform").args(arguments).env(VARIABLE, TOKEN).stdin(Stdio::null());
     command
 }
 
@@ -61,8 +65,8 @@ fn listener(address: &str) -> Agent {
 
 /// Verdicts by case.
 fn verdicts(json: &str) -> Vec<(String, String)> {
-    let document: serde_json::Value = serde_json::from_str(json).unwrap();
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let document: Value = serde_json::from_str(json).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
     let cases = document["cases"].as_array().unwrap().iter();
     cases.map(|case| (text(&case["name"]), text(&case["verdict"]))).collect()
 }
@@ -193,7 +197,7 @@ fn measured_pauses_are_drawn() {
     let arguments = ["--virtual", "--cases", &own, "--repeat", "2", "--json", "--html", &html];
     let output = conform(&arguments);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (index, least) in [(0, 640.0), (1, 1e6)] {
         let pause = json!({"least_us": least, "measured_us": 640.0});
         assert_eq!(document["cases"][index]["pauses"], json!([pause, pause]));
@@ -252,7 +256,7 @@ fn a_case_that_stops_the_device_is_named() {
     let output = conform(&["127.79.20.2", "--agent", &place, "--cases", &own, "--json"]);
     cutting.join().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let found = |index: usize| {
         let case = &document["cases"][index];
         (case["verdict"].as_str().unwrap(), case["finding"].as_str().unwrap())
@@ -269,6 +273,134 @@ fn a_case_that_stops_the_device_is_named() {
     let (verdict, finding) = found(1);
     assert_eq!(verdict, "inconclusive");
     assert!(finding.ends_with(gone), "{finding}");
+}
+
+/// A client of an agent.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Connects, and shows a token.
+    fn new(agent: &str, token: &str) -> Self {
+        let stream = TcpStream::connect((agent, 4792)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Self(BufReader::new(stream));
+        client.send(token);
+        client
+    }
+
+    fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// An answer; null: the agent has closed the connection.
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
+    }
+
+    fn ask(&mut self, commands: &Value) -> Value {
+        self.send(&commands.to_string());
+        self.answer()
+    }
+}
+
+#[test]
+fn an_agent_serves_who_knows_its_token() {
+    let address = "127.79.20.5";
+    let mut start = command(&["agent", &format!("udp:{address}")]);
+    let mut child = start.env_remove(VARIABLE).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _agent = Agent(child);
+    let token = line.trim_end().rsplit_once(", token ").unwrap().1;
+    assert!(token.len() == 32 && token != TOKEN, "{line}");
+    let text = "this is not the token that the agent has printed";
+    for wrong in [TOKEN, "", r#"[{"do": "hello"}]"#] {
+        let mut client = Client::new(address, wrong);
+        assert_eq!(client.answer(), json!([{"error": "EACCES", "text": text}]), "{wrong}");
+        assert_eq!(client.answer(), Value::Null);
+    }
+    let mut client = Client::new(address, token);
+    assert_eq!(client.answer(), json!([]));
+    assert_eq!(client.ask(&json!([{"do": "hello"}]))[0]["kind"], "ours");
+    drop(client);
+
+    let only = ["--only", "wire/alive"];
+    said(&[&[address, "--token", token], &only[..]].concat());
+    let give = format!("give the token that it has printed, with --token or {VARIABLE}");
+    for (value, why) in [(Some(TOKEN), text), (None, &give)] {
+        let mut command = command(&[address]);
+        match value {
+            Some(value) => command.env(VARIABLE, value),
+            None => command.env_remove(VARIABLE),
+        };
+        let output = command.output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error, format!("roce: the agent at {address}:4792: {why}\n"));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+/// It says what the bound is, and goes on.
+#[test]
+fn an_agent_does_nothing_without_bound() {
+    let address = "127.79.20.6";
+    let _agent = Agent::start(address);
+    let mut client = Client::new(address, TOKEN);
+    client.answer();
+    let huge = 9_000_000_000_000_000_000_u64;
+    let mr = |length| json!({"do": "mr", "name": "mr", "pd": "pd", "length": length, "access": []});
+    let poll =
+        |count: u64, timeout| json!({"do": "poll", "cq": "cq", "count": count, "timeout": timeout});
+    let part = |what: &str, offset: u64, length: u64| json!({"do": what, "mr": "mr", "offset": offset, "length": length, "seed": u64::MAX});
+    let cq = |size: u64| json!({"do": "cq", "name": "cq", "size": size});
+    let made = client.ask(&json!([{"do": "pd", "name": "pd"}, mr(4096_u64), cq(16)]));
+    assert!(made.as_array().unwrap().iter().all(|it| it.get("error").is_none()), "{made}");
+    for (command, text) in [
+        (mr(huge), "at most 67108864"),
+        (cq(huge), "at most 65536"),
+        (poll(1, -1.0), "-1 s is no time to wait: 0 to 30 s"),
+        (poll(1, 1e9), "1000000000 s is no time to wait: 0 to 30 s"),
+        (poll(huge, 0.0), "at most 65536"),
+        (part("fill", huge, 1), "at most 67108864"),
+        (part("fill", 0, huge), "at most 67108864"),
+        (part("differs", u64::MAX, 2), "at most 67108864"),
+        (part("fill", 4096, 4096), "outside of the region"),
+    ] {
+        let answer = client.ask(&json!([command]));
+        let said = answer[0]["text"].as_str().unwrap();
+        assert!(answer[0]["error"] == "EPROTO" && said.contains(text), "{command}: {answer}");
+    }
+    assert_eq!(
+        client.ask(&json!([part("fill", 0, 4096), part("differs", 0, 4096)])),
+        json!([{}, {"differs": null}])
+    );
+    let many = vec![json!({"do": "hello"}); 1025];
+    assert_eq!(client.ask(&many.into())[0]["text"], "1025 commands in a line: at most 1024");
+    // all of them have no more room than some
+    let big = |n: usize| json!({"do": "mr", "name": format!("{n}"), "pd": "pd", "length": 64 << 20, "access": []});
+    let answers = client.ask(&json!([big(0), big(1), big(2), big(3)]));
+    assert!(answers[2].get("error").is_none() && answers[3]["error"] == "ENOMEM", "{answers}");
+}
+
+/// Neither a wait of a client that has gone, nor one that does not say who it is.
+#[test]
+fn nobody_keeps_an_agent_from_others() {
+    let address = "127.79.20.7";
+    let _agent = Agent::start(address);
+    let started = Instant::now();
+    let _silent: Vec<_> = (0..3).map(|_| TcpStream::connect((address, 4792)).unwrap()).collect();
+    let mut client = Client::new(address, TOKEN);
+    client.answer();
+    let poll = json!({"do": "poll", "cq": "cq", "count": 1, "timeout": 30});
+    let cq = json!({"do": "cq", "name": "cq", "size": 16});
+    client.send(&json!([cq, poll, poll, poll]).to_string());
+    drop(client);
+    let mut client = Client::new(address, TOKEN);
+    assert_eq!(client.answer(), json!([]));
+    assert_eq!(client.ask(&json!([{"do": "hello"}]))[0]["kind"], "ours");
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -312,6 +444,7 @@ fn the_agent_in_c_drives_a_device() {
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
     // cargo has built it for the tests
+    run.env(VARIABLE, TOKEN);
     run.env("ROCE_LIBRARY", env::current_exe().unwrap().with_file_name("libroce_abi.so"));
     let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -328,6 +461,33 @@ fn the_agent_in_c_drives_a_device() {
         ["flush/posted", "flush/posted-behind-write", "flush/posted-again", "flush/posted-write"];
     let posted = posted.map(|name| (name.to_owned(), "not supported".to_owned()));
     assert_eq!(others, posted, "{text}");
+
+    let mut stranger = Client::new(address, &"0".repeat(32));
+    assert_eq!(stranger.answer()[0]["error"], "EACCES");
+    assert_eq!(stranger.answer(), Value::Null);
+    let mut client = Client::new(address, TOKEN);
+    assert_eq!(client.answer(), json!([]));
+    let poll = |timeout| json!({"do": "poll", "cq": "cq", "count": 1, "timeout": timeout});
+    let huge = 9_000_000_000_000_000_000_u64;
+    let cq = |size| json!({"do": "cq", "name": "cq", "size": size});
+    let mr = json!({"do": "mr", "name": "mr", "pd": "pd", "length": huge, "access": []});
+    let pd = json!({"do": "pd", "name": "pd"});
+    let answers = client.ask(&json!([pd, cq(16), cq(huge), mr, poll(-1.0), poll(1e9)]));
+    let texts = answers.as_array().unwrap().iter().map(|answer| answer["text"].as_str());
+    let wanted = [
+        None,
+        None,
+        Some("size 9000000000000000000 is too much: at most 65536"),
+        Some("length 9000000000000000000 is too much: at most 67108864"),
+        Some("-1 s is no time to wait: 0 to 30 s"),
+        Some("1e+09 s is no time to wait: 0 to 30 s"),
+    ];
+    assert!(texts.eq(wanted), "{answers}");
+    client.send(&json!([poll(30.0), poll(30.0)]).to_string());
+    drop(client);
+    let started = Instant::now();
+    assert_eq!(Client::new(address, TOKEN).answer(), json!([]));
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     drop(agent);
 }
 
@@ -337,7 +497,7 @@ fn bursts_are_noted_and_drawn() {
     let html = scratch.path().join("r.html");
     let html = html.to_str().unwrap();
     let json = said(&["--virtual", "--only", "congestion/slows-down", "--json", "--html", html]);
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     let bursts = document["cases"][0]["bursts"].as_array().unwrap();
     let ends: Vec<_> = bursts.iter().map(|burst| &burst["packets"][31]).collect();
     assert_eq!(ends[0], &json!({"at_us": 0.0, "bytes": 1024}));
@@ -350,7 +510,7 @@ fn bursts_are_noted_and_drawn() {
     );
 
     let json = said(&["--virtual", "--only", "recovery/after-a-nak-7", "--json", "--html", html]);
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     let recovery = &document["cases"][0]["bursts"][0]["recoveries"][0];
     assert_eq!(
         (&recovery["lost"], &recovery["naks"], &recovery["again"]),
@@ -366,7 +526,7 @@ fn shares_of_queue_pairs_are_noted_and_drawn() {
     let html = scratch.path().join("r.html");
     let html = html.to_str().unwrap();
     let json = said(&["--virtual", "--only", "fairness/writes-of-4", "--json", "--html", html]);
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     let bursts = document["cases"][0]["bursts"].as_array().unwrap();
     let shares: Vec<_> =
         bursts.iter().map(|burst| burst["share"]["packets"].as_u64().unwrap()).collect();
@@ -389,7 +549,7 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
         for i in veth0 veth1; do ip link set $i up; done
         $0 conform agent raw:veth1 >&2 &
         trap \"kill $!\" EXIT
-        conform='conform 10.79.43.2 --from raw:veth0,ip=10.79.43.1/24'
+        conform='conform 10.79.43.2 --agent 127.0.0.1:4792 --from raw:veth0,ip=10.79.43.1/24'
         until $0 $conform --only wire/alive > /dev/null 2>&1; do sleep 0.1; done
         $0 $conform --json";
     crate::watchdog::start(String::new);
@@ -397,7 +557,7 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
         let roce = env!("CARGO_BIN_EXE_roce");
         let mut unshare = Command::new("unshare");
         unshare.args(["--map-root-user", "--net", "sh", "-euc", script, roce]);
-        unshare.stdin(Stdio::null()).output()
+        unshare.env(VARIABLE, TOKEN).stdin(Stdio::null()).output()
     };
     let possible = in_network("ip link show lo");
     if !possible.as_ref().is_ok_and(|output| output.status.success()) {

@@ -9,7 +9,10 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::{
         fd::OwnedFd,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::{
+            fs::FileTypeExt,
+            net::{SocketAddr, UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     process,
@@ -18,8 +21,9 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
 };
 
 use crate::{link::check_trust, publish::runtime_directory, signals, variables};
@@ -90,7 +94,7 @@ pub struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         // a copy in a child: the name is still its parent's
-        if self.process == process::id() {
+        if self.process == process::id() && is_socket(&self.path).is_ok_and(|is| is) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -103,30 +107,42 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     // the kernel gives a name the mode that the socket has
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     let address = SocketAddrUnix::new(path)?;
-    if bind(&socket, &address).is_err() {
-        // one that an ended process has left
-        match UnixStream::connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path)?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            match remove_left(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Err(_) => {}
-            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            bind(&socket, &address)?;
         }
-        bind(&socket, &address)?;
+        bound => bound?,
     }
     listen(&socket, 8)?;
     Ok(socket.into())
 }
 
+fn is_socket(path: &Path) -> io::Result<bool> {
+    fs::symlink_metadata(path).map(|metadata| metadata.file_type().is_socket())
+}
+
+/// Removes a socket that an ended process has left, and nothing else.
+fn remove_left(path: &Path) -> io::Result<()> {
+    if !is_socket(path)? {
+        let problem = format!("{} is there and is no socket: choose another name", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
 /// Removes the sockets that ended processes have left.
 fn remove_ended(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let is_ended = entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && UnixStream::connect(entry.path())
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        if is_ended {
-            let _ = fs::remove_file(entry.path());
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = remove_left(&entry.path());
         }
     }
 }
@@ -267,6 +283,26 @@ mod tests {
         BufReader::new(&socket).read_line(&mut answer).unwrap();
         assert_eq!(answer, "error: the line is too long\n");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_removed() {
+        let directory = scratch("files");
+        fs::create_dir(&directory).unwrap();
+        let [file, link, socket] =
+            ["control-1", "control-2", "left"].map(|name| directory.join(name));
+        fs::write(&file, "precious").unwrap();
+        drop(listen_at(&socket).unwrap());
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for path in [&file, &link] {
+            let error = listen_at(path).unwrap_err();
+            let line = format!("{} is there and is no socket: choose another name", path.display());
+            assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::AlreadyExists, line));
+        }
+        remove_ended(&directory);
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+        assert!(fs::symlink_metadata(&link).is_ok() && socket.exists());
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

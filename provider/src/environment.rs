@@ -230,6 +230,8 @@ pub fn init_log() -> Result<(), EnvironmentError> {
         .with_writer(|| LogWriter(Uncancelled::begin(), std::io::stderr()))
         .with_target(false)
         .with_ansi(false)
+        // it would panic where nobody reads
+        .log_internal_errors(false)
         .finish();
     let _ = tracing::subscriber::set_global_default(subscriber); // the program has one already
     Ok(())

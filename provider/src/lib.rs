@@ -12,6 +12,8 @@
 //! the objects of verbs are handles on it; [`Device`] puts all of that together; [`cm`] connects
 //! queue pairs by address and port.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod bind;
 #[doc(hidden)] // for the C interface
 pub mod calls;

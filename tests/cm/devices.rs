@@ -123,7 +123,7 @@ fn a_device_is_opened_by_its_address() {
     let address: IpAddr = format!("127.78.{}.1", std::process::id() as u8).parse().unwrap();
     let channel = EventChannel::new().unwrap();
     let id = channel.create_id(PortSpace::Tcp);
-    id.bind_addr(SocketAddr::new(address, 5)).unwrap();
+    id.bind_addr(SocketAddr::new(address, 5005)).unwrap();
     assert_eq!(own(&id.context().unwrap()), address);
     drop(id);
     let alone = || OpenOptions { sockets_only: true, ..OpenOptions::default() };
@@ -131,7 +131,7 @@ fn a_device_is_opened_by_its_address() {
     assert!(taken(), "it stays open");
     // the port is free again
     let id = channel.create_id(PortSpace::Tcp);
-    id.bind_addr(SocketAddr::new(address, 5)).unwrap();
+    id.bind_addr(SocketAddr::new(address, 5005)).unwrap();
     drop(channel);
     assert!(taken(), "the id has the channel");
     drop(id);

@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    net::SocketAddr,
     os::unix::{
         fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown},
         process::CommandExt,
@@ -11,13 +12,57 @@ use std::{
     process::Command,
 };
 
-use roce::{Device, OpenOptions, SendWr, environment};
+use roce::{
+    Device, OpenOptions, SendWr,
+    cm::{EventChannel, PortSpace},
+    environment,
+};
 
 use super::{Side, connect};
 use crate::own_test;
 
 const INSIDE: &str = "ROCE_TEST_PRIVILEGED";
 const NOBODY: u32 = 65_534;
+
+/// A port below 1024 is not for everybody. Only root can be somebody else here.
+#[test]
+fn a_low_port_is_refused_to_an_ordinary_user() {
+    if env::var_os(INSIDE).is_some() || !rustix::process::geteuid().is_root() {
+        return bind_low();
+    }
+    let directory = env::temp_dir().join(format!("roce-live-ports-{}", std::process::id()));
+    let scratch = Scratch(directory.clone(), directory);
+    let program = copy_to(&scratch.0);
+    let name = own_test::named("live::privileged::a_low_port_is_refused_to_an_ordinary_user");
+    let mut command = Command::new(&program);
+    command.args(["--exact", name]).env(INSIDE, "yes").current_dir(&scratch.0);
+    let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn bind_low() {
+    let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    let start: u16 = start.trim().parse().unwrap();
+    let channel = EventChannel::new().unwrap();
+    let bind = |port| {
+        let id = channel.create_id(PortSpace::Tcp);
+        id.bind_addr(SocketAddr::new([0, 0, 0, 0].into(), port)).err().map(|error| error.errno())
+    };
+    assert_eq!(bind(start.max(1)), None);
+    if start > 1 {
+        assert_eq!(bind(start - 1), Some(libc::EACCES));
+    }
+}
+
+/// A copy of this program, in a new directory where every user can start it.
+fn copy_to(directory: &Path) -> PathBuf {
+    fs::DirBuilder::new().mode(0o755).create(directory).unwrap();
+    let program = directory.join("program");
+    // written by another process, so that no child of a test beside this holds it open to write
+    let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
+    program
+}
 
 /// What the copy of this program does.
 fn send_to_itself() {
@@ -55,11 +100,7 @@ fn variables_are_ignored_in_a_setuid_program() {
     let owner = 30_000 + std::process::id() % 20_000; // of whom nothing else is in /tmp
     let directory = env::temp_dir().join(format!("roce-live-setuid-{owner}"));
     let scratch = Scratch(directory, PathBuf::from(format!("/tmp/roce-{owner}")));
-    fs::DirBuilder::new().mode(0o755).create(&scratch.0).unwrap();
-    let (program, secret) = (scratch.0.join("program"), scratch.0.join("secret"));
-    // written by another process, so that no child of a test beside this holds it open to write
-    let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status();
-    assert!(copied.unwrap().success());
+    let (program, secret) = (copy_to(&scratch.0), scratch.0.join("secret"));
     fs::write(&secret, "precious").unwrap();
     let runtime = scratch.0.join("runtime");
     fs::create_dir(&runtime).unwrap();

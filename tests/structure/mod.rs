@@ -155,7 +155,13 @@ const CLI: Crate = Crate {
 const AGENT: Crate = Crate {
     folder: "agent/src",
     root: "lib.rs",
-    layers: &[&["command", "failure", "pattern"], &["named"], &["translate"], &["objects"]],
+    layers: &[
+        &["bound"],
+        &["command", "failure", "pattern"],
+        &["named"],
+        &["translate"],
+        &["objects"],
+    ],
 };
 
 const CONFORMANCE: Crate = Crate {

@@ -4,9 +4,12 @@
 //! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
 //! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to the
 //! adapter that listens for it. So one of the adapters can receive everything and forward what is
-//! not its own, and needs to know only the partitions and services of the others.
+//! not its own, and needs to know only the partitions and services of the others. A REJ of a peer that
+//! has given up waiting names only the peer's own number: it goes to the service of the
+//! [request](Requests) that it withdraws.
 
-use core::ops::RangeInclusive;
+use alloc::collections::VecDeque;
+use core::{net::IpAddr, ops::RangeInclusive};
 
 use crate::{
     cm::{CmMad, Message, ServiceId},
@@ -16,6 +19,9 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
+/// Requests that are remembered. A peer that sends more costs others a message that saves time only:
+/// what they have withdrawn ends by its own timeouts.
+const REQUESTS: usize = 256;
 
 /// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since
 /// QP0, QP1, the multicast queue pair and the communication ID 0 belong to no adapter.
@@ -71,8 +77,6 @@ pub enum Addressee {
     Partition(IdPartition),
     /// The adapter that listens for this service.
     Service(ServiceId),
-    /// The adapter that has the connection, which is named only by the peer's ID.
-    EveryPartition,
     /// The bytes do not tell.
     Unknown,
 }
@@ -82,21 +86,18 @@ impl Addressee {
     /// rest.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {
-            return Self::Unknown;
-        };
-        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        let Some(qpn) = destination(bytes) else { return Self::Unknown };
         if qpn != Qpn::GSI {
             let partition = IdPartition::new((qpn.get() >> QPN_BITS) as u8);
             return partition.map_or(Self::Unknown, Self::Partition);
         }
-        let mad = Packet::parse(bytes).ok().and_then(|packet| CmMad::parse(packet.payload).ok());
-        let Some(CmMad { message, .. }) = mad else { return Self::Unknown };
+        message(bytes).map_or(Self::Unknown, |message| Self::of_message(&message))
+    }
+
+    fn of_message(message: &Message) -> Self {
         let own_id = match message {
             Message::Req(req) => return Self::Service(req.service_id),
             Message::SidrReq(req) => return Self::Service(req.service_id),
-            // its sender never learned what the receiver calls the connection
-            Message::Rej(rej) if rej.remote_id == 0 => return Self::EveryPartition,
             Message::Rej(rej) => rej.remote_id,
             Message::Mra(mra) => mra.remote_id,
             Message::Rep(rep) => rep.remote_id,
@@ -111,6 +112,71 @@ impl Addressee {
     }
 }
 
+/// Queue pair that a UDP payload is for.
+fn destination(bytes: &[u8]) -> Option<Qpn> {
+    let &[_, high, middle, low] = bytes.get(4..)?.first_chunk()?;
+    Some(Qpn::new(u32::from_be_bytes([0, high, middle, low])))
+}
+
+/// The message of connection management in a UDP payload.
+fn message(bytes: &[u8]) -> Option<Message> {
+    if destination(bytes)? != Qpn::GSI {
+        return None;
+    }
+    let packet = Packet::parse(bytes).ok()?;
+    CmMad::parse(packet.payload).ok().map(|mad| mad.message)
+}
+
+/// The latest requests for connections, by what a REJ names whose sender never learned the
+/// receiver's communication ID.
+#[derive(Default, Debug)]
+pub struct Requests(VecDeque<(Requester, ServiceId)>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Requester {
+    address: IpAddr,
+    guid: u64,
+    id: u32,
+}
+
+impl Requests {
+    /// Addressee of a UDP payload from `address`. A request is remembered.
+    pub fn addressee(&mut self, address: IpAddr, bytes: &[u8]) -> Addressee {
+        let addressee = Addressee::of(bytes);
+        if matches!(addressee, Addressee::Partition(_)) {
+            return addressee;
+        }
+        match message(bytes) {
+            Some(Message::Req(req)) => {
+                let requester = Requester { address, guid: req.local_ca_guid, id: req.local_id };
+                self.remember(requester, req.service_id);
+                addressee
+            }
+            Some(Message::Rej(rej)) if rej.remote_id == 0 => {
+                let Some(guid) = rej.requester_guid() else { return addressee };
+                let requester = Requester { address, guid, id: rej.local_id };
+                self.service(requester).map_or(addressee, Addressee::Service)
+            }
+            _ => addressee,
+        }
+    }
+
+    fn remember(&mut self, requester: Requester, service: ServiceId) {
+        if self.service(requester) == Some(service) {
+            return; // it is repeated
+        }
+        if self.0.len() == REQUESTS {
+            self.0.pop_front();
+        }
+        self.0.push_back((requester, service));
+    }
+
+    fn service(&self, requester: Requester) -> Option<ServiceId> {
+        let mut last = self.0.iter().rev();
+        last.find(|(other, _)| *other == requester).map(|(_, service)| *service)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::{vec, vec::Vec};
@@ -118,7 +184,7 @@ mod tests {
     use super::*;
     use crate::{
         addr::QKey,
-        cm::{PrivateData, Rtu},
+        cm::{About, PrivateData, Rej, RejectReason, Req, Rtu},
         wire::{Bth, Deth, Ext, Headers, ICRC_LEN, MAD_LEN, Opcode, Operation, Service},
     };
 
@@ -199,10 +265,66 @@ mod tests {
                 Addressee::Service(ServiceId(0x0106_1234))
             );
         }
-        assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::EveryPartition);
+        assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::Unknown);
         assert_eq!(message(0x14, [own, 0, 0, 0]), Addressee::Unknown);
         assert_eq!(message(nothing, [own, own, 0, 0]), Addressee::Unknown);
         assert_eq!(Addressee::of(&packet(1, &[0; MAD_LEN])), Addressee::Unknown);
         assert_eq!(Addressee::of(&packet(1, b"")), Addressee::Unknown);
+    }
+
+    const PEER: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
+    const GUID: u64 = 0x0202_0304_0506_0708;
+
+    /// A request with the requester's numbers.
+    fn request(service: u64, guid: u64, id: u32) -> Vec<u8> {
+        let req = Req {
+            local_id: id,
+            local_ca_guid: guid,
+            service_id: ServiceId(service),
+            ..Req::default()
+        };
+        packet(1, &CmMad::new(1, Message::Req(alloc::boxed::Box::new(req))).encode())
+    }
+
+    /// Its sender gives up.
+    fn given_up(guid: u64, id: u32) -> Vec<u8> {
+        let rej =
+            Rej::new(id, 0, About::Other, RejectReason::TIMEOUT).with_info(&guid.to_be_bytes());
+        packet(1, &CmMad::new(1, Message::Rej(alloc::boxed::Box::new(rej))).encode())
+    }
+
+    #[test]
+    fn what_a_peer_gives_up_is_for_the_service_that_it_asked_for() {
+        let mut requests = Requests::default();
+        let service = Addressee::Service(ServiceId(7));
+        assert_eq!(requests.addressee(PEER, &given_up(GUID, 5)), Addressee::Unknown);
+        for _ in 0..2 {
+            assert_eq!(requests.addressee(PEER, &request(7, GUID, 5)), service);
+        }
+        assert_eq!(requests.0.len(), 1);
+        assert_eq!(requests.addressee(PEER, &given_up(GUID, 5)), service);
+        let another = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 3));
+        for (address, guid, id) in [(another, GUID, 5), (PEER, GUID + 1, 5), (PEER, GUID, 6)] {
+            assert_eq!(requests.addressee(address, &given_up(guid, id)), Addressee::Unknown);
+        }
+        let mut elsewhere = given_up(GUID, 5);
+        elsewhere[7] = 2; // no queue pair of connection management
+        assert_eq!(requests.addressee(PEER, &elsewhere), Addressee::Unknown);
+        // the peer has the number for something else now
+        requests.addressee(PEER, &request(8, GUID, 5));
+        let other = Addressee::Service(ServiceId(8));
+        assert_eq!(requests.addressee(PEER, &given_up(GUID, 5)), other);
+    }
+
+    #[test]
+    fn a_bounded_number_of_requests_is_remembered() {
+        let mut requests = Requests::default();
+        for id in 0..=REQUESTS as u32 {
+            requests.addressee(PEER, &request(7, GUID, id));
+        }
+        assert_eq!(requests.0.len(), REQUESTS);
+        assert_eq!(requests.addressee(PEER, &given_up(GUID, 0)), Addressee::Unknown);
+        let last = requests.addressee(PEER, &given_up(GUID, REQUESTS as u32));
+        assert_eq!(last, Addressee::Service(ServiceId(7)));
     }
 }

@@ -1,27 +1,42 @@
 //! `roce conform agent`: a device that a test drives over TCP.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::Write,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread,
     time::Duration,
 };
 
 use roce::{Device, OpenOptions, Quirks};
 use roce_agent::Agent;
 
+use super::{
+    lines::{Lines, is_gone},
+    token::Token,
+};
 use crate::{failure::Failure, output::outln};
 
 /// Port where agents listen.
 pub(super) const PORT: u16 = 4792;
 /// The longest line of commands.
-const LINE: u64 = 1 << 20;
-/// Time for which a test may be silent; then it is another's turn.
+const LINE: usize = 1 << 20;
+/// Time in which a test sends its next line; then it is another's turn.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Time in which who connects shows the token, and how many may be about to.
+const GREETING: Duration = Duration::from_secs(2);
+const GREETINGS: usize = 64;
+/// Tests that wait for their turn.
+const WAITING: usize = 8;
 
 /// Open a device, and do with it what `roce conform` says.
 ///
-/// The device is one of this tool. Who can connect to the agent's port uses the device and the
-/// memory that the agent has given it, and nothing else of the host; it serves one after the other.
+/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN; who knows it
+/// and reaches the agent's port uses the device and the memory that the agent has given it, and
+/// nothing else of the host. It serves one after the other.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
@@ -34,8 +49,9 @@ pub(super) struct Args {
     /// Print one in C, which needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
     #[arg(long, conflicts_with_all = ["device", "listen", "once", "python"])]
     c: bool,
-    /// Where it listens. By default port 4792 of the device's first address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Where it listens, by default at port 4792: the device's first address if that is loopback, else
+    /// 127.0.0.1 or ::1
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = place)]
     listen: Option<SocketAddr>,
     /// End when the first test is over
     #[arg(long)]
@@ -51,34 +67,107 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let context = Device::named(device)?.open(OpenOptions::default())?;
     let own = context.gids().into_iter().find(|gid| !gid.is_zero());
     let address = own.ok_or_else(|| format!("{device} has no address"))?.to_ip();
-    let listen = args.listen.unwrap_or_else(|| SocketAddr::new(address, PORT));
+    let listen = args.listen.unwrap_or_else(|| SocketAddr::new(loopback(address), PORT));
     let listener = TcpListener::bind(listen).map_err(|error| {
         format!("cannot listen at {listen}: {error}; choose another address with --listen")
     })?;
+    let given = Token::from_environment()?;
+    let token = given.map_or_else(Token::random, Ok)?;
+    let shown = given.map_or_else(|| format!(", token {token}"), |_| String::new());
     let mut agent = Agent::new(context, Quirks::default());
-    outln!("device {address}, agent {}", listener.local_addr()?);
-    loop {
-        let (stream, _) = listener.accept()?;
+    outln!("device {address}, agent {}{shown}", listener.local_addr()?);
+    let (tests, turns) = sync_channel(WAITING);
+    thread::spawn(move || accept(&listener, token, &tests));
+    for test in turns {
         // a test that has gone is no reason to end
-        let _ = serve(&mut agent, &stream);
-        agent.answer(r#"[{"do": "clear"}]"#)?;
+        let _ = serve(&mut agent, test);
+        agent.answer(r#"[{"do": "clear"}]"#, &|| false)?;
         if args.once {
-            return Ok(());
+            break;
         }
+    }
+    Ok(())
+}
+
+/// An address, with its port or without.
+fn place(text: &str) -> Result<SocketAddr, String> {
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, PORT)));
+    with_port.map_err(|_| "write ADDRESS or ADDRESS:PORT".to_owned())
+}
+
+/// Where only programs of this host reach an agent of a device.
+fn loopback(device: IpAddr) -> IpAddr {
+    match device {
+        _ if device.is_loopback() => device,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     }
 }
 
-fn serve(agent: &mut Agent, stream: &TcpStream) -> Result<(), Failure> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    let (mut input, mut output) = (BufReader::new(stream), stream);
-    loop {
-        let mut line = String::new();
-        input.by_ref().take(LINE).read_line(&mut line)?;
-        if !line.ends_with('\n') {
-            return Ok(()); // the end, or too long
+/// Hands on who shows the token. Who does not keeps nobody waiting.
+fn accept(listener: &TcpListener, token: Token, tests: &SyncSender<Lines>) {
+    let greetings = Arc::new(());
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            thread::sleep(Duration::from_millis(10)); // descriptors are used up
+            continue;
+        };
+        if Arc::strong_count(&greetings) > GREETINGS {
+            continue;
         }
-        let answer = agent.answer(&line)?;
-        output.write_all(format!("{answer}\n").as_bytes())?;
+        let (greeting, tests) = (greetings.clone(), tests.clone());
+        let greet = move || {
+            let test = greet(Lines::new(stream), token);
+            drop(greeting);
+            // with as many before it, it is told nothing but the end
+            let _ = test.map(|test| tests.try_send(test));
+        };
+        let _ = thread::Builder::new().spawn(greet);
+    }
+}
+
+fn greet(mut client: Lines, token: Token) -> Option<Lines> {
+    const REFUSED: &str =
+        r#"[{"error": "EACCES", "text": "this is not the token that the agent has printed"}]"#;
+    client.stream.set_nodelay(true).ok()?;
+    client.stream.set_write_timeout(Some(GREETING)).ok()?;
+    let said = client.next(64, GREETING).ok()??;
+    let is_right = token.is(said.trim_end());
+    writeln!(client.stream, "{}", if is_right { "[]" } else { REFUSED }).ok()?;
+    is_right.then_some(client)
+}
+
+fn serve(agent: &mut Agent, mut test: Lines) -> Result<(), Failure> {
+    test.stream.set_write_timeout(Some(SILENCE))?;
+    while let Some(line) = test.next(LINE, SILENCE)? {
+        let answer = agent.answer(&line, &|| is_gone(&test.stream))?;
+        test.stream.write_all(format!("{answer}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_being_told_it_listens_on_loopback() {
+        for (device, wanted) in [
+            ("127.0.0.5", "127.0.0.5"),
+            ("10.0.0.2", "127.0.0.1"),
+            ("fe80::1", "::1"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(loopback(device.parse().unwrap()), wanted.parse::<IpAddr>().unwrap());
+        }
+        for (text, wanted) in [
+            ("10.0.0.2", "10.0.0.2:4792"),
+            ("10.0.0.2:7", "10.0.0.2:7"),
+            ("::", "[::]:4792"),
+            ("[::]:7", "[::]:7"),
+        ] {
+            assert_eq!(place(text), Ok(wanted.parse().unwrap()));
+        }
+        assert!(place("host:7").is_err());
     }
 }

@@ -22,7 +22,11 @@ use roce_conformance::{
 };
 use serde_json::{Value, json};
 
-use super::{agent::PORT, network::Network};
+use super::{
+    agent::PORT,
+    network::Network,
+    token::{Token, VARIABLE},
+};
 use crate::failure::Failure;
 
 /// Time for an answer of the agent.
@@ -58,6 +62,7 @@ impl Remote {
     pub(super) fn reach(
         device: IpAddr,
         agent: Option<&str>,
+        token: Option<Token>,
         from: Option<&str>,
         pause: Duration,
     ) -> Result<Self, Failure> {
@@ -69,19 +74,23 @@ impl Remote {
             }
             None => SocketAddr::new(device, PORT),
         };
+        let listen =
+            if device.is_loopback() { String::new() } else { format!(" --listen {device}") };
         let stream = TcpStream::connect_timeout(&place, PATIENCE).map_err(|error| {
             format!(
-                "no agent answers at {place} ({error}): start `roce conform agent udp:{device}` \
+                "no agent answers at {place} ({error}): start `roce conform agent udp:{device}{listen}` \
                  there, for another adapter the program that `roce conform agent --python` prints, \
                  or say where it is with --agent; or do without, by --cm PORT of a program that listens there"
             )
         })?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        let mut agent = BufReader::new(stream);
+        show(&mut agent, token).map_err(|why| format!("the agent at {place}: {why}"))?;
         let mut remote = Self {
             network: Network::open(device, from, None, pause)?,
             mtu: Mtu::B256,
-            agent: BufReader::new(stream),
+            agent,
             gone: None,
             regions: BTreeMap::new(),
             windows: BTreeMap::new(),
@@ -133,16 +142,7 @@ impl Remote {
             let agent = self.agent.get_ref().as_fd();
             self.network.attend(agent, end).map_err(|error| error.to_string())?;
         }
-        let mut answer = String::new();
-        let length = self.agent.read_line(&mut answer).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => format!("no answer for {} s", PATIENCE.as_secs()),
-            _ => error.to_string(),
-        })?;
-        if length == 0 {
-            return Err("it has closed the connection".to_owned());
-        }
-        let answers: Vec<Value> =
-            serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        let answers = read_answers(&mut self.agent)?;
         if answers.len() != commands.len() {
             return Err("it answers something else".to_owned());
         }
@@ -167,6 +167,30 @@ impl Remote {
         let Region { lkey, address } = self.find(name)?;
         Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
     }
+}
+
+/// Shows the token to an agent.
+fn show(agent: &mut BufReader<TcpStream>, given: Option<Token>) -> Result<(), Failure> {
+    let token = given.map_or_else(Token::from_environment, |token| Ok(Some(token)))?;
+    let wanted = || format!("give the token that it has printed, with --token or {VARIABLE}");
+    let token = token.ok_or_else(wanted)?;
+    agent.get_mut().write_all(format!("{token}\n").as_bytes())?;
+    match &read_answers(agent)?[..] {
+        [] => Ok(()),
+        [refused, ..] => Err(text_of(&refused["text"]).into()),
+    }
+}
+
+fn read_answers(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> {
+    let mut line = String::new();
+    let length = agent.read_line(&mut line).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => format!("no answer for {} s", PATIENCE.as_secs()),
+        _ => error.to_string(),
+    })?;
+    if length == 0 {
+        return Err("it has closed the connection".to_owned());
+    }
+    serde_json::from_str(&line).map_err(|error| error.to_string())
 }
 
 /// The agent's names of a queue pair, and of its completion queues.

@@ -8,6 +8,7 @@
 //! contract of each is that of C: pointers lead to objects of their types, and objects are not used
 //! after they are destroyed.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "one contract for all: what C demands of callers; see above"

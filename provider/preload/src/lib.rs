@@ -10,6 +10,7 @@
 //! The functions here stand in front of those of the C library, and pass on what is not about such
 //! sockets. They are `unsafe` as those are: they take pointers from programs, and pass them on.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
     unsafe_op_in_unsafe_fn,
     missing_docs,

@@ -42,6 +42,10 @@ pub enum CmError {
     /// The port is in use, and one of the two ids is bound to all addresses (`EADDRNOTAVAIL`).
     #[error("port {0} is in use at one of all addresses")]
     PortOverlap(u16),
+    /// Ports below `net.ipv4.ip_unprivileged_port_start` are for processes with the capability
+    /// `CAP_NET_BIND_SERVICE` (`EACCES`).
+    #[error("port {0} needs the capability CAP_NET_BIND_SERVICE")]
+    PortPrivileged(u16),
     /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
     #[error("all ports from 32768 to 60999 are in use")]
     NoPort,
@@ -140,6 +144,7 @@ impl CmError {
             Self::PortOverlap(_) | Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => {
                 libc::EADDRNOTAVAIL
             }
+            Self::PortPrivileged(_) => libc::EACCES,
             Self::Family(_) => libc::EAFNOSUPPORT,
             Self::NoListenDevice(_) => libc::ENODEV,
             Self::Open(error) => open_errno(error),

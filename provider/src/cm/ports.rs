@@ -9,12 +9,31 @@ use std::{
 };
 
 use roce_transport::cm::PortSpace;
+use rustix::thread::CapabilitySet;
 
 use super::error::CmError;
 use crate::calls::{ProcessGuard, ProcessMutex};
 
 /// Range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+
+/// First port that needs no capability, where the system does not say.
+const UNPRIVILEGED: u16 = 1024;
+
+/// Looks whether this thread may take `port`; 0 is a free one.
+pub(super) fn check_right(port: u16) -> Result<(), CmError> {
+    let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED);
+    let is_capable = || {
+        rustix::thread::capabilities(None)
+            .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_BIND_SERVICE))
+    };
+    if may_take(port, start, is_capable) { Ok(()) } else { Err(CmError::PortPrivileged(port)) }
+}
+
+fn may_take(port: u16, start: u16, is_capable: impl FnOnce() -> bool) -> bool {
+    port == 0 || port >= start || is_capable()
+}
 
 /// What an id has of its port.
 #[derive(Clone, Copy)]
@@ -251,6 +270,25 @@ mod tests {
 
     fn binding_of_all() -> IpAddr {
         binding("4").address
+    }
+
+    #[test]
+    fn low_ports_need_a_right() {
+        let table = [
+            (0, 1024, false, true),
+            (1, 1024, false, false),
+            (1023, 1024, false, false),
+            (1024, 1024, false, true),
+            (1023, 1024, true, true),
+            (80, 80, false, true),
+            (79, 80, false, false),
+            (1, 0, false, true),
+            (65_535, 65_535, false, true),
+        ];
+        for (port, start, is_capable, wanted) in table {
+            let got = may_take(port, start, || is_capable);
+            assert_eq!(got, wanted, "{port} from {start}, {is_capable}");
+        }
     }
 
     #[test]

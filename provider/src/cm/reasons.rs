@@ -62,6 +62,11 @@ impl Explain for CmError {
                 "port_in_use",
                 "one of the two ids is bound to all addresses: bind both to one address each",
             ),
+            Self::PortPrivileged(_) => (
+                "port_privileged",
+                "choose a port from net.ipv4.ip_unprivileged_port_start (1024), or give the program \
+                 the right (setcap cap_net_bind_service+ep)",
+            ),
             Self::NoPort => ("no_port", "destroy ids that are not used any more"),
             Self::Family(_) => {
                 ("address_family", "bind and connect with IPv4 addresses, or both with IPv6 ones")
@@ -118,6 +123,7 @@ fn of_system(error: &io::Error) -> Reason {
 const fn name(errno: i32) -> &'static str {
     match errno {
         libc::EADDRINUSE => "EADDRINUSE",
+        libc::EACCES => "EACCES",
         libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
         libc::EAFNOSUPPORT => "EAFNOSUPPORT",
         libc::ECONNREFUSED => "ECONNREFUSED",

@@ -24,7 +24,8 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::State`]; [`CmError::PortInUse`], also when another process that has the address
-    /// listens there; [`CmError::PortOverlap`]; [`CmError::NoPort`]; [`CmError::NotOfDevice`];
+    /// listens there; [`CmError::PortOverlap`]; [`CmError::PortPrivileged`]; [`CmError::NoPort`];
+    /// [`CmError::NotOfDevice`];
     /// [`CmError::Open`], also for an address that is not this host's; [`CmError::Address`] for a
     /// multicast address.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
@@ -61,6 +62,7 @@ impl CmId {
         let ip = address.ip();
         let afonly = inner.options.afonly.unwrap_or_else(|| ip.is_ipv4() || ports::bindv6only());
         let binding = Binding { address: ip, afonly, reuse: inner.options.reuse_addr, peer };
+        ports::check_right(address.port())?;
         let take = || PortLease::take(space, address.port(), binding);
         let mut lease = take()?;
         if let Some(device_addr) = &device_addr {

@@ -29,6 +29,6 @@ pub use flow::{
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
 pub use station::{Assignment, Hop, News, Received, Station, StationConfig};
-pub(crate) use station::{group_mac, memberships};
+pub(crate) use station::{PAUSE_GROUP, group_mac, memberships};
 #[cfg(test)]
 pub(crate) use tests::captured;

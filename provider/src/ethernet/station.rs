@@ -40,7 +40,7 @@ const LEAST_MTU: [u32; 2] = [576, 1280];
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
 /// Where pauses are sent to: no switch passes them on.
-const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
+pub(crate) const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -288,7 +288,8 @@ impl Station {
 
     fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
         let counters = &mut self.counters;
-        if dst != PAUSE_GROUP && dst != self.config.mac {
+        // bridges forward those to a station's own address: any host could send them
+        if dst != PAUSE_GROUP {
             counters.not_for_us += 1;
             return;
         }

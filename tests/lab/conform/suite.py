@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,8 +22,9 @@ from lab.report import CaseTable, Result, say
 from lab.requirements import KERNELS, Kernel, Packages
 from lab.running import wait_until
 
-# Port of the agent.
+# Port of the agent, and what it and the tool have in their environment.
 PORT = 4792
+TOKEN = {"ROCE_AGENT_TOKEN": secrets.token_hex(16)}
 # Chapters that need no agent, but a program that listens.
 WITHOUT_AGENT = ["cm", "connected"]
 # Chapters with packets that only a raw device sends, and whether they are played by one; that
@@ -187,7 +190,10 @@ class Instrument:
 
     def start(self):
         self.guest = self.machine.boot()
-        command = f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py >/tmp/agent.log 2>&1 &"
+        variables = {**TOKEN, "PYTHONPATH": PYTHON_PATH}
+        setting = " ".join(f"{name}={value}" for name, value in variables.items())
+        agent = f"python3 -S /agent.py --listen {self.guest.ipv4}:{PORT}"
+        command = f"{setting} {agent} >/tmp/agent.log 2>&1 &"
         status, output = self.guest.run(command)
         listening = status == 0 and wait_until(
             lambda: f"agent {self.guest.ipv4}:{PORT}" in self.log(), START_SECONDS, 0.2
@@ -282,9 +288,8 @@ class Instrument:
             command += ["--cm", str(listener.port)]
             if listener.private_data:
                 command += ["--cm-data", listener.private_data]
-        process = self.bridge.start(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = self.bridge.start(command, env={**os.environ, **TOKEN}, **pipes)
         try:
             output, errors = process.communicate(timeout=CHAPTER_SECONDS)
         except subprocess.TimeoutExpired:

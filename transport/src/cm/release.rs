@@ -86,12 +86,8 @@ impl Connections {
         if self.conns.contains_key(&rej.remote_id) {
             return Ok(rej.remote_id);
         }
-        let gives_up = rej.reason == RejectReason::TIMEOUT && rej.info_length >= 8;
-        let guid = rej.info.0.first_chunk().filter(|_| gives_up);
-        let by_guid = |guid: &[u8; 8]| {
-            self.by_remote_id.get(&(arrival.peer(), u64::from_be_bytes(*guid), rej.local_id))
-        };
-        guid.and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
+        let by_guid = |guid| self.by_remote_id.get(&(arrival.peer(), guid, rej.local_id));
+        rej.requester_guid().and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
     }
 
     // Release.

@@ -53,6 +53,16 @@ impl Program {
         self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
     }
 
+    /// The same with a standard error that nobody reads, and without the signal that tells it.
+    pub(crate) fn run_unheard(&self, variables: &[(&str, &str)]) {
+        let mut command = Command::new("sh");
+        let script =
+            "mkfifo \"$1\"; exec 3<>\"$1\" 2>\"$1\" 3<&-; rm \"$1\"; trap '' PIPE; exec \"$0\"";
+        command.args(["-c", script]);
+        command.args([self.directory.file(&self.name), self.directory.file("unheard")]);
+        self.run_by(command, variables, 0);
+    }
+
     /// The same in a network namespace of its own, which these commands prepare.
     pub(crate) fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new("unshare");

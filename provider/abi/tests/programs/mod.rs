@@ -255,6 +255,20 @@ fn a_sandbox_refuses_something() {
     }
 }
 
+/// Where `SIGPIPE` is ignored, as in Python. A notice, the log, and a message of the C library.
+#[test]
+fn a_program_whose_standard_error_nobody_reads_goes_on() {
+    let Some(program) = program("sandbox") else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
+    for (variable, value) in
+        [("ROCE_LOG", ""), ("ROCE_LOG", "trace"), ("ROCE_CONTROL", "/no/such/place")]
+    {
+        program.run_unheard(&[("DENIED", "memfd_create"), (variable, value)]);
+    }
+}
+
 /// What a program has counted stays in the files that stand for those of /sys, though it ends
 /// without closing its device, and sooner than counters are published otherwise.
 #[test]

@@ -137,6 +137,17 @@ fn without_a_vlan_the_dscp_is_the_priority() {
     assert!(!holds(0, 0) && !holds(46 << 2, 0) && !holds(26 << 2, 1));
 }
 
+/// Bridges forward it to a station's own address, from any host.
+#[test]
+fn a_pause_to_the_own_address_is_not_obeyed() {
+    let (mut station, now) = station();
+    let mut frame = pause(&[1, 65_535]);
+    frame[..6].copy_from_slice(&MACS[0].octets());
+    assert!(station.handle_frame(now, &frame, true).is_none());
+    assert_eq!((station.counters().pauses, station.counters().not_for_us), (0, 1));
+    assert_eq!(held(&station, now), [0_u8; 0]);
+}
+
 #[test]
 fn what_is_no_pause_changes_nothing() {
     let (mut station, now) = station();

@@ -2,7 +2,7 @@
 
 use socket2::SockFilter;
 
-use crate::ethernet::{MacAddr, StationConfig};
+use crate::ethernet::{MacAddr, PAUSE_GROUP, StationConfig};
 
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
@@ -83,7 +83,12 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.jump(EQUAL, high, To::Next, To::Drop);
     // pauses have no tag, whatever VLAN the device is of
     program.load(LOAD_HALF, 12);
-    program.jump(EQUAL, 0x8808, To::Accept, To::Next);
+    program.jump(EQUAL, 0x8808, To::Next, To::Skip(4));
+    let MacAddr(a, b, c, d, e, f) = PAUSE_GROUP;
+    program.load(LOAD_WORD, 0);
+    program.jump(EQUAL, u32::from_be_bytes([a, b, c, d]), To::Next, To::Drop);
+    program.load(LOAD_HALF, 4);
+    program.jump(EQUAL, u16::from_be_bytes([e, f]).into(), To::Accept, To::Drop);
     // the tag that was removed; and not another one below it
     program.load(LOAD_WORD, HAS_TAG);
     program.jump(EQUAL, 0, To::Skip(6), To::Next);
@@ -142,4 +147,56 @@ fn only_roce(program: &mut Program, v1: bool) {
     program.load(LOAD_BYTE, 54);
     program.jump(EQUAL, 136, To::Accept, To::Next);
     program.jump(EQUAL, 2, To::Accept, To::Drop);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixDatagram, time::Duration};
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
+
+    /// True if the kernel hands a frame over, by the filter at a socket that has no privilege.
+    fn passes(config: &StationConfig, frame: &[u8]) -> bool {
+        let (sender, receiver) = UnixDatagram::pair().unwrap();
+        SockRef::from(&receiver).attach_filter(&of(config)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        sender.send(frame).unwrap();
+        receiver.recv(&mut [0; 64]).is_ok_and(|length| length == frame.len())
+    }
+
+    fn frame(dst: MacAddr, ethertype: u16) -> Vec<u8> {
+        let src = MacAddr(2, 0, 0, 0, 0, 9);
+        let mut frame = [dst.octets(), src.octets()].concat();
+        frame.extend(ethertype.to_be_bytes());
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn only_pauses_that_no_bridge_forwards_pass() {
+        for answers in [false, true] {
+            let config = StationConfig {
+                mac: MAC,
+                vlan: None,
+                addresses: Vec::new(),
+                gateways: Vec::new(),
+                answers,
+                roce_v1: false,
+                dhcp: None,
+                mbps: 0,
+            };
+            let passes = |dst, ethertype| passes(&config, &frame(dst, ethertype));
+            assert!(passes(PAUSE_GROUP, 0x8808));
+            for other in
+                [MAC, MacAddr(0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF), MacAddr(1, 0x80, 0xC2, 0, 0, 2)]
+            {
+                assert!(!passes(other, 0x8808), "{other}");
+            }
+            assert!(passes(MAC, 0x0806) && !passes(MacAddr(2, 0, 0, 0, 0, 2), 0x0806));
+        }
+    }
 }

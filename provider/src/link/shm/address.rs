@@ -20,7 +20,7 @@ use std::{
 
 use roce_transport::{
     cm::{ConnRecord, ServiceId},
-    share::{Addressee, IdPartition},
+    share::{Addressee, IdPartition, Requests},
     time::Instant,
     wire::NetHeader,
 };
@@ -53,6 +53,8 @@ pub(super) struct SharedAddresses {
     resigned: Vec<IpAddr>,
     /// Datagrams for peers that have not announced themselves yet, in order, and until when.
     waiting: VecDeque<(Instant, NetHeader, DatagramMeta, Box<[u8]>)>,
+    /// Requests that this process has received for one of them.
+    requests: Requests,
     /// Time of this round.
     now: Instant,
     /// True if another process is, or was, at any of the addresses.
@@ -391,7 +393,7 @@ impl SharedAddresses {
     pub(super) fn is_strange(&self, datagram: &Datagram<'_>) -> bool {
         match Addressee::of(datagram.bytes) {
             Addressee::Partition(partition) => Some(partition) != self.partition,
-            Addressee::Service(_) | Addressee::EveryPartition => true,
+            Addressee::Service(_) => true,
             Addressee::Unknown => false,
         }
     }
@@ -418,7 +420,7 @@ impl SharedAddresses {
             return false;
         }
         let dst = datagram.net.dst;
-        let entry = match Addressee::of(datagram.bytes) {
+        let entry = match self.requests.addressee(datagram.net.src, datagram.bytes) {
             Addressee::Unknown => return false,
             Addressee::Partition(partition) if Some(partition) == self.partition => return false,
             Addressee::Partition(partition) => {
@@ -437,10 +439,6 @@ impl SharedAddresses {
                 self.read_updates(); // one may have begun to listen just now
                 Entry::Service(service)
             }
-            Addressee::EveryPartition => {
-                self.peers.forward_to_all(datagram);
-                return false;
-            }
         };
         self.forward_to_peer(datagram) || self.keep(entry, datagram)
     }
@@ -448,14 +446,14 @@ impl SharedAddresses {
     /// Forwards a datagram to the peer that it is for. Returns false if there is none.
     fn forward_to_peer(&mut self, datagram: &Datagram<'_>) -> bool {
         let dst = datagram.net.dst;
-        match Addressee::of(datagram.bytes) {
+        match self.requests.addressee(datagram.net.src, datagram.bytes) {
             Addressee::Partition(partition) => self
                 .peers
                 .forward(datagram, |peer| peer.address == dst && peer.partition == Some(partition)),
             Addressee::Service(service) => self
                 .peers
                 .forward(datagram, |peer| peer.address == dst && peer.services.contains(&service)),
-            Addressee::EveryPartition | Addressee::Unknown => false,
+            Addressee::Unknown => false,
         }
     }
 

@@ -128,15 +128,6 @@ impl Peers {
         found.is_some()
     }
 
-    /// Forwards a datagram to all peers at its destination.
-    pub(super) fn forward_to_all(&mut self, datagram: &Datagram<'_>) {
-        for index in 0..self.peers.len() {
-            if self.peers[index].address == datagram.net.dst {
-                self.forward_to(index, datagram);
-            }
-        }
-    }
-
     fn forward_to(&mut self, index: usize, datagram: &Datagram<'_>) {
         let Some(header) = ForwardHeader::write(datagram, &mut self.scratch) else { return };
         // a ring that is full or broken loses it, as a wire would

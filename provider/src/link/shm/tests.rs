@@ -10,8 +10,9 @@ use std::{
 use roce_transport::{
     adapter::Transmit,
     addr::ROCE_UDP_PORT,
+    cm::{About, CmMad, Message, Rej, RejectReason, Req},
     share::Addressee,
-    wire::{FrameFields, Ident},
+    wire::{FrameFields, ICRC_LEN, Ident},
 };
 use rustix::net::SendFlags;
 use socket2::Socket;
@@ -466,6 +467,37 @@ fn a_service_belongs_to_one_process_at_an_address() {
     drop(c);
     a.claim(service, address).unwrap();
     assert!(is_in_use(b.claim(service, address)));
+}
+
+/// A message of connection management, in a packet to QP1.
+fn message(message: Message) -> Vec<u8> {
+    let bth = [0x64, 0, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
+    let deth = [0x80, 1, 0, 0, 0, 0, 0, 1];
+    [&bth[..], &deth, &CmMad::new(1, message).encode(), &[0; ICRC_LEN]].concat()
+}
+
+/// Its sender names no number of the receiver's.
+#[test]
+fn a_withdrawn_request_is_withdrawn_where_it_went() {
+    let [address, _] = addresses();
+    let mut a = owner(address);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let service = ServiceId(0x0106_1234);
+    b.claim(service, address).unwrap();
+    let guid = 5_u64;
+    let req = Req { local_id: 9, local_ca_guid: guid, service_id: service, ..Req::default() };
+    let request = message(Message::Req(Box::new(req)));
+    let rej = Rej::new(9, 0, About::Other, RejectReason::TIMEOUT).with_info(&guid.to_be_bytes());
+    let given_up = message(Message::Rej(Box::new(rej)));
+    let net = net(address);
+    assert!(!is_forwarded(&mut a, &Datagram::new(&net, &given_up)), "of no request");
+    assert!(is_forwarded(&mut a, &Datagram::new(&net, &request)));
+    assert!(is_forwarded(&mut a, &Datagram::new(&net, &given_up)));
+    a.flush(at(1));
+    let taken = [&mut b, &mut c].map(|link| take(link).into_iter().map(|(.., bytes)| bytes));
+    let [to_b, to_c] = taken.map(Vec::from_iter);
+    assert_eq!(to_b, [request, given_up]);
+    assert!(to_c.is_empty());
 }
 
 #[test]

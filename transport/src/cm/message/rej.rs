@@ -71,6 +71,13 @@ impl Rej {
         self
     }
 
+    /// GUID of the sender's adapter, if it has given up waiting for an answer.
+    #[must_use]
+    pub fn requester_guid(&self) -> Option<u64> {
+        let gives_up = self.reason == RejectReason::TIMEOUT && self.info_length >= 8;
+        self.info.0.first_chunk().filter(|_| gives_up).map(|guid| u64::from_be_bytes(*guid))
+    }
+
     pub(super) fn parse(b: &Fields<'_>) -> Self {
         Self {
             local_id: b.u32(at::LOCAL_ID),

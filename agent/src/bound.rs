@@ -1,0 +1,144 @@
+//! Bounds of what commands may ask for: whoever sends them is not trusted with the host.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Deserializer, de};
+
+/// Commands in a line.
+pub(crate) const COMMANDS: usize = 1024;
+/// Objects at a time.
+pub(crate) const OBJECTS: usize = 4096;
+/// Bytes of all regions.
+pub(crate) const MEMORY: usize = 256 << 20;
+/// Bytes of a region, and offsets in it.
+const LENGTH: u64 = 64 << 20;
+/// Entries of a queue, and completions of a poll.
+const COUNT: u64 = 1 << 16;
+/// Bytes of a request's inline data.
+const INLINE: u64 = 4096;
+/// Bytes of an object's name.
+const NAME: usize = 64;
+/// Seconds for which the commands of a line may wait.
+const WAIT: u64 = 30;
+
+pub(crate) type Length = AtMost<LENGTH>;
+pub(crate) type Count = AtMost<COUNT>;
+pub(crate) type InlineLength = AtMost<INLINE>;
+
+/// A number that a command may not ask for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum OutOfBounds {
+    Number { asked: u64, most: u64 },
+    Name { bytes: usize },
+    Time { asked: f64 },
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number { asked, most } => write!(f, "{asked} is too much: at most {most}"),
+            Self::Name { bytes } => write!(f, "a name of {bytes} bytes: at most {NAME}"),
+            Self::Time { asked } => write!(f, "{asked} s is no time to wait: 0 to {WAIT} s"),
+        }
+    }
+}
+
+/// A number up to `MOST`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtMost<const MOST: u64>(u64);
+
+impl<const MOST: u64> AtMost<MOST> {
+    pub(crate) const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<'de, const MOST: u64> Deserialize<'de> for AtMost<MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let asked = u64::deserialize(deserializer)?;
+        if asked > MOST {
+            return Err(de::Error::custom(OutOfBounds::Number { asked, most: MOST }));
+        }
+        Ok(Self(asked))
+    }
+}
+
+/// Name of an object that a command makes.
+pub(crate) struct Name(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name.len() > NAME {
+            return Err(de::Error::custom(OutOfBounds::Name { bytes: name.len() }));
+        }
+        Ok(Self(name))
+    }
+}
+
+/// Time for which a command waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for Timeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let asked = f64::deserialize(deserializer)?;
+        if !(0.0..=WAIT as f64).contains(&asked) {
+            return Err(de::Error::custom(OutOfBounds::Time { asked }));
+        }
+        Ok(Self(Duration::from_secs_f64(asked)))
+    }
+}
+
+/// How long the commands of a line may wait.
+pub(crate) struct Waiting<'a> {
+    end: Instant,
+    /// True if nobody waits for the answer any more.
+    is_gone: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn begin(is_gone: &'a dyn Fn() -> bool) -> Self {
+        Self { end: Instant::now() + Duration::from_secs(WAIT), is_gone }
+    }
+
+    /// The end of a wait that begins now.
+    pub(crate) fn until(&self, timeout: Timeout) -> Instant {
+        self.end.min(Instant::now() + timeout.0)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        (self.is_gone)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused<T: for<'de> Deserialize<'de>>(value: serde_json::Value) -> String {
+        serde_json::from_value::<T>(value).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_has_no_bound_is_refused_with_the_bound() {
+        let huge = 9_000_000_000_000_000_000_u64;
+        for (refused, wanted) in [
+            (refused::<Length>(json!(64 << 20)), String::new()),
+            (refused::<Length>(json!(huge)), format!("{huge} is too much: at most 67108864")),
+            (refused::<Count>(json!(65_537)), "65537 is too much: at most 65536".into()),
+            (refused::<InlineLength>(json!(4097)), "4097 is too much: at most 4096".into()),
+            (refused::<Timeout>(json!(30)), String::new()),
+            (refused::<Timeout>(json!(-1)), "-1 s is no time to wait: 0 to 30 s".into()),
+            (refused::<Timeout>(json!(1e9)), "1000000000 s is no time to wait: 0 to 30 s".into()),
+            (refused::<Name>(json!("x".repeat(65))), "a name of 65 bytes: at most 64".into()),
+        ] {
+            assert_eq!(refused, wanted);
+        }
+    }
+}
