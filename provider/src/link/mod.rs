@@ -35,7 +35,7 @@ pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
-pub(crate) use shm::{Left, Members, check_trust};
+pub(crate) use shm::{Left, Members, StrangersHeld, check_trust};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};

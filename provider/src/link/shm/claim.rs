@@ -20,6 +20,8 @@ pub(super) enum Entry {
     Partition(IdPartition),
     Service(ServiceId),
     Member(MemberPlace),
+    /// The listening socket, which all processes at the address [have](ClaimTable::share_name).
+    Name,
 }
 
 impl Entry {
@@ -29,6 +31,7 @@ impl Entry {
         match self {
             Self::Partition(partition) => partition.get() as i64,
             Self::Service(service) => 64 + (service.0 & (u64::MAX >> 2)) as i64,
+            Self::Name => 0,
             Self::Member(place) => (1 << 62) + 64 + place.get() as i64, // behind all services
         }
     }
@@ -74,6 +77,16 @@ impl ClaimTable {
             }
             _ => error,
         })
+    }
+
+    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last process
+    /// that does.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionRefused`] if that has just taken it.
+    pub(super) fn share_name(&self) -> io::Result<()> {
+        let shared = self.lock(libc::F_RDLCK, Entry::Name);
+        shared.map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
     /// Releases an entry, if this process has it.

@@ -23,6 +23,7 @@ mod credentials;
 mod listener;
 mod look;
 mod members;
+mod name;
 mod outgoing;
 mod owner;
 mod peer;
@@ -33,6 +34,7 @@ mod ring_memory;
 mod sealed;
 mod sender;
 mod socket;
+mod stranger;
 mod term;
 mod witness;
 
@@ -65,6 +67,7 @@ use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
 use socket::{Readable, send_with, watch};
+pub(crate) use stranger::StrangersHeld;
 use witness::Witnesses;
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.

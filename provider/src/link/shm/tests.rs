@@ -29,6 +29,7 @@ use crate::{bind::BindError, link::DatagramMeta};
 mod ended;
 mod members;
 mod stopped;
+mod strangers;
 mod trust;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.

@@ -35,9 +35,9 @@ fn end(role: &str) {
         let listener = listen(address, 0).unwrap();
         println!("\n{READY}");
         wait(&[listener.as_fd()], Some(PATIENCE)).unwrap();
-        rustix::net::accept(&listener).unwrap()
+        listener.accept().unwrap().into_inner()
     } else {
-        connect_unchecked(address, 0).unwrap()
+        connect_unchecked(address, 0).unwrap().into_inner()
     };
     match check_trust(&socket) {
         Ok(()) => println!("\n{TRUSTS}"),
