@@ -13,7 +13,7 @@ use std::{
 
 use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use rustix::{
-    event::epoll,
+    event::{Timespec, epoll},
     fs::OFlags,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -112,15 +112,17 @@ pub(super) enum Readable {
     Others = 2,
 }
 
-impl Readable {
-    /// What an event says.
-    pub(super) fn of(event: &epoll::Event) -> Self {
-        match event.data.u64() {
-            1 => Self::Datagrams,
-            2 => Self::Others,
-            _ => Self::News,
-        }
-    }
+/// Number of descriptors of which it is heard in one go that they are readable.
+const EVENTS: usize = 16;
+
+/// True if there is news, and if something has arrived that another process is to read.
+pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
+    let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+    let Ok((events, _)) = epoll::wait(epoll, &mut events, Some(&Timespec::default())) else {
+        return (false, false);
+    };
+    let says = |it: Readable| events.iter().any(|event| event.data.u64() == it as u64);
+    (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
 }
 
 /// Watches a descriptor for news.
