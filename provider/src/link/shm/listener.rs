@@ -38,7 +38,7 @@ pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
 pub(super) const FORWARDED: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 pub(super) const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// Message that asks to share the address.
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x07";
 
 /// Request of a process that has connected.
 pub(super) enum Hello {

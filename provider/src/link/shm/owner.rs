@@ -82,7 +82,7 @@ pub(super) struct Grant {
     pub(super) ring: OwnedFd,
     pub(super) udp: OwnedFd,
     pub(super) name: Name,
-    pub(super) claims: OwnedFd,
+    pub(super) claims: [OwnedFd; 3],
     pub(super) members: Option<OwnedFd>,
     /// The owner's term.
     pub(super) term: u64,
@@ -115,9 +115,10 @@ impl Grant {
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let mut term = [0; 8];
         let Some((_, mut descriptors)) = poll_with(socket, &mut term)? else { return Ok(None) };
-        let members = (descriptors.len() > 4).then(|| descriptors.pop()).flatten();
-        let [ring, udp, name, claims] =
+        let members = (descriptors.len() > 6).then(|| descriptors.pop()).flatten();
+        let [ring, udp, name, table, low, high] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let claims = [table, low, high];
         let (term, name) = (u64::from_ne_bytes(term), Name::join(name));
         Ok(Some(Self { ring, udp, name, claims, members, term }))
     }
@@ -150,7 +151,7 @@ impl SharedAddress {
     ) -> io::Result<Self> {
         let Grant { udp, name, claims, members, term, .. } = grant;
         let members = members.map(MemberSockets::join);
-        let claims = ClaimTable::join(&claims)?;
+        let claims = ClaimTable::join_with(&claims)?;
         claims.share_name()?;
         if name.has_ended() {
             return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
@@ -245,12 +246,12 @@ impl SharedAddress {
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
         }
-        let descriptors =
-            [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
+        let descriptors = [memory.as_fd(), self.udp.as_fd(), self.name.as_fd()];
         // a former owner that went on may have been just about to say something else
         self.steered = None;
         let members = self.members.as_ref().map(AsFd::as_fd);
-        let descriptors: Vec<_> = descriptors.into_iter().chain(members).collect();
+        let descriptors: Vec<_> =
+            descriptors.into_iter().chain(self.claims.files()).chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
         Ok(ShmSender::new(writer, wakeup))
     }
