@@ -31,8 +31,8 @@ pub(super) const RING_SIZE: u64 = START + CAPACITY;
 const SKIP: u64 = u64::MAX;
 
 const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
-const MAX_DESCRIPTORS: usize = 4;
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x07";
+const MAX_DESCRIPTORS: usize = 7;
 /// Time that the device has to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -259,13 +259,13 @@ pub(super) fn grant(
         std::thread::sleep(Duration::from_micros(100));
     }
     let udp = std::net::UdpSocket::bind((address, 4791)).unwrap();
-    let claims = memory(4096, true);
-    let honest = [ring.as_fd(), udp.as_fd(), owner.as_fd(), claims.as_fd()];
-    let mut descriptors: Vec<_> =
-        honest.into_iter().map(|fd| fd.try_clone_to_owned().unwrap()).collect();
+    let (claims, services) = (memory(8192, true), memory(0, true));
+    let claims = [&claims, &services, &services].map(AsFd::as_fd);
+    let honest = [ring.as_fd(), udp.as_fd(), owner.as_fd()].into_iter().chain(claims);
+    let mut descriptors: Vec<_> = honest.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
     let which = input.byte();
     if which >= 64 {
-        let place = usize::from(which) % 4;
+        let place = usize::from(which) % descriptors.len();
         descriptors.splice(place..=place, any_descriptors(input.byte()));
         descriptors.truncate(MAX_DESCRIPTORS);
     }

@@ -23,7 +23,11 @@ use std::{
 };
 
 use super::{poller, serve::Engine, shard::Shard, sink::CounterSink};
-use crate::{calls::NoOther, link::NullLink, sync::Mutex};
+use crate::{
+    calls::NoOther,
+    link::{NullLink, StrangersHeld},
+    sync::Mutex,
+};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -67,6 +71,7 @@ impl Drop for Held {
 /// What the forking thread holds, taken from the last to the first: calls have engines' locks, and
 /// the list's.
 struct AllHeld {
+    strangers: StrangersHeld,
     engines: Vec<Held>,
     /// The child will add to it.
     _list: MutexGuard<'static, Vec<Weak<Engine>>>,
@@ -119,7 +124,7 @@ fn hold() -> AllHeld {
     let others = NoOther::begin();
     let list = ENGINES.lock();
     let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
-    AllHeld { engines, _list: list, others }
+    AllHeld { strangers: StrangersHeld::begin(), engines, _list: list, others }
 }
 
 unsafe extern "C" fn prepare() {
@@ -138,6 +143,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some(mut held) = release() else { return };
     held.others.is_alone();
+    held.strangers.forget();
     poller::forget();
     held.engines.iter_mut().for_each(Held::lose_parent);
 }

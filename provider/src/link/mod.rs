@@ -6,12 +6,15 @@
 
 mod capture;
 mod capture_file;
+mod credentials;
 mod fabric;
 mod faulty;
+mod name;
 mod null;
 mod raw;
 mod share;
 mod shm;
+mod stranger;
 mod udp;
 
 use std::{any::Any, io, net::IpAddr, os::fd::BorrowedFd};
@@ -31,6 +34,7 @@ pub use crate::{
 };
 pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
+pub(crate) use credentials::check_trust;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
@@ -39,7 +43,8 @@ pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
 #[doc(hidden)] // for the fuzz targets
 pub use share::ShareLink;
-pub(crate) use shm::{Left, Members, check_trust};
+pub(crate) use shm::{Left, Members};
+pub(crate) use stranger::StrangersHeld;
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};

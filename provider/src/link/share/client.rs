@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSliceMut},
     mem::{self, MaybeUninit},
     net::IpAddr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -19,10 +19,7 @@ use roce_transport::{
 };
 use rustix::{
     io::Errno,
-    net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
-        SocketFlags, SocketType, sockopt,
-    },
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags},
 };
 use tracing::{info, warn};
 
@@ -32,7 +29,7 @@ use super::{
 };
 use crate::{
     clock,
-    link::{BATCH, DatagramRun},
+    link::{BATCH, DatagramRun, name::Name},
     readiness::wait,
     sync::Mutex,
 };
@@ -43,8 +40,8 @@ const ANSWER: Duration = Duration::from_millis(600);
 /// most.
 const RETRY: Duration = Duration::from_millis(2);
 const RETRY_MOST: Duration = Duration::from_millis(500);
-/// Number of processes that may have connected where the service is waited for.
-const BACKLOG: i32 = 16;
+/// Number of processes that are looked at in one go, where the service is waited for.
+const COMING: usize = 16;
 /// The longest message of the service: a header, and what a UDP datagram can carry.
 const LONGEST: usize = RunHeader::LEN + 65_536;
 /// Answers that nobody has taken.
@@ -101,7 +98,7 @@ struct Asked {
 
 /// Where the service is waited for.
 struct Waiting {
-    listener: OwnedFd,
+    listener: Name,
     secret: [u8; 16],
     /// The user of the service.
     user: u32,
@@ -212,29 +209,20 @@ impl Waiting {
         }
         let [number, secret] = random;
         let knock = Knock { number, secret };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let listener = rustix::net::socket_with(family, kind, flags, None)?;
-        let name = SocketAddrUnix::new_abstract_name(knock.name().as_bytes())?;
-        rustix::net::bind(&listener, &name)?;
-        rustix::net::listen(&listener, BACKLOG)?;
+        let listener = Name::listen(knock.name().as_bytes())?;
         let user = door::knock(directory, address, interface, &knock)?;
         Ok(Self { listener, secret, user, come: None })
     }
 
     /// The connection, once the service has come.
     fn poll(&mut self) -> io::Result<Option<Connection>> {
-        for _ in 0..BACKLOG {
+        for _ in 0..COMING {
             let Some(socket) = self.come.take() else {
-                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                let socket = match rustix::net::accept_with(&self.listener, flags) {
-                    Ok(socket) => socket,
-                    Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-                    Err(error) => return Err(error.into()),
-                };
-                // anybody can connect, and what a stranger has sent is not to be received
-                if sockopt::socket_peercred(&socket)?.uid.as_raw() == self.user {
-                    self.come = Some(socket);
+                match self.listener.accept() {
+                    // anybody can connect
+                    Ok(socket) => self.come = socket.of_user(self.user).ok(),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                    Err(error) => return Err(error),
                 }
                 continue;
             };
@@ -259,8 +247,8 @@ impl Waiting {
     }
 
     /// Readable when there is more to [poll](Self::poll).
-    fn descriptor(&self) -> &OwnedFd {
-        self.come.as_ref().unwrap_or(&self.listener)
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.come.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd)
     }
 }
 
@@ -294,7 +282,7 @@ impl Client {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            wait(&[waiting.descriptor().as_fd()], Some(left))?;
+            wait(&[waiting.descriptor()], Some(left))?;
         };
         Ok(Some(Self {
             address,
@@ -335,10 +323,12 @@ impl Client {
     }
 
     /// Readable when something has arrived, while there is a service or one is waited for.
-    pub(in crate::link) fn descriptors(&self) -> Vec<&OwnedFd> {
+    pub(in crate::link) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match &self.state {
             State::Joined(Connection { data, control })
-            | State::Opening(Connection { data, control }, ..) => vec![data, &control.answers],
+            | State::Opening(Connection { data, control }, ..) => {
+                vec![data.as_fd(), control.answers.as_fd()]
+            }
             State::Knocked(waiting, _) => vec![waiting.descriptor()],
             State::Away(..) => Vec::new(),
         }

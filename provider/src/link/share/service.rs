@@ -19,14 +19,13 @@ use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     cm::{ConnId, ConnRecord, ServiceId},
     ids::Qpn,
-    share::{Addressee, IdPartition},
+    share::{Addressee, IdPartition, Requests},
     time::Instant,
 };
 use rustix::{
     event::{Timespec, epoll},
     net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown,
-        SocketAddrUnix, SocketFlags, SocketType, sockopt,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, sockopt,
     },
     pipe::{PipeFlags, pipe_with},
 };
@@ -43,7 +42,7 @@ use crate::{
     clock,
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
-        SharingLink,
+        SharingLink, stranger::unix_socket,
     },
 };
 
@@ -81,6 +80,7 @@ struct Clients {
     /// Clients by address and partition.
     by_number: BTreeMap<(IpAddr, IdPartition), u64>,
     table: Table,
+    requests: Requests,
     /// The table as it was saved last.
     saved: Vec<u8>,
     /// Number of the next client, or door in the epoll.
@@ -138,6 +138,7 @@ impl ShareLink {
             by_number: BTreeMap::new(),
             saved: table.save(),
             table,
+            requests: Requests::default(),
             next: 0,
             door_numbers: BTreeMap::new(),
             look_at: Instant::ZERO,
@@ -351,28 +352,30 @@ impl Clients {
         let mut payloads = run.payloads();
         let first = payloads.next().unwrap_or_default();
         let addressee = Addressee::of(first);
-        if payloads.all(|other| Addressee::of(other) == addressee) {
-            if !self.send(addressee, run) {
+        if let Addressee::Partition(partition) = addressee
+            && payloads.all(|other| Addressee::of(other) == addressee)
+        {
+            if !self.send(Some(partition), run) {
                 sink(run);
             }
             return;
         }
         run.for_each(|datagram| {
+            let partition = match self.requests.addressee(run.net.src, datagram.bytes) {
+                Addressee::Partition(partition) => Some(partition),
+                Addressee::Service(service) => self.table.listener(run.net.dst, service),
+                Addressee::Unknown => None,
+            };
             let run = DatagramRun::from(*datagram);
-            if !self.send(Addressee::of(datagram.bytes), &run) {
+            if !self.send(partition, &run) {
                 sink(&run);
             }
         });
     }
 
-    /// Sends a run to a client. Returns false if it is for none.
-    fn send(&mut self, addressee: Addressee, run: &DatagramRun<'_>) -> bool {
+    /// Sends a run to the client that has a partition. Returns false if none has.
+    fn send(&mut self, partition: Option<IdPartition>, run: &DatagramRun<'_>) -> bool {
         let address = run.net.dst;
-        let partition = match addressee {
-            Addressee::Partition(partition) => Some(partition),
-            Addressee::Service(service) => self.table.listener(address, service),
-            Addressee::EveryPartition | Addressee::Unknown => None,
-        };
         let number = partition.and_then(|partition| self.by_number.get(&(address, partition)));
         let Some(client) = number.and_then(|number| self.clients.get_mut(number)) else {
             return false;
@@ -388,9 +391,7 @@ impl Client {
     /// Connects to the process that has knocked, by a socket that can only send, and gives it the
     /// ends of pipes.
     fn connect(now: Instant, address: IpAddr, knock: &Knock) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let data =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let data = unix_socket()?;
         rustix::net::shutdown(&data, Shutdown::Read)?;
         rustix::net::connect(&data, &SocketAddrUnix::new_abstract_name(knock.name().as_bytes())?)?;
         let user = sockopt::socket_peercred(&data)?.uid.as_raw();

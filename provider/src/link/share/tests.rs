@@ -302,7 +302,7 @@ fn a_client_that_makes_no_sense_is_ended() {
         client.write_for_test(&bytes);
         host.attend();
         host.attend();
-        assert!(is_readable(client.descriptors()[0].as_fd()), "{bytes:?}");
+        assert!(is_readable(client.descriptors()[0]), "{bytes:?}");
         assert_eq!(host.arrive(&run(&net(), &datagram(partition, 1), 64)).len(), 1);
     }
 }
@@ -314,7 +314,7 @@ fn who_says_nothing_keeps_nobody_out() {
     let silent: Vec<_> = (0..9)
         .map(|_| host.serve(|directory| Client::join(directory, HERE, 0).unwrap().unwrap()))
         .collect();
-    let ended = |client: &Client| is_readable(client.descriptors()[1].as_fd());
+    let ended = |client: &Client| is_readable(client.descriptors()[1]);
     assert_eq!(silent.iter().filter(|client| !ended(client)).count(), 4);
     let (client, _) = host.join();
     host.attend_at(clock::now().plus(Duration::from_secs(1)));

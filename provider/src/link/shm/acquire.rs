@@ -14,7 +14,6 @@ use socket2::Socket;
 use super::{
     Sharing, ShmLink,
     channel::{IncomingChannel, Origin},
-    credentials::{self, check_trust},
     listener::request_grant,
     members::MakeSocket,
     owner::{Grant, HANDOVER, SharedAddress, Sockets},
@@ -25,6 +24,7 @@ use super::{
 use crate::{
     bind::{BindError, is_stopped},
     clock,
+    link::credentials,
     readiness::wait,
 };
 
@@ -135,12 +135,11 @@ impl ShmLink {
         socket: &Socket,
         make_socket: &MakeSocket,
     ) -> io::Result<()> {
-        let Some(name) = self.listeners.socket(address).filter(|_| self.shares()) else {
+        let Some(name) = self.listeners.name(address).filter(|_| self.shares()) else {
             return Ok(());
         };
         let udp = socket.as_fd().try_clone_to_owned()?;
-        let name = name.try_clone()?;
-        let sockets = Sockets { udp, name, make_socket: make_socket.clone() };
+        let sockets = Sockets { udp, name: name.clone(), make_socket: make_socket.clone() };
         self.add(SharedAddress::owned(&self.epoll, address, interface, sockets)?)
     }
 
@@ -192,9 +191,8 @@ impl ShmLink {
     /// The process of another user that has an address, if that is what keeps this one from it.
     fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
         let socket = connect_unchecked(address, interface).ok()?;
-        check_trust(&socket).err()?;
-        let (process, user) =
-            (credentials::process(&socket).ok(), credentials::user(&socket).ok()?);
+        let (process, user) = socket.peer()?;
+        socket.check().err()?;
         Some(BindError::OtherUser { address, process, user })
     }
 }

@@ -32,7 +32,7 @@ use super::{
     owner::{Change, Place, SharedAddress},
     peer::{Peer, Peers, announcement},
     record,
-    socket::send_with,
+    socket::{self, send_with},
 };
 use crate::link::{Datagram, DatagramMeta, DatagramRun, Ended};
 
@@ -57,6 +57,8 @@ pub(super) struct SharedAddresses {
     requests: Requests,
     /// Time of this round.
     now: Instant,
+    /// It was looked in this round whether peers announce anything.
+    has_looked: bool,
     /// True if another process is, or was, at any of the addresses.
     is_shared: bool,
     /// Looks for what processes have left that have ended, if any may have.
@@ -100,7 +102,7 @@ impl SharedAddresses {
 
     /// Begins a round of serving. Returns true if a [role](Self::update_roles) may change now.
     pub(super) fn begin_round(&mut self, now: Instant) -> bool {
-        self.now = now;
+        (self.now, self.has_looked) = (now, false);
         // all of them count
         self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due)
     }
@@ -401,6 +403,7 @@ impl SharedAddresses {
     /// Forwards the datagrams of a run that are for others, and hands over the rest.
     pub(super) fn forward_run(
         &mut self,
+        epoll: &OwnedFd,
         run: &DatagramRun<'_>,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) {
@@ -408,14 +411,14 @@ impl SharedAddresses {
             return sink(run);
         }
         run.for_each(|datagram| {
-            if !self.forward(datagram) {
+            if !self.forward(epoll, datagram) {
                 sink(&(*datagram).into());
             }
         });
     }
 
     /// Forwards a datagram to the process that it is for. Returns false if that is this one.
-    pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
+    pub(super) fn forward(&mut self, epoll: &OwnedFd, datagram: &Datagram<'_>) -> bool {
         if !self.is_shared {
             return false;
         }
@@ -425,7 +428,7 @@ impl SharedAddresses {
             Addressee::Partition(partition) if Some(partition) == self.partition => return false,
             Addressee::Partition(partition) => {
                 if self.peers.has_unannounced() {
-                    self.read_updates(); // it may have announced just now which one it has
+                    self.look(epoll); // it may have announced just now which one it has
                 }
                 Entry::Partition(partition)
             }
@@ -436,11 +439,19 @@ impl SharedAddresses {
                 if self.addresses.iter().any(is_own) {
                     return false;
                 }
-                self.read_updates(); // one may have begun to listen just now
+                self.look(epoll); // one may have begun to listen just now
                 Entry::Service(service)
             }
         };
         self.forward_to_peer(datagram) || self.keep(entry, datagram)
+    }
+
+    /// Reads what peers announce, if there is any news, once in a round: a host that sends whatever it
+    /// likes costs no more. What is announced later in the round [waits](Self::keep).
+    fn look(&mut self, epoll: &OwnedFd) {
+        if !mem::replace(&mut self.has_looked, true) && socket::news(epoll).0 {
+            self.read_updates();
+        }
     }
 
     /// Forwards a datagram to the peer that it is for. Returns false if there is none.

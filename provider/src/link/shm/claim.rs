@@ -1,6 +1,9 @@
 //! Claims of the processes that share an address: its partitions, the services that they listen for,
 //! and its member sockets. A claim is a lock in a file that all of them have open. It ends with the
 //! process that has it, however that ends.
+//!
+//! A position in a file has 63 bits, and a service ID 64. So services have two files of their own, one
+//! for each value of the uppermost bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -20,47 +23,62 @@ pub(super) enum Entry {
     Partition(IdPartition),
     Service(ServiceId),
     Member(MemberPlace),
+    /// The listening socket, which all processes at the address [have](ClaimTable::share_name).
+    Name,
 }
 
 impl Entry {
-    /// Its byte in the file. Positions have 63 bits; of services that differ in the uppermost two
-    /// alone the second is refused.
+    /// Its byte in its file.
     const fn position(self) -> i64 {
         match self {
+            Self::Name => 0,
             Self::Partition(partition) => partition.get() as i64,
-            Self::Service(service) => 64 + (service.0 & (u64::MAX >> 2)) as i64,
-            Self::Member(place) => (1 << 62) + 64 + place.get() as i64, // behind all services
+            Self::Member(place) => 64 + place.get() as i64,
+            Self::Service(service) => (service.0 & (u64::MAX >> 1)).cast_signed(),
         }
     }
 }
 
-/// The file, and its locks.
-pub(super) struct ClaimTable(File);
+/// The files, and their locks.
+pub(super) struct ClaimTable {
+    file: File,
+    /// Those of services, if this process is at the address.
+    services: Option<[File; 2]>,
+}
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
         let length =
             if sealed::is_allowed(record::SIZE) { record::SIZE } else { record::LEAST_SIZE };
-        Ok(Self(sealed::create("roce claims", length)?))
+        let file = sealed::create("roce claims", length)?;
+        let services = || sealed::create("roce services", 0);
+        Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table that another process has open. Its descriptor stands for the same opening,
-    /// whose locks are that process's, so it is opened once more.
+    /// The table of another process's address, without services.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
-        let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
-        let table = OpenOptions::new().read(true).write(true).open(path)?;
-        sealed::check(&table, record::LEAST_SIZE)?;
-        Ok(Self(table))
+        Ok(Self { file: open(theirs, record::LEAST_SIZE)?, services: None })
+    }
+
+    /// The table of an address that this process has, too.
+    pub(super) fn join_with([file, low, high]: &[OwnedFd; 3]) -> io::Result<Self> {
+        let services = Some([open(low, 0)?, open(high, 0)?]);
+        Ok(Self { services, ..Self::join(file)? })
+    }
+
+    /// What another process needs to [join](Self::join_with).
+    pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
     /// The file, which has the [terms](Self::terms) and the [records](super::record).
     pub(super) const fn file(&self) -> &File {
-        &self.0
+        &self.file
     }
 
     /// The terms of the address's owners, in the file's memory.
     pub(super) fn terms(&self) -> io::Result<Terms> {
-        Terms::new(&self.0)
+        Terms::new(&self.file)
     }
 
     /// Takes an entry.
@@ -74,6 +92,16 @@ impl ClaimTable {
             }
             _ => error,
         })
+    }
+
+    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last process
+    /// that does.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionRefused`] if that has just taken it.
+    pub(super) fn share_name(&self) -> io::Result<()> {
+        let shared = self.lock(libc::F_RDLCK, Entry::Name);
+        shared.map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
     /// Releases an entry, if this process has it.
@@ -97,6 +125,11 @@ impl ClaimTable {
         kind: libc::c_int,
         entry: Entry,
     ) -> io::Result<libc::flock> {
+        let file = match (entry, &self.services) {
+            (Entry::Service(service), Some(services)) => &services[(service.0 >> 63) as usize],
+            (Entry::Service(_), None) => return Err(io::ErrorKind::Unsupported.into()),
+            _ => &self.file,
+        };
         let mut lock = libc::flock {
             l_type: kind as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
@@ -106,7 +139,7 @@ impl ClaimTable {
         };
         // SAFETY: The descriptor is open, and the call reads and writes the structure that it is
         // given, nothing else.
-        match unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) } {
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
             0 => Ok(lock),
             _ => Err(io::Error::last_os_error()),
         }
@@ -115,21 +148,60 @@ impl ClaimTable {
 
 impl AsFd for ClaimTable {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
+}
+
+/// A file that another process has open. Its descriptor stands for the same opening, whose locks are
+/// that process's, so it is opened once more.
+fn open(theirs: &OwnedFd, length: u64) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    sealed::check(&file, length)?;
+    Ok(file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn join(table: &ClaimTable) -> ClaimTable {
+        let files: Vec<_> = table.files().map(|it| it.try_clone_to_owned().unwrap()).collect();
+        ClaimTable::join_with(&files.try_into().unwrap()).unwrap()
+    }
+
+    /// Every bit of a service counts, and no service is any other entry.
+    #[test]
+    fn each_entry_has_a_byte_of_its_own() {
+        let [first, second] = {
+            let table = ClaimTable::new().unwrap();
+            [join(&table), join(&table)]
+        };
+        let bits = (0..64).map(|bit| 1 << bit);
+        let services = bits.chain([0, 3 << 62, u64::MAX, u64::MAX >> 1, u64::MAX >> 2]);
+        let services = services.map(|service| Entry::Service(ServiceId(service)));
+        let partitions = IdPartition::all().map(Entry::Partition);
+        let members = MemberPlace::all().map(Entry::Member);
+        let all: Vec<_> = services.chain(partitions).chain(members).chain([Entry::Name]).collect();
+        for (index, entry) in all.iter().enumerate() {
+            let table = if index % 2 == 0 { &first } else { &second };
+            table.take(*entry).unwrap();
+        }
+        // each is still taken when the one before it is free
+        for (index, entry) in all.iter().enumerate() {
+            let tables = [&first, &second];
+            assert!(tables[(index + 1) % 2].is_taken(*entry), "{entry:?}");
+            tables[index % 2].release(*entry);
+            assert!(!tables[(index + 1) % 2].is_taken(*entry), "{entry:?}");
+        }
+    }
+
     #[test]
     fn one_process_has_an_entry_until_it_ends() {
         let partition = Entry::Partition(IdPartition::new(7).unwrap());
         let service = |number| Entry::Service(ServiceId(number));
         let first = ClaimTable::new().unwrap();
-        let join = || ClaimTable::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
-        let (second, third) = (join(), join());
+        let (second, third) = (join(&first), join(&first));
         let is_taken = |result: io::Result<()>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
         };

@@ -5,18 +5,18 @@ use std::{
     io, mem,
     net::{IpAddr, Ipv6Addr},
     os::fd::{AsFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
 use roce_transport::{addr::Gid, share::IdPartition, time::Instant};
-use rustix::net::SocketFlags;
 
 use super::{
     channel::Request,
-    credentials::check_trust,
     ring::{Reader, Writer},
     socket::{self, connect, connect_directly, poll_with, send_with, unwatch, watch},
 };
+use crate::link::{name::Name, stranger};
 
 /// Number of processes that may have connected and not yet said what for. One more takes the place
 /// of the one that has been silent for longest: who asks for something does so at once.
@@ -26,6 +26,8 @@ pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of connections to an address's socket that are looked at in one go. Every user of the host
 /// can make them.
 pub(super) const ACCEPT_BATCH: usize = 8;
+/// Time after which it is tried again to accept them, while too many strangers wait to be closed.
+pub(super) const REST: Duration = Duration::from_millis(10);
 
 /// Start of the message that asks for a ring; its last byte changes with everything about the ring.
 /// The address of the sender follows, or [`FORWARDED`].
@@ -35,7 +37,7 @@ pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
 pub(super) const FORWARDED: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 pub(super) const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// Message that asks to share the address.
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x06";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x07";
 
 /// Request of a process that has connected.
 pub(super) enum Hello {
@@ -62,13 +64,15 @@ pub(super) struct Listeners {
     listeners: Vec<Listener>,
     /// In the order in which they have come.
     pending: VecDeque<Pending>,
+    /// Set while nobody can be accepted.
+    rests_until: Option<Instant>,
 }
 
 struct Listener {
     address: IpAddr,
     /// True: the name is not the address's, but this process's there.
     is_direct: bool,
-    socket: OwnedFd,
+    name: Arc<Name>,
 }
 
 impl Listeners {
@@ -82,7 +86,7 @@ impl Listeners {
         address: IpAddr,
         interface: u32,
     ) -> io::Result<()> {
-        self.adopt(epoll, address, socket::listen(address, interface)?)
+        self.adopt(epoll, address, Arc::new(socket::listen(address, interface)?))
     }
 
     /// Accepts at a socket that has this address's name already, and needs no other there.
@@ -90,10 +94,10 @@ impl Listeners {
         &mut self,
         epoll: &OwnedFd,
         address: IpAddr,
-        socket: OwnedFd,
+        name: Arc<Name>,
     ) -> io::Result<()> {
         self.leave(epoll, |other| other.address == address && other.is_direct);
-        self.add(epoll, Listener { address, is_direct: false, socket })
+        self.add(epoll, Listener { address, is_direct: false, name })
     }
 
     /// Can be found by the processes that send to this one at an address that several have.
@@ -110,12 +114,12 @@ impl Listeners {
         if self.listeners.iter().any(|listener| listener.address == address && listener.is_direct) {
             return Ok(());
         }
-        let socket = socket::listen_directly(address, interface, partition)?;
-        self.add(epoll, Listener { address, is_direct: true, socket })
+        let name = Arc::new(socket::listen_directly(address, interface, partition)?);
+        self.add(epoll, Listener { address, is_direct: true, name })
     }
 
     fn add(&mut self, epoll: &OwnedFd, listener: Listener) -> io::Result<()> {
-        watch(epoll, &listener.socket)?;
+        watch(epoll, &listener.name)?;
         self.listeners.push(listener);
         Ok(())
     }
@@ -127,11 +131,11 @@ impl Listeners {
     }
 
     /// The socket with this address's name.
-    pub(super) fn socket(&self, address: IpAddr) -> Option<&OwnedFd> {
+    pub(super) fn name(&self, address: IpAddr) -> Option<&Arc<Name>> {
         self.listeners
             .iter()
             .find(|listener| listener.address == address && !listener.is_direct)
-            .map(|found| &found.socket)
+            .map(|found| &found.name)
     }
 
     /// Is not found at this address any more.
@@ -146,12 +150,13 @@ impl Listeners {
 
     fn leave(&mut self, epoll: &OwnedFd, is: impl Fn(&Listener) -> bool) {
         let gone = self.listeners.extract_if(.., |listener| is(listener));
-        gone.for_each(|listener| unwatch(epoll, &listener.socket));
+        gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 
-    /// Time at which a connection has been silent for too long.
+    /// Time at which a connection has been silent for too long, or at which others can perhaps be accepted.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.pending.front().map(|pending| pending.until)
+        let silent = self.pending.front().map(|pending| pending.until);
+        silent.into_iter().chain(self.rests_until).min()
     }
 
     /// Accepts some connections, and returns those that have said what for. Others are closed: what
@@ -161,11 +166,12 @@ impl Listeners {
         now: Instant,
         epoll: &OwnedFd,
     ) -> Vec<(Pending, Hello)> {
-        for Listener { address, is_direct, socket } in &self.listeners {
+        self.rest_if_full(now, epoll);
+        for Listener { address, is_direct, name } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
-                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                let Ok(socket) = rustix::net::accept_with(socket, flags) else { break };
-                if check_trust(&socket).is_err() || watch(epoll, &socket).is_err() {
+                let Ok(unchecked) = name.accept() else { break };
+                let Ok(socket) = unchecked.check() else { continue };
+                if watch(epoll, &socket).is_err() {
                     continue;
                 }
                 if self.pending.len() >= MAX_PENDING {
@@ -187,6 +193,19 @@ impl Listeners {
         accepted
     }
 
+    /// Hears nothing of who comes, for some time, while nobody can be accepted.
+    fn rest_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
+        let is_full = stranger::is_full();
+        for Listener { name, .. } in &self.listeners {
+            if is_full {
+                unwatch(epoll, name);
+            } else if self.rests_until.is_some() {
+                let _ = watch(epoll, name);
+            }
+        }
+        self.rests_until = is_full.then(|| now.plus(REST));
+    }
+
     /// Cannot be found by those that send to this process.
     #[cfg(test)]
     pub(super) fn forget_direct(&mut self) {
@@ -196,7 +215,7 @@ impl Listeners {
     /// What a process has done that is stopped then.
     #[cfg(test)]
     pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
-        let accept = |listener: &Listener| rustix::net::accept(&listener.socket).ok();
+        let accept = |listener: &Listener| listener.name.accept().ok()?.check().ok();
         self.listeners.iter().filter_map(accept).collect()
     }
 

@@ -4,7 +4,7 @@
 //! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
 //! which is one per network namespace, as the addresses are. A process that is about to send to an
 //! address tries to connect to the socket of that name. If there is one, of a process that is to be
-//! [trusted](credentials), the sender makes a [ring](ring), sends the memory's descriptor, and gets
+//! [trusted](super::credentials), the sender makes a [ring](ring), sends the memory's descriptor, and gets
 //! an event descriptor with which it can wake the receiver. Until the answer is there, and wherever
 //! there is no such socket, packets take the network stack. The ring carries what the network would:
 //! runs of whole packets, ICRC included.
@@ -19,7 +19,6 @@ mod acquire;
 mod address;
 mod channel;
 mod claim;
-mod credentials;
 mod listener;
 mod look;
 mod members;
@@ -39,7 +38,6 @@ mod witness;
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    mem::MaybeUninit,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -51,20 +49,19 @@ use roce_transport::{
     share::IdPartition,
     time::Instant,
 };
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use socket2::Socket;
 
 use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, Ways};
-pub(crate) use credentials::check_trust;
 use listener::{FORWARDED, Hello, Listeners, Pending};
 pub(super) use members::MakeSocket;
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
-use socket::{Readable, send_with, watch};
+use socket::{send_with, watch};
 use witness::Witnesses;
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
@@ -73,8 +70,6 @@ const LOOK: Duration = Duration::from_millis(1);
 /// find none again, up to the most.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
 const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
-/// Number of descriptors of which it is heard in one go that they are readable.
-const EVENTS: usize = 16;
 /// Greatest number of pairs of addresses that are remembered, and of rings from other devices.
 const MAX_PAIRS: usize = 1024;
 
@@ -261,13 +256,13 @@ impl ShmLink {
         run: &DatagramRun<'_>,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) {
-        self.addresses.forward_run(run, sink);
+        self.addresses.forward_run(&self.epoll, run, sink);
     }
 
     /// The same for a datagram that has come by a [member socket](Self::poll_member).
     pub(super) fn forward_from_member(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
         if !self.is_peer(datagram.net.dst) {
-            return self.addresses.forward(datagram);
+            return self.addresses.forward(&self.epoll, datagram);
         }
         let is_strange = self.addresses.is_strange(datagram);
         if is_strange {
@@ -330,16 +325,11 @@ impl ShmLink {
             return;
         }
         self.look_at = now.plus(LOOK);
-        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))
-        else {
-            return;
-        };
-        let says = |readable| events.iter().any(|event| Readable::of(event) == readable);
-        if says(Readable::Others) {
+        let (is_news, is_arrival) = socket::news(&self.epoll);
+        if is_arrival {
             self.addresses.note_arrival(now);
         }
-        if !says(Readable::News) && events.len() < EVENTS {
+        if !is_news {
             return;
         }
         let _uncancelled = Uncancelled::begin();
@@ -432,9 +422,8 @@ impl ShmLink {
         self.sharing != Sharing::InProcess
             || match hello {
                 Hello::Ring(src, _) => *src == FORWARDED,
-                Hello::Share(_) => {
-                    credentials::process(&pending.socket).is_ok_and(|id| id == std::process::id())
-                }
+                Hello::Share(_) => super::credentials::process(&pending.socket)
+                    .is_ok_and(|id| id == std::process::id()),
             }
     }
 
@@ -487,8 +476,8 @@ impl ShmLink {
     ) -> usize {
         let mut count = 0;
         let mut broken = false;
-        let Self { incoming, buffer, sleepers, addresses, .. } = self;
-        let mut sink = |run: &DatagramRun<'_>| addresses.forward_run(run, sink);
+        let Self { incoming, buffer, sleepers, addresses, epoll, .. } = self;
+        let mut sink = |run: &DatagramRun<'_>| addresses.forward_run(epoll, run, sink);
         for incoming in incoming.iter_mut() {
             for _ in 0..BATCH {
                 let reader = &mut incoming.reader;

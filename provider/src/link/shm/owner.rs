@@ -24,10 +24,10 @@ use super::{
     record::{self, OwnRecords},
     ring::Writer,
     sender::ShmSender,
-    socket::{Readable, accept_here, is_closed, poll_with, send_with, unwatch, watch_for},
+    socket::{Readable, is_closed, poll_with, send_with, unwatch, watch_for},
     term::{SILENCE, Terms},
 };
-use crate::readiness::is_readable;
+use crate::{link::name::Name, readiness::is_readable};
 
 /// Time after which it is tried again to have an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
@@ -38,7 +38,7 @@ pub(super) struct SharedAddress {
     /// The UDP socket.
     udp: OwnedFd,
     /// The socket with the address's name. The owner alone accepts there.
-    name: OwnedFd,
+    name: Arc<Name>,
     /// Makes member sockets.
     make_socket: MakeSocket,
     /// The member sockets, if there are any. All processes at the address have the same.
@@ -80,8 +80,8 @@ enum Role {
 pub(super) struct Grant {
     pub(super) ring: OwnedFd,
     pub(super) udp: OwnedFd,
-    pub(super) name: OwnedFd,
-    pub(super) claims: OwnedFd,
+    pub(super) name: Name,
+    pub(super) claims: [OwnedFd; 3],
     pub(super) members: Option<OwnedFd>,
     /// The owner's term.
     pub(super) term: u64,
@@ -90,7 +90,7 @@ pub(super) struct Grant {
 /// The sockets of an address, and how others like its UDP socket are made.
 pub(super) struct Sockets {
     pub(super) udp: OwnedFd,
-    pub(super) name: OwnedFd,
+    pub(super) name: Arc<Name>,
     pub(super) make_socket: MakeSocket,
 }
 
@@ -114,10 +114,11 @@ impl Grant {
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let mut term = [0; 8];
         let Some((_, mut descriptors)) = poll_with(socket, &mut term)? else { return Ok(None) };
-        let members = (descriptors.len() > 4).then(|| descriptors.pop()).flatten();
-        let [ring, udp, name, claims] =
+        let members = (descriptors.len() > 6).then(|| descriptors.pop()).flatten();
+        let [ring, udp, name, table, low, high] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let term = u64::from_ne_bytes(term);
+        let claims = [table, low, high];
+        let (term, name) = (u64::from_ne_bytes(term), Name::join(name));
         Ok(Some(Self { ring, udp, name, claims, members, term }))
     }
 }
@@ -132,6 +133,7 @@ impl SharedAddress {
     ) -> io::Result<Self> {
         watch_for(epoll, &sockets.udp, Readable::Datagrams)?;
         let claims = ClaimTable::new()?;
+        claims.share_name()?;
         let terms = claims.terms()?;
         let term = Some(terms.current());
         Ok(Self::new(address, interface, sockets, None, claims, (terms, term), Role::Owner))
@@ -147,9 +149,13 @@ impl SharedAddress {
         make_socket: MakeSocket,
     ) -> io::Result<Self> {
         let Grant { udp, name, claims, members, term, .. } = grant;
-        let sockets = Sockets { udp, name, make_socket };
         let members = members.map(MemberSockets::join);
-        let claims = ClaimTable::join(&claims)?;
+        let claims = ClaimTable::join_with(&claims)?;
+        claims.share_name()?;
+        if name.has_ended() {
+            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
+        }
+        let sockets = Sockets { udp, name: Arc::new(name), make_socket };
         let terms = (claims.terms()?, Some(term));
         let role = Role::Peer { owner, check_at: None };
         let shared = Self::new(address, interface, sockets, members, claims, terms, role);
@@ -231,6 +237,7 @@ impl SharedAddress {
     /// Grants the address to the process at the other end of `socket`, which `wakeup` wakes.
     pub(super) fn grant(&mut self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
         let (writer, memory) = Writer::new()?;
+        self.name.share();
         if self.terms.begin_members() {
             // where there can be none, everything is forwarded
             let members = MemberSockets::new(&self.udp, &self.make_socket);
@@ -238,12 +245,12 @@ impl SharedAddress {
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
         }
-        let descriptors =
-            [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
+        let descriptors = [memory.as_fd(), self.udp.as_fd(), self.name.as_fd()];
         // a former owner that went on may have been just about to say something else
         self.steered = None;
         let members = self.members.as_ref().map(AsFd::as_fd);
-        let descriptors: Vec<_> = descriptors.into_iter().chain(members).collect();
+        let descriptors: Vec<_> =
+            descriptors.into_iter().chain(self.claims.files()).chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
         Ok(ShmSender::new(writer, wakeup))
     }
@@ -393,7 +400,6 @@ impl SharedAddress {
     fn succeed(&mut self, now: Instant, term: u64, place: &mut Place<'_>) -> Role {
         let Place { epoll, listeners, .. } = place;
         let again = Role::Searching(now.plus(HANDOVER));
-        let Ok(name) = self.name.try_clone() else { return again };
         let Some(own) = self.terms.begin_after(term) else { return again };
         self.term = Some(own);
         self.steered = None;
@@ -401,7 +407,8 @@ impl SharedAddress {
         // this link's descriptor.
         unwatch(epoll, &self.name);
         let _ = watch_for(epoll, &self.udp, Readable::Datagrams);
-        let _ = accept_here(&name).and_then(|()| listeners.adopt(epoll, self.address, name));
+        let name = self.name.clone();
+        let _ = name.accept_here().and_then(|()| listeners.adopt(epoll, self.address, name));
         info!(address = %self.address, term = own, "this process receives for all at the address");
         Role::Owner
     }
@@ -433,5 +440,14 @@ impl SharedAddress {
         unwatch(epoll, &self.udp);
         unwatch(epoll, &self.name);
         self.member.iter().for_each(|(_, socket)| unwatch(epoll, socket));
+    }
+}
+
+impl Drop for SharedAddress {
+    /// The last process that has the name ends it. None joins until its claims are closed.
+    fn drop(&mut self) {
+        if self.name.is_own() && self.claims.take(Entry::Name).is_ok() {
+            self.name.end();
+        }
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct Peers {
     written: bool,
     /// True if a peer's connection was closed.
     ended: bool,
+    /// Number of looks at what a peer says.
+    #[cfg(test)]
+    pub(super) looks: usize,
 }
 
 /// Another process at one of this one's addresses.
@@ -102,6 +105,10 @@ impl Peers {
     pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
         let mut is_news = false;
+        #[cfg(test)]
+        {
+            self.looks += self.peers.len();
+        }
         self.retain(|peer| {
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {

@@ -15,16 +15,23 @@ use std::{
 };
 
 use roce_transport::{addr::Gid, cm::ConnRecord, share::IdPartition, time::Instant};
-use rustix::net::SocketFlags;
 
 use super::{
     claim::{ClaimTable, Entry},
-    credentials::check_trust,
+    listener::REST,
     look::Looks,
     record,
-    socket::{connect_by_name, is_closed, listen_by_name, receive_with, send_with},
+    socket::{is_closed, peek_with, receive_with, send_with},
 };
-use crate::{cancel::Uncancelled, readiness::wait, variables};
+use crate::{
+    cancel::Uncancelled,
+    link::{
+        name::Name,
+        stranger::{self, Unchecked},
+    },
+    readiness::wait,
+    variables,
+};
 
 /// Number of processes that are remembered, and of new ones in one go.
 const MAX_MEMBERS: usize = 4096;
@@ -47,7 +54,7 @@ pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
 
 fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let (name, secret) = variable.rsplit_once(' ')?;
-    let socket = connect_by_name(name.as_bytes()).ok()?;
+    let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
     send_with(&socket, &hello(&secret, address), &[claims.as_fd()]).ok()?;
     Some(socket)
@@ -58,12 +65,20 @@ fn hello(secret: &Secret, address: IpAddr) -> [u8; HELLO_LEN] {
     std::array::from_fn(|at| parts[at])
 }
 
+/// The address in such a message, if it has the secret.
+fn address_in(message: &[u8], secret: &Secret) -> Option<IpAddr> {
+    let address = Ipv6Addr::from(*message.last_chunk::<16>()?).to_canonical();
+    (message == hello(secret, address)).then_some(address)
+}
+
 /// The processes of which a reaper knows.
 pub(crate) struct Members {
     variable: String,
     secret: Secret,
-    listener: OwnedFd,
+    listener: Name,
     members: Vec<Member>,
+    /// Set while nobody can be accepted.
+    rests_until: Option<Instant>,
 }
 
 /// A process at an address.
@@ -92,9 +107,9 @@ impl Members {
             getrandom::fill(random).map_err(|error| io::Error::other(error.to_string()))?;
         }
         let name = format!("roce reaper {:032x}", u128::from_be_bytes(name));
-        let listener = listen_by_name(name.as_bytes())?;
+        let listener = Name::listen(name.as_bytes())?;
         let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
-        Ok(Self { variable, secret, listener, members: Vec::new() })
+        Ok(Self { variable, secret, listener, members: Vec::new(), rests_until: None })
     }
 
     /// What processes have to know, as the variable has it.
@@ -105,23 +120,29 @@ impl Members {
     /// Descriptors that are readable when a process comes or ends.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let running = self.members.iter().filter(|member| member.looks.is_none());
-        [self.listener.as_fd()].into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
+        let listener = self.rests_until.is_none().then(|| self.listener.as_fd());
+        listener.into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
     }
 
     /// Time at which there is something to do although none is readable.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due).min()
+        self.looks().chain(self.rests_until).min()
     }
 
     /// True if any has ended whose address has not been looked at often enough.
     pub(crate) fn is_busy(&self) -> bool {
-        self.deadline().is_some()
+        self.looks().next().is_some()
+    }
+
+    fn looks(&self) -> impl Iterator<Item = Instant> {
+        self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due)
     }
 
     /// Accepts processes, and looks at the addresses of those that have ended. Returns what is for
     /// the reaper to do.
     pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
         let _uncancelled = Uncancelled::begin();
+        self.rests_until = stranger::is_full().then(|| now.plus(REST));
         self.accept();
         let mut left = Vec::new();
         self.members.retain_mut(|member| {
@@ -140,14 +161,15 @@ impl Members {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else { break };
-            let trusted = match check_trust(&socket) {
-                Ok(()) => true,
-                // of the same user, and it has ended: nothing but the secret speaks for it
-                Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+            let Ok(unchecked) = self.listener.accept() else { break };
+            // of the same user, and it has ended: nothing but the secret speaks for it
+            let knows = |socket: &OwnedFd| {
+                let mut said = [0; HELLO_LEN];
+                let said = peek_with(socket, &mut said).map(|(length, _)| said[..length].to_vec());
+                said.is_ok_and(|said| address_in(&said, &self.secret).is_some())
             };
-            if self.members.len() < MAX_MEMBERS && trusted {
+            let Ok(socket) = unchecked.check_or(knows) else { continue };
+            if self.members.len() < MAX_MEMBERS {
                 self.members.extend(Member::greeted(socket, &self.secret).ok());
             }
         }
@@ -160,15 +182,9 @@ impl Member {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
         let mut said = [0; HELLO_LEN];
         let (length, mut descriptors) = receive_with(&socket, &mut said)?;
-        let (_, address) = said.split_last_chunk::<16>().ok_or(io::ErrorKind::InvalidData)?;
-        let address = Ipv6Addr::from(*address).to_canonical();
-        match descriptors.pop() {
-            Some(claims) if length == HELLO_LEN && said == hello(secret, address) => {
-                let claims = ClaimTable::join(&claims)?;
-                Ok(Self { address, claims, socket, looks: None })
-            }
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
+        let address = address_in(&said[..length], secret).ok_or(io::ErrorKind::InvalidData)?;
+        let claims = ClaimTable::join(&descriptors.pop().ok_or(io::ErrorKind::InvalidData)?)?;
+        Ok(Self { address, claims, socket, looks: None })
     }
 
     /// What is left at its address, if nobody is there any more. Whoever is there sees to it.
@@ -278,8 +294,9 @@ mod tests {
         wrong[HELLO.len()] ^= 1; // another secret
         let name = members.variable().rsplit_once(' ').unwrap().0.as_bytes().to_vec();
         let file = std::fs::File::open("/dev/null").unwrap();
+        let connect = || Unchecked::connect(&name).unwrap().check().unwrap();
         let say = |bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
-            let socket = connect_by_name(&name).unwrap();
+            let socket = connect();
             send_with(&socket, bytes, descriptors).unwrap();
             socket
         };
@@ -289,7 +306,7 @@ mod tests {
             say(&right[..HELLO_LEN - 1], &[claims.as_fd()]),
             say(&wrong, &[claims.as_fd()]),
             say(b"x", &[claims.as_fd()]),
-            connect_by_name(&name).unwrap(), // says nothing
+            connect(), // says nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());
         assert_eq!(members.descriptors().len(), 1);

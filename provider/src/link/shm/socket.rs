@@ -5,82 +5,76 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     net::IpAddr,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
+    thread,
+    time::Duration,
 };
 
 use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use rustix::{
-    event::epoll,
+    event::{Timespec, epoll},
     fs::OFlags,
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags,
     },
 };
 
-use super::credentials::check_trust;
+use crate::link::{
+    name::Name,
+    stranger::{Unchecked, is_closing_names},
+};
 
 /// Number of descriptors that come with one message.
 pub(super) const MAX_DESCRIPTORS: usize = 16;
 
-/// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
-pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
-    listen_by_name(name(address, interface).as_bytes())
+/// Time after which a name is tried again that this process has just given up, and number of times.
+const NAME_RETRY: Duration = Duration::from_millis(1);
+const NAME_TRIES: usize = 1000;
+
+/// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already. It
+/// waits for one of this process's that is just being closed.
+pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
+    let name = name(address, interface);
+    for _ in 1..NAME_TRIES {
+        match Name::listen(name.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_closing_names() => {
+                thread::sleep(NAME_RETRY);
+            }
+            result => return result,
+        }
+    }
+    Name::listen(name.as_bytes())
 }
 
-/// The same for one of several processes at an address, the one with this partition.
+/// The same for one of several processes at an address, the one with this partition. It does not wait.
 pub(super) fn listen_directly(
     address: IpAddr,
     interface: u32,
     partition: IdPartition,
-) -> io::Result<OwnedFd> {
-    listen_by_name(direct_name(address, interface, partition).as_bytes())
+) -> io::Result<Name> {
+    Name::listen(direct_name(address, interface, partition).as_bytes())
 }
 
-/// The same with any name.
-pub(super) fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
-    let socket = unix_socket()?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-    accept_here(&socket)?;
-    Ok(socket)
+/// A connection to whoever has the name of an address.
+pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<Unchecked> {
+    Unchecked::connect(name(address, interface).as_bytes())
 }
 
-/// Has those who connect from now on see that it is this process that listens.
-pub(super) fn accept_here(socket: &OwnedFd) -> io::Result<()> {
-    Ok(rustix::net::listen(socket, 128)?)
-}
-
-/// A connection to the process that has the name of an address, if that is
-/// [to be trusted](check_trust).
+/// A connection to the process that has the name of an address, if that is to be trusted.
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
-    let socket = connect_unchecked(address, interface)?;
-    check_trust(&socket)?;
-    Ok(socket)
+    connect_unchecked(address, interface)?.check()
 }
 
-/// A connection to one of several processes at an address, the one with this partition, if that is
-/// [to be trusted](check_trust).
+/// A connection to one of several processes at an address, the one with this partition, if that is to
+/// be trusted.
 pub(super) fn connect_directly(
     address: IpAddr,
     interface: u32,
     partition: IdPartition,
 ) -> io::Result<OwnedFd> {
-    let socket = connect_by_name(direct_name(address, interface, partition).as_bytes())?;
-    check_trust(&socket)?;
-    Ok(socket)
-}
-
-/// A connection to whoever has the name of an address.
-pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
-    connect_by_name(name(address, interface).as_bytes())
-}
-
-/// A connection to whoever has this name.
-pub(super) fn connect_by_name(name: &[u8]) -> io::Result<OwnedFd> {
-    let socket = unix_socket()?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-    Ok(socket)
+    Unchecked::connect(direct_name(address, interface, partition).as_bytes())?.check()
 }
 
 /// The name of an address's socket. A link-local address means something only together with an
@@ -96,11 +90,6 @@ fn name(address: IpAddr, interface: u32) -> String {
 
 fn direct_name(address: IpAddr, interface: u32, partition: IdPartition) -> String {
     format!("{} #{}", name(address, interface), partition.get())
-}
-
-fn unix_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
 /// True if the process at the other end has closed the connection, or has ended.
@@ -123,26 +112,28 @@ pub(super) enum Readable {
     Others = 2,
 }
 
-impl Readable {
-    /// What an event says.
-    pub(super) fn of(event: &epoll::Event) -> Self {
-        match event.data.u64() {
-            1 => Self::Datagrams,
-            2 => Self::Others,
-            _ => Self::News,
-        }
-    }
+/// Number of descriptors of which it is heard in one go that they are readable.
+const EVENTS: usize = 16;
+
+/// True if there is news, and if something has arrived that another process is to read.
+pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
+    let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+    let Ok((events, _)) = epoll::wait(epoll, &mut events, Some(&Timespec::default())) else {
+        return (false, false);
+    };
+    let says = |it: Readable| events.iter().any(|event| event.data.u64() == it as u64);
+    (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
 }
 
 /// Watches a descriptor for news.
-pub(super) fn watch(epoll: &OwnedFd, descriptor: &OwnedFd) -> io::Result<()> {
+pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd) -> io::Result<()> {
     watch_for(epoll, descriptor, Readable::News)
 }
 
 /// Watches a descriptor, in this way from now on.
 pub(super) fn watch_for(
     epoll: &OwnedFd,
-    descriptor: &OwnedFd,
+    descriptor: impl AsFd,
     readable: Readable,
 ) -> io::Result<()> {
     let once = if readable == Readable::Others {
@@ -151,7 +142,7 @@ pub(super) fn watch_for(
         epoll::EventFlags::empty()
     };
     let (data, flags) = (epoll::EventData::new_u64(readable as u64), epoll::EventFlags::IN | once);
-    match epoll::modify(epoll, descriptor, data, flags) {
+    match epoll::modify(epoll, &descriptor, data, flags) {
         Err(rustix::io::Errno::NOENT) => Ok(epoll::add(epoll, descriptor, data, flags)?),
         result => Ok(result?),
     }
@@ -159,7 +150,7 @@ pub(super) fn watch_for(
 
 /// Watches a descriptor no more. It must be said: other processes have the same socket, so that
 /// closing it does not take it out.
-pub(super) fn unwatch(epoll: &OwnedFd, descriptor: &OwnedFd) {
+pub(super) fn unwatch(epoll: &OwnedFd, descriptor: impl AsFd) {
     let _ = epoll::delete(epoll, descriptor);
 }
 
@@ -243,6 +234,7 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
 
     use super::*;
+    use crate::link::stranger::unix_socket;
 
     #[test]
     fn only_a_counter_that_lets_nobody_wait_wakes() {

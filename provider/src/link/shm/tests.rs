@@ -10,7 +10,7 @@ use std::{
 use roce_transport::{
     adapter::Transmit,
     addr::ROCE_UDP_PORT,
-    cm::{About, CmMad, Message, Rej, RejectReason, Req},
+    cm::{About, CmMad, Message, PrivateData, Rej, RejectReason, Req, Rtu},
     share::Addressee,
     wire::{FrameFields, ICRC_LEN, Ident},
 };
@@ -30,6 +30,7 @@ use crate::{bind::BindError, link::DatagramMeta};
 mod ended;
 mod members;
 mod stopped;
+mod strangers;
 mod trust;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.
@@ -199,13 +200,7 @@ fn what_finds_no_room_waits_in_order() {
 #[test]
 fn a_sleeper_is_woken() {
     let (mut a, mut b, ends) = pair();
-    let is_readable = |link: &ShmLink| {
-        let mut events = [const { MaybeUninit::uninit() }; 1];
-        matches!(
-            epoll::wait(&link.epoll, &mut events, Some(&Timespec::default())),
-            Ok(([_, ..], _))
-        )
-    };
+    let is_readable = |link: &ShmLink| crate::readiness::is_readable(link.descriptor());
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
@@ -414,6 +409,58 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     drop(b);
     a.attend(at(2));
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &packets[1])));
+}
+
+/// A request for a service.
+fn request(service: ServiceId) -> Vec<u8> {
+    let rtu = Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() };
+    let mut mad = CmMad { transaction: 1, modifier: 0, message: Message::Rtu(rtu) }.encode();
+    mad[17] = 0x17; // SIDR_REQ
+    mad[32..40].copy_from_slice(&service.0.to_be_bytes());
+    let base = [0x64, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
+    let datagram = [0x80, 1, 0, 0, 0, 0, 0, 1];
+    let bytes = [&base[..], &datagram, &mad, &[0; 4]].concat();
+    assert_eq!(Addressee::of(&bytes), Addressee::Service(service));
+    bytes
+}
+
+/// A remote host that asks for whatever it likes has nobody look at each peer.
+#[test]
+fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
+    let [address, _] = addresses();
+    let mut a = owner(address);
+    let mut peers: Vec<_> = (0..8).map(|_| peer(&mut a, address).unwrap()).collect();
+    peers.iter().for_each(|_| a.unpark());
+    a.attend(at(1000));
+    let net = net(address);
+    let flood = |a: &mut ShmLink| {
+        let before = a.addresses.peers.looks;
+        for number in 0..1000 {
+            let bytes = request(ServiceId(number));
+            assert!(!is_forwarded(a, &Datagram::new(&net, &bytes)));
+        }
+        a.addresses.peers.looks - before
+    };
+    a.attend(at(1001));
+    assert_eq!(flood(&mut a), 0);
+    // what one has just begun to listen for is found, in this round and in the next
+    let asks = |a: &mut ShmLink, service| {
+        is_forwarded(a, &Datagram::new(&net, &request(ServiceId(service))))
+    };
+    peers[3].claim(ServiceId(5000), address).unwrap();
+    assert!(asks(&mut a, 5000));
+    a.attend(at(1002));
+    peers[4].claim(ServiceId(5001), address).unwrap();
+    let before = a.addresses.peers.looks;
+    assert!(asks(&mut a, 5001) && asks(&mut a, 5000));
+    assert_eq!(a.addresses.peers.looks - before, peers.len());
+    assert!(!a.has_waiting());
+    a.flush(at(1003));
+    assert_eq!([3, 4].map(|index: usize| take(&mut peers[index]).len()), [2, 1]);
+    // connections that are just made are news in every round, and are looked at once in it
+    let _crowd: Vec<_> = (0..3).map(|_| connect(address, 0).unwrap()).collect();
+    a.attend(at(1004));
+    assert_eq!(flood(&mut a), peers.len());
 }
 
 /// Processes that ask for an address, and then neither say which partition they have nor stop saying

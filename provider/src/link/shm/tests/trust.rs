@@ -10,7 +10,8 @@ use std::{
     sync::LazyLock,
 };
 
-use super::{super::credentials::check_trust, *};
+use super::*;
+use crate::link::check_trust;
 use crate::{
     link::shm::socket::{connect_unchecked, listen},
     own_test,
@@ -35,9 +36,9 @@ fn end(role: &str) {
         let listener = listen(address, 0).unwrap();
         println!("\n{READY}");
         wait(&[listener.as_fd()], Some(PATIENCE)).unwrap();
-        rustix::net::accept(&listener).unwrap()
+        listener.accept().unwrap().into_inner()
     } else {
-        connect_unchecked(address, 0).unwrap()
+        connect_unchecked(address, 0).unwrap().into_inner()
     };
     match check_trust(&socket) {
         Ok(()) => println!("\n{TRUSTS}"),

@@ -1,0 +1,200 @@
+//! Processes of other users that send what takes long to close. Each test has a process of its own,
+//! since one thread closes for all of a process.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Lines},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use super::{
+    super::{listener::REST, socket::connect_unchecked},
+    *,
+};
+use crate::{
+    link::stranger::{self, MAX_STRANGERS},
+    own_test,
+};
+
+/// Time that a close takes, if it waits.
+const LINGER: Duration = Duration::from_secs(30);
+const OTHER: u32 = 65_532;
+const INSIDE: &str = "ROCE_TEST_STRANGERS";
+
+/// Runs a test in a process of its own, which is to end at once, too. Programs of other users can be
+/// started by root only.
+fn alone(test: &str, run: impl FnOnce()) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("programs of other users can be started by root only: left to CI");
+        return;
+    }
+    if env::var_os(INSIDE).is_some() {
+        return run();
+    }
+    let name = format!("link::shm::tests::strangers::{test}");
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", own_test::named(&name), "--nocapture"]).env(INSIDE, "1");
+    let start = std::time::Instant::now();
+    assert!(command.status().unwrap().success());
+    assert!(start.elapsed() < LINGER / 2, "it does not end");
+}
+
+/// Does what is to take no longer than usual.
+fn soon<T>(act: impl FnOnce() -> T) -> T {
+    let start = std::time::Instant::now();
+    let result = act();
+    assert!(start.elapsed() < LINGER / 10, "{:?}", start.elapsed());
+    result
+}
+
+/// A stranger. It ends with this process, or when this is dropped.
+struct Stranger {
+    child: Child,
+    says: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stranger {
+    fn start(user: u32, mode: &str, name: &str, count: usize) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hostile/linger.py");
+        let mut command = Command::new("python3");
+        command.arg(script).args([&user.to_string(), mode, name, &count.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut stranger = Self { child, says };
+        stranger.hear();
+        stranger
+    }
+
+    /// Waits until it says something.
+    fn hear(&mut self) -> String {
+        self.says.next().expect("it has ended").unwrap()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn name(address: IpAddr) -> String {
+    format!("roce {ROCE_UDP_PORT} {address}")
+}
+
+fn denied<T>(result: io::Result<T>) -> bool {
+    result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+// No process is started while a stranger's socket is open here: it would have a copy.
+
+#[test]
+fn who_connects_makes_nobody_wait() {
+    alone("who_connects_makes_nobody_wait", || {
+        let (mut a, mut b, ends) = pair();
+        let [src, dst] = ends;
+        let stranger = Stranger::start(OTHER, "connect", &name(dst), 1);
+        soon(|| b.attend(at(2000)));
+        a.send(at(2001), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
+        assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
+        // this process ends while that waits
+        std::mem::forget(stranger);
+    });
+}
+
+#[test]
+fn a_name_that_goes_waits_for_nobody() {
+    alone("a_name_that_goes_waits_for_nobody", || {
+        let [_, address] = addresses();
+        let b = device(address);
+        let stranger = Stranger::start(OTHER, "connect", &name(address), 2);
+        soon(|| drop(b));
+        drop(soon(|| device(address))); // it is free at once
+        std::mem::forget(stranger);
+    });
+}
+
+/// The last process at an address frees its name, whoever has come, and the others free it not.
+#[test]
+fn the_last_that_has_a_name_ends_it() {
+    alone("the_last_that_has_a_name_ends_it", || {
+        let [address, _] = addresses();
+        let mut a = owner(address);
+        let b = peer(&mut a, address).unwrap();
+        let _stranger = Stranger::start(OTHER, "connect", &name(address), 1);
+        soon(|| drop(a));
+        assert!(connect(address, 0).is_ok());
+        soon(|| drop(b));
+        drop(soon(|| device(address)));
+    });
+}
+
+#[test]
+fn who_has_a_name_makes_nobody_wait() {
+    alone("who_has_a_name_makes_nobody_wait", || {
+        let [src, dst] = addresses();
+        let mut stranger = Stranger::start(OTHER, "listen", &name(dst), 0);
+        let unchecked = connect_unchecked(dst, 0).unwrap();
+        assert_eq!(stranger.hear(), "sent");
+        assert!(denied(soon(|| unchecked.check())));
+        let mut a = device(src);
+        assert!(!soon(|| a.reaches(at(0), src, dst, 0)));
+        let error = soon(|| a.acquire(dst, 0, false, &taken())).unwrap_err();
+        assert!(matches!(error, BindError::Taken(_)), "{error}");
+        let mut b = ShmLink::new(Sharing::All).unwrap();
+        let error = soon(|| b.acquire(dst, 0, false, &taken())).unwrap_err();
+        assert!(matches!(error, BindError::OtherUser { user: OTHER, .. }), "{error}");
+    });
+}
+
+#[test]
+fn who_connects_to_a_reaper_makes_it_not_wait() {
+    alone("who_connects_to_a_reaper_makes_it_not_wait", || {
+        let mut members = Members::new().unwrap();
+        let name = members.variable().rsplit_once(' ').unwrap().0.to_owned();
+        // one of this user that has ended could be one of the program's
+        let strangers = [(OTHER, "connect"), (0, "leave"), (OTHER, "leave")];
+        let strangers = strangers.map(|(user, mode)| Stranger::start(user, mode, &name, 2));
+        assert!(soon(|| members.attend(at(0))).is_empty());
+        assert_eq!(members.descriptors().len(), 1);
+        soon(|| drop(members));
+        std::mem::forget(strangers);
+    });
+}
+
+/// While as many wait as may, nobody is accepted, and connections go on as before.
+#[test]
+fn strangers_that_wait_are_bounded() {
+    alone("strangers_that_wait_are_bounded", || {
+        let (mut a, mut b, ends) = pair();
+        let [src, dst] = ends;
+        let crowd = Stranger::start(OTHER, "connect", &name(dst), MAX_STRANGERS + 20);
+        b.park();
+        let rounds = (MAX_STRANGERS / ACCEPT_BATCH) as u64;
+        soon(|| (1..=rounds).for_each(|round| b.attend(at(1000 * round))));
+        assert!(stranger::is_full());
+        let mut now = 1000 * (rounds + 1);
+        b.attend(at(now));
+        assert_eq!(b.deadline(), Some(at(now).plus(REST)));
+        assert!(!crate::readiness::is_readable(b.descriptor()), "it sleeps");
+        assert!(denied(connect(dst, 0)), "nobody is connected to");
+        a.send(at(now), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
+        assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
+        drop(crowd);
+        while stranger::is_full() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let other = [src, dst].map(|address| match address {
+            IpAddr::V4(v4) => IpAddr::from([v4.octets()[0], 0, 0, v4.octets()[3]]),
+            IpAddr::V6(_) => address,
+        })[0];
+        let mut c = device(other);
+        while !c.reaches(at(now), other, dst, 0) {
+            now += 100_000;
+            b.attend(at(now));
+            c.attend(at(now));
+        }
+    });
+}
