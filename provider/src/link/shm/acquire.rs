@@ -189,7 +189,7 @@ impl ShmLink {
     }
 
     /// The process of another user that has an address, if that is what keeps this one from it.
-    fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
+    pub(in crate::link) fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
         let socket = connect_unchecked(address, interface).ok()?;
         let (process, user) = socket.peer()?;
         socket.check().err()?;

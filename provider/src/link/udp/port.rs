@@ -60,7 +60,11 @@ impl Port {
         let socket = match shm {
             _ if client.is_some() => None,
             Some(shm) => Some(shm.acquire(address, interface, exclusive, &make_socket)?),
-            None => Some(make_socket(false).map_err(error)?),
+            None => Some(make_socket(false).map_err(|source| {
+                let is_taken = source.kind() == io::ErrorKind::AddrInUse;
+                let other = is_taken.then(|| ShmLink::other_user(address, interface)).flatten();
+                other.unwrap_or_else(|| error(source))
+            })?),
         };
         let ports = options.source_ports(address).max(usize::from(socket.is_none()));
         let flows = flows::open(address, interface, ports);
