@@ -262,8 +262,7 @@ pub(super) fn grant(
     let (claims, services) = (memory(8192, true), memory(0, true));
     let claims = [&claims, &services, &services].map(AsFd::as_fd);
     let honest = [ring.as_fd(), udp.as_fd(), owner.as_fd()].into_iter().chain(claims);
-    let mut descriptors: Vec<_> =
-        honest.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
+    let mut descriptors: Vec<_> = honest.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
     let which = input.byte();
     if which >= 64 {
         let place = usize::from(which) % descriptors.len();
