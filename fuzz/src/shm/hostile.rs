@@ -227,7 +227,12 @@ pub(super) fn connect(address: IpAddr) -> Option<OwnedFd> {
 
 pub(super) fn listen(address: IpAddr) -> OwnedFd {
     let socket = unix_socket();
-    rustix::net::bind(&socket, &name(address)).unwrap();
+    // a device of the run before may be just closing the name, in a thread
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = rustix::net::bind(&socket, &name(address)) {
+        assert!(error == rustix::io::Errno::ADDRINUSE && Instant::now() < until, "{error}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
     rustix::net::listen(&socket, 16).unwrap();
     socket
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::{
     fmt,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
 
 use bitflags::bitflags;
@@ -218,9 +218,11 @@ impl Region {
     }
 
     /// Writes bytes whose range was checked when the request was taken; the region may have been
-    /// deregistered since.
+    /// deregistered since. A program that polls the memory sees them after those of earlier packets,
+    /// as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
+        fence(Ordering::Release); // no instruction where the processor keeps stores in order
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
@@ -257,7 +259,7 @@ impl Region {
         persistent: bool,
     ) -> Result<(), AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
-        core::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if !persistent {
             return Ok(());
         }
