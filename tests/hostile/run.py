@@ -7,6 +7,8 @@ checks is what the users notice.
   run --roce PATH          all cases
   run --roce PATH CASE...  these
   run --list
+  run --roce PATH --soak MINUTES
+                           no attacks: the service is killed and started again every two minutes
 """
 
 import argparse
@@ -217,7 +219,38 @@ def no_user_is_the_service(host):
     assert "cannot be made" in root.stderr.readline()
 
 
+def soak(host, minutes):
+    """Programs of two users come and go, while the service is killed every two minutes."""
+    service = host.share()
+    end, restart = time.monotonic() + 60 * minutes, time.monotonic() + 120
+    running, runs, restarts, port = {}, 0, 0, 7200
+    while time.monotonic() < end or running:
+        if time.monotonic() > restart:
+            service.kill()
+            service.wait()
+            service, restart = host.share(), time.monotonic() + 120
+            restarts += 1
+        while len(running) < 3 and time.monotonic() < end:
+            port += 1
+            running[port] = host.exchange(20_000, port)
+        for number, programs in list(running.items()):
+            if all(program.poll() is not None for program in programs):
+                expect_success(programs)
+                del running[number]
+                runs += 1
+        time.sleep(0.2)
+    print(f"{runs} pairs of programs, {restarts} restarts, all well")
+
+
 def inside(arguments):
+    if arguments.soak:
+        host = Host(arguments.roce)
+        try:
+            soak(host, arguments.soak)
+            return 0
+        finally:
+            host.end()
+            shutil.rmtree(host.directory)
     failed = []
     for function in CASES:
         if arguments.cases and function.__name__ not in arguments.cases:
@@ -242,6 +275,7 @@ def main():
     )
     parser.add_argument("--roce", type=Path, help="the tool")
     parser.add_argument("--list", action="store_true", help="names of the cases")
+    parser.add_argument("--soak", type=int, metavar="MINUTES", help="restarts instead of attacks")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("cases", nargs="*", metavar="CASE")
     arguments = parser.parse_args()
@@ -258,6 +292,7 @@ def main():
         sys.executable,
         __file__,
         "--inside",
+        f"--soak={arguments.soak or 0}",
         "--roce",
         str(arguments.roce.resolve()),
         *arguments.cases,

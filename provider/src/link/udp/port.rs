@@ -46,7 +46,7 @@ impl Port {
         exclusive: bool,
         options: &SocketOptions,
     ) -> Result<(Self, Option<Client>), BindError> {
-        let client = if options.receives_for_users {
+        let client = if options.receives_for_users || exclusive {
             None
         } else {
             Client::join(Path::new(DIRECTORY), address, interface)
