@@ -187,8 +187,7 @@ impl Clients {
     fn close_door(&mut self, address: IpAddr) {
         self.doors.remove(&address);
         self.door_numbers.retain(|_, other| *other != address);
-        let here = self.clients.extract_if(.., |_, client| client.address == address);
-        here.for_each(drop);
+        self.clients.retain(|_, client| client.address != address);
         self.by_number.retain(|(other, _), _| *other != address);
         self.table.forget(address);
     }
