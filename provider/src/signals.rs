@@ -5,6 +5,8 @@
 
 use std::{mem, ptr};
 
+use rustix::io::Errno;
+
 /// Signals of a thread's own faults. They stay as they are.
 const FAULTS: [libc::c_int; 7] = [
     libc::SIGSEGV,
@@ -36,6 +38,38 @@ pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
     }
     started
+}
+
+/// Writes without the signal that would end the program when nobody reads a pipe.
+pub(crate) fn without_sigpipe<T: PartialEq>(
+    write: impl FnOnce() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    // SAFETY: all zero is an empty set
+    let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+        unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask
+    // only
+    let (was_pending, blocked) = unsafe {
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::sigpending(&mut pending);
+        let was_pending = libc::sigismember(&pending, libc::SIGPIPE) == 1;
+        (was_pending, libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before) == 0)
+    };
+    if !blocked {
+        return Err(Errno::INVAL);
+    }
+    let result = write();
+    // SAFETY: as above; the signal that this write has raised for this thread is taken, and the mask
+    // is what it was
+    unsafe {
+        if result == Err(Errno::PIPE) && !was_pending {
+            let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&pipe, ptr::null_mut(), &none);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+    }
+    result
 }
 
 #[cfg(test)]

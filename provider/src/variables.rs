@@ -47,9 +47,6 @@ pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
 /// The variable with the name of the reaper's socket.
 pub const REAPER: &str = "ROCE_REAPER";
 
-/// The variable by which systemd names a directory that a service's next run finds again.
-pub(crate) const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
-
 /// The variable with the directory that stands for `/sys/class`.
 pub const SYSFS: &str = "ROCE_SYSFS";
 

@@ -1,14 +1,10 @@
 //! Standard error, which may be closed, a pipe that nobody reads, or a terminal.
 
-#![allow(
-    unsafe_code,
-    reason = "atexit and the signal of a pipe without a reader have no safe interface"
-)]
+#![allow(unsafe_code, reason = "atexit has no safe interface")]
 
 use std::{
     env,
     io::{self, IsTerminal},
-    mem, ptr,
     sync::{
         Once,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::sync::Mutex;
+use crate::{signals::without_sigpipe, sync::Mutex};
 
 /// Time that is waited for a reader.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -70,36 +66,6 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes without the signal that would end the program when nobody reads.
-fn without_sigpipe(write: impl FnOnce() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
-    // SAFETY: all zero is an empty set
-    let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-        unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask
-    // only
-    let (was_pending, blocked) = unsafe {
-        libc::sigemptyset(&mut pipe);
-        libc::sigaddset(&mut pipe, libc::SIGPIPE);
-        libc::sigpending(&mut pending);
-        let was_pending = libc::sigismember(&pending, libc::SIGPIPE) == 1;
-        (was_pending, libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before) == 0)
-    };
-    if !blocked {
-        return Err(Errno::INVAL);
-    }
-    let result = write();
-    // SAFETY: as above; the signal that this write has raised for this thread is taken, and the mask
-    // is what it was
-    unsafe {
-        if result == Err(Errno::PIPE) && !was_pending {
-            let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(&pipe, ptr::null_mut(), &none);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-    }
-    result
 }
 
 /// Has this run at the end of the process, once.

@@ -9,6 +9,7 @@ mod capture_file;
 mod credentials;
 mod fabric;
 mod faulty;
+mod kept;
 mod name;
 mod null;
 mod raw;

@@ -31,6 +31,7 @@ use crate::{
     clock,
     link::{BATCH, DatagramRun, name::Name},
     readiness::wait,
+    signals::without_sigpipe,
     sync::Mutex,
 };
 
@@ -157,7 +158,8 @@ impl Asked {
     fn flush(&mut self, requests: &OwnedFd) {
         while let Some(request) = self.unsent.front() {
             // whoever does not hear that the service has ended reads it from the answers
-            if rustix::io::write(requests, &request.encode()) != Ok(Request::LEN) {
+            let write = || rustix::io::write(requests, &request.encode());
+            if without_sigpipe(write) != Ok(Request::LEN) {
                 break;
             }
             self.unsent.pop_front();

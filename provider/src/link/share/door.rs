@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Read},
     net::IpAddr,
     os::{
         fd::{AsFd, BorrowedFd},
@@ -18,7 +18,7 @@ use std::{
 use rustix::fs::{Mode, mkfifoat};
 
 use super::message::Knock;
-use crate::variables;
+use crate::signals::without_sigpipe;
 
 /// Where the doors are.
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
@@ -38,12 +38,12 @@ fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     })
 }
 
-/// The file of the service's state, which is that of its first address. A service of systemd has a
-/// directory for it; that of the doors goes when the service ends.
-pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> io::Result<PathBuf> {
-    let own = variables::value(variables::STATE_DIRECTORY).map(PathBuf::from);
-    let directory = own.unwrap_or_else(|| directory.into());
-    Ok(directory.join(name(address, interface)? + ".state"))
+/// The file of the service's state, which is that of its first address.
+pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> io::Result<File> {
+    let path = directory.join(name(address, interface)? + ".state");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(FLAGS).open(path)
 }
 
 /// Makes the directory, if it does not exist.
@@ -119,7 +119,7 @@ pub(super) fn knock(
     check(directory)?;
     let path = directory.join(name(address, interface)?);
     let door = OpenOptions::new().write(true).custom_flags(FLAGS).open(path);
-    let mut door = door.map_err(|error| match error.raw_os_error() {
+    let door = door.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => io::ErrorKind::NotFound.into(),
         _ => error,
     })?;
@@ -127,10 +127,10 @@ pub(super) fn knock(
     if !metadata.file_type().is_fifo() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    match door.write(&knock.encode()) {
-        Ok(Knock::LEN) => Ok(metadata.uid()),
-        Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(error) => Err(error),
+    // the service may have ended since
+    match without_sigpipe(|| rustix::io::write(&door, &knock.encode()))? {
+        Knock::LEN => Ok(metadata.uid()),
+        _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 
@@ -153,6 +153,8 @@ fn check(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

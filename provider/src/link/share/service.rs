@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
-    fs::{self, OpenOptions},
-    io::{self, IoSlice, Write},
+    fs::File,
+    io::{self, IoSlice},
     mem::MaybeUninit,
     net::IpAddr,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
+        unix::fs::FileExt,
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -42,8 +42,11 @@ use crate::{
     clock,
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
-        SharingLink, stranger::unix_socket,
+        SharingLink,
+        kept::{self, Kept},
+        stranger::unix_socket,
     },
+    signals::without_sigpipe,
 };
 
 /// Time between two looks at doors and requests, while no thread sleeps on the link.
@@ -51,14 +54,15 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Number of descriptors that are looked at in one go, and of requests of a client.
 const EVENTS: usize = 16;
 const REQUESTS: usize = 8;
-/// Time that a client has to ask for a partition, and number of a user's clients that have not yet.
-/// One more takes the place of the oldest.
+/// Time that a client has to ask for a partition, and number of clients that have not yet: of a user,
+/// and of all. One more takes the place of the oldest.
 const SILENCE: Duration = Duration::from_secs(1);
-const MAX_SILENT: usize = 4;
-/// Clients of all users. Each has three descriptors.
-const MAX_CLIENTS: usize = 256;
+const MAX_SILENT_OF_USER: usize = 4;
+const MAX_SILENT: usize = 64;
 /// Connections of a client whose peers are told when it ends, and hosts that they may be with.
 const MAX_RECORDS: usize = 1024;
+/// Bytes of a saved table.
+const MAX_STATE: usize = 16 << 20;
 /// Size of the buffer of a client's socket that is asked for. The system grants less.
 const BUFFER: usize = 4 << 20;
 
@@ -72,7 +76,7 @@ pub struct ShareLink {
 /// Clients and their doors.
 struct Clients {
     directory: PathBuf,
-    state: PathBuf,
+    state: File,
     /// Readable when there is a knock or a request.
     epoll: OwnedFd,
     doors: BTreeMap<IpAddr, Door>,
@@ -127,8 +131,15 @@ impl ShareLink {
         let first = addresses.first().copied().unwrap_or((IpAddr::from([0; 4]), 0));
         let error = |source| BindError::NoDoor { address: first.0, source };
         door::prepare(directory).map_err(error)?;
-        let state = door::state_file(directory, first.0, first.1).map_err(error)?;
-        let table = Table::restore(clock::now(), &fs::read(&state).unwrap_or_default());
+        let state = match kept::take(Kept::State, first.0, first.1) {
+            Some(state) => state.into(),
+            None => {
+                let state = door::state_file(directory, first.0, first.1).map_err(error)?;
+                kept::keep(Kept::State, &state, first.0, first.1);
+                state
+            }
+        };
+        let table = Table::restore(clock::now(), &read(&state));
         let clients = Clients {
             directory: directory.into(),
             state,
@@ -236,15 +247,15 @@ impl Clients {
             Ok(client) => client,
             Err(error) => return debug!(%address, %error, "a knock of nobody"),
         };
-        let alike = |other: &Client| other.user == client.user && other.partition.is_none();
-        let mut silent =
-            self.clients.iter().filter(|(_, other)| alike(other)).map(|(number, _)| *number);
-        let oldest = silent.clone().next();
-        if silent.by_ref().count() >= MAX_SILENT {
-            oldest.into_iter().for_each(|number| self.end(now, number));
-        }
-        if self.clients.len() >= MAX_CLIENTS {
-            return;
+        let silent = self.clients.iter().filter(|(_, other)| other.partition.is_none());
+        let own = silent.clone().filter(|(_, other)| other.user == client.user);
+        let oldest = if own.clone().count() >= MAX_SILENT_OF_USER {
+            own.clone().next()
+        } else {
+            silent.clone().next().filter(|_| silent.count() >= MAX_SILENT)
+        };
+        if let Some((&number, _)) = oldest {
+            self.end(now, number);
         }
         let data = epoll::EventData::new_u64(self.next);
         if epoll::add(&self.epoll, &client.requests, data, epoll::EventFlags::IN).is_ok() {
@@ -334,10 +345,8 @@ impl Clients {
         if self.saved == table {
             return;
         }
-        // a service that is killed meanwhile leaves one or the other
-        let new = self.state.with_extension("new");
-        let saved = write_privately(&new, &table).and_then(|()| fs::rename(&new, &self.state));
-        if let Err(error) = saved {
+        let saved = self.state.write_all_at(&table, 0);
+        if let Err(error) = saved.and_then(|()| self.state.set_len(table.len() as u64)) {
             warn!(%error, "the next service will not know the clients of this one");
         }
         self.saved = table;
@@ -427,7 +436,8 @@ impl Client {
 
     /// Answers it. Returns false if it reads nothing.
     fn answer(&self, answer: Answer) -> bool {
-        rustix::io::write(&self.answers, &answer.encode()) == Ok(Answer::LEN)
+        let write = || rustix::io::write(&self.answers, &answer.encode());
+        without_sigpipe(write) == Ok(Answer::LEN)
     }
 
     /// Sends it a run, and returns the number of datagrams that found room.
@@ -446,10 +456,12 @@ impl Client {
     }
 }
 
-/// Writes a file that no other user reads.
-fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(bytes)
+/// What is in a file, if it is no longer than a table can be.
+fn read(state: &File) -> Vec<u8> {
+    let length = state.metadata().map_or(0, |metadata| metadata.len());
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(MAX_STATE)];
+    let read = state.read_exact_at(&mut bytes, 0);
+    read.map(|()| bytes).unwrap_or_default()
 }
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);

@@ -1,9 +1,12 @@
+#![allow(unsafe_code, reason = "what signals do has no safe interface")]
+
 use std::{
     collections::VecDeque,
-    io,
+    env, io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
+    process::Command,
     thread,
     time::Duration,
 };
@@ -23,6 +26,7 @@ use super::{client::Client, door, message::Knock, service::ShareLink, table};
 use crate::{
     clock,
     link::{Datagram, DatagramMeta, DatagramRun, Ended, Link, SharingLink},
+    own_test,
     readiness::is_readable,
 };
 
@@ -365,4 +369,31 @@ fn the_peers_of_a_client_that_ends_are_told() {
         (host.service_mut().poll_ended(), host.service_mut().poll_ended()),
         (Some(ended), None)
     );
+}
+
+const INSIDE: &str = "ROCE_TEST_SIGPIPE";
+
+/// A program that does not ignore the signal of a pipe without a reader, as C's do, is not ended by it
+/// when the service has ended.
+#[test]
+fn a_program_outlives_the_service() {
+    if env::var_os(INSIDE).is_none() {
+        let name = own_test::named("link::share::tests::a_program_outlives_the_service");
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(INSIDE, "1");
+        assert!(command.status().unwrap().success());
+        return;
+    }
+    // SAFETY: What the signal does is this process's, and no other test runs in it.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let mut host = Host::new();
+    let (mut client, _) = host.join();
+    host.service = None;
+    client.claim(ServiceId(7));
+    // nor is the service by a client that has ended
+    host.service = Some(Host::service(host.directory.path()));
+    rejoin(&mut host, &mut client);
+    client.claim(ServiceId(8));
+    drop(client);
+    host.attend();
 }

@@ -2,7 +2,6 @@
 
 mod flows;
 mod groups;
-mod kept;
 mod message;
 mod options;
 mod port;
@@ -31,6 +30,7 @@ use tracing::warn;
 use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharingLink,
+    kept::{self, Kept},
     share::{self, Client, Clients},
     shm::{Sharing, ShmLink},
 };
@@ -658,7 +658,7 @@ impl AddressSetLink for UdpLink {
         for port in self.ports.extract_if(.., |port| port.address == address) {
             self.drops_of_closed += port.dropped();
             if self.options.receives_for_users {
-                kept::discard(address, port.interface);
+                kept::discard(Kept::Socket, address, port.interface);
             }
         }
         self.clients.forget(address);

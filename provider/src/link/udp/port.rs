@@ -12,13 +12,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
     flows::{self, FlowSocket},
-    kept, message,
+    message,
     options::SocketOptions,
     receive::Overflow,
 };
 use crate::{
     bind::BindError,
     link::{
+        kept::{self, Kept},
         share::{Client, DIRECTORY},
         shm::{MakeSocket, ShmLink},
     },
@@ -111,9 +112,9 @@ impl Port {
         beside: bool,
     ) -> io::Result<Socket> {
         if options.receives_for_users
-            && let Some(socket) = kept::take(address, interface)
+            && let Some(socket) = kept::take(Kept::Socket, address, interface)
         {
-            return Ok(socket); // configured before
+            return Ok(socket.into()); // configured before
         }
         let socket = Socket::new(
             Domain::for_address(SocketAddr::new(address, 0)),
@@ -129,7 +130,7 @@ impl Port {
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         if options.receives_for_users {
-            kept::keep(&socket, address, interface);
+            kept::keep(Kept::Socket, &socket, address, interface);
         }
         Ok(socket)
     }
