@@ -25,6 +25,8 @@ pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
 /// Number of knocks that are read in one go.
 const BATCH: usize = 8;
+/// The user that stands for all that a user namespace does not map.
+const UNMAPPED: u32 = 65_534;
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -124,7 +126,8 @@ pub(super) fn knock(
         _ => error,
     })?;
     let metadata = door.metadata()?;
-    if !metadata.file_type().is_fifo() {
+    // among users that the user namespace does not map, the service is not to be told from others
+    if !metadata.file_type().is_fifo() || metadata.uid() == UNMAPPED {
         return Err(io::ErrorKind::NotFound.into());
     }
     // the service may have ended since
