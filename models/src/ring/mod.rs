@@ -6,7 +6,7 @@
     unreachable_pub,
     reason = "a file of another crate, of which no model needs all"
 )]
-#[path = "../../../provider/src/link/shm/ring.rs"]
+#[path = "../../../provider/src/link/rings/ring.rs"]
 mod ring;
 mod ring_memory;
 pub mod runs;

@@ -13,6 +13,8 @@ mod kept;
 mod name;
 mod null;
 mod raw;
+mod rings;
+mod sealed;
 mod share;
 mod shm;
 mod stranger;

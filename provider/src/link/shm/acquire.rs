@@ -18,13 +18,12 @@ use super::{
     members::MakeSocket,
     owner::{Grant, HANDOVER, SharedAddress, Sockets},
     reaper,
-    ring::Reader,
     socket::{connect, connect_unchecked},
 };
 use crate::{
     bind::{BindError, is_stopped},
     clock,
-    link::credentials,
+    link::{credentials, rings::Reader},
     readiness::wait,
 };
 

@@ -10,12 +10,13 @@ use roce_transport::{
 
 use super::{
     peer::ForwardHeader,
-    ring::{Reader, RunHeader, Writer},
-    sender::ShmSender,
     socket::{is_closed, poll_with, wakeup},
     witness::{Witness, Witnesses},
 };
-use crate::link::{Datagram, DatagramMeta, DatagramRun};
+use crate::link::{
+    Datagram, DatagramMeta, DatagramRun,
+    rings::{Reader, RunHeader, Sender, Writer},
+};
 
 /// Time between two attempts to connect to an address's socket.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ pub(super) struct Request {
 
 pub(super) struct OpenChannel {
     socket: OwnedFd,
-    pub(super) sender: ShmSender,
+    pub(super) sender: Sender,
     pub(super) interface: u32,
     /// The reader's own partition, if there may be several processes at the address, and it forwards to
     /// others.
@@ -82,7 +83,7 @@ impl OutgoingChannel {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(Answer { wakeup, partition: own, claims })) => {
                     let Request { socket, writer, interface, .. } = request;
-                    let sender = ShmSender::new(writer, wakeup);
+                    let sender = Sender::new(writer, wakeup);
                     let (renewal, renewals) = (None, 0);
                     let forwards_but = own.filter(|_| claims.is_some());
                     let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));

@@ -15,7 +15,8 @@ use std::{
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use super::{members::MemberPlace, record, sealed, term::Terms};
+use super::{members::MemberPlace, record, term::Terms};
+use crate::link::sealed;
 
 /// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

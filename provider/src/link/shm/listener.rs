@@ -13,10 +13,13 @@ use roce_transport::{addr::Gid, share::IdPartition, time::Instant};
 
 use super::{
     channel::Request,
-    ring::{Reader, Writer},
     socket::{self, connect, connect_directly, poll_with, send_with, unwatch, watch},
 };
-use crate::link::{name::Name, stranger};
+use crate::link::{
+    name::Name,
+    rings::{Reader, Writer},
+    stranger,
+};
 
 /// Number of processes that may have connected and not yet said what for. One more takes the place
 /// of the one that has been silent for longest: who asks for something does so at once.

@@ -4,7 +4,7 @@
 //! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
 //! which is one per network namespace, as the addresses are. A process that is about to send to an
 //! address tries to connect to the socket of that name. If there is one, of a process that is to be
-//! [trusted](super::credentials), the sender makes a [ring](ring), sends the memory's descriptor, and gets
+//! [trusted](super::credentials), the sender makes a [ring](super::rings), sends the memory's descriptor, and gets
 //! an event descriptor with which it can wake the receiver. Until the answer is there, and wherever
 //! there is no such socket, packets take the network stack. The ring carries what the network would:
 //! runs of whole packets, ICRC included.
@@ -27,10 +27,6 @@ mod owner;
 mod peer;
 mod reaper;
 mod record;
-mod ring;
-mod ring_memory;
-mod sealed;
-mod sender;
 mod socket;
 mod term;
 mod witness;
@@ -52,7 +48,11 @@ use roce_transport::{
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use socket2::Socket;
 
-use super::{BATCH, Datagram, DatagramRun, Ended, SharingLink};
+use super::{
+    BATCH, Datagram, DatagramRun, Ended, SharingLink,
+    rings::{Broken, LONGEST},
+    sealed,
+};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, Origin, OutgoingChannel, Ways};
@@ -60,7 +60,6 @@ use listener::{FORWARDED, Hello, Listeners, Pending};
 pub(super) use members::MakeSocket;
 use owner::{Change, HANDOVER, Place};
 pub(crate) use reaper::{Left, Members};
-use ring::{Broken, LONGEST};
 use socket::{send_with, watch};
 use witness::Witnesses;
 

@@ -9,12 +9,14 @@ use super::{
     channel::{Direct, OutgoingChannel, RETRY, Ways},
     listener::{FORWARDED, request_channel},
     peer::ForwardHeader,
-    ring::RunHeader,
-    term::SILENCE,
 };
 use crate::{
     cancel::Uncancelled,
-    link::{Datagram, share},
+    link::{
+        Datagram,
+        rings::{RunHeader, SILENCE},
+        share,
+    },
 };
 
 /// Time that a process has to answer a request.

@@ -22,12 +22,16 @@ use super::{
     listener::{Listeners, request_grant},
     members::{self, MakeSocket, MemberPlace, MemberSockets},
     record::{self, OwnRecords},
-    ring::Writer,
-    sender::ShmSender,
     socket::{Readable, is_closed, poll_with, send_with, unwatch, watch_for},
-    term::{SILENCE, Terms},
+    term::Terms,
 };
-use crate::{link::name::Name, readiness::is_readable};
+use crate::{
+    link::{
+        name::Name,
+        rings::{SILENCE, Sender, Writer},
+    },
+    readiness::is_readable,
+};
 
 /// Time after which it is tried again to have an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
@@ -235,7 +239,7 @@ impl SharedAddress {
     }
 
     /// Grants the address to the process at the other end of `socket`, which `wakeup` wakes.
-    pub(super) fn grant(&mut self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
+    pub(super) fn grant(&mut self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<Sender> {
         let (writer, memory) = Writer::new()?;
         self.name.share();
         if self.terms.begin_members() {
@@ -252,7 +256,7 @@ impl SharedAddress {
         let descriptors: Vec<_> =
             descriptors.into_iter().chain(self.claims.files()).chain(members).collect();
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
-        Ok(ShmSender::new(writer, wakeup))
+        Ok(Sender::new(writer, wakeup))
     }
 
     // Member sockets.

@@ -15,13 +15,12 @@ use roce_transport::{
 };
 use rustix::{io::Errno, net::RecvFlags};
 
-use super::{
-    ring::{LONGEST, RunHeader},
-    sender::ShmSender,
-};
 use crate::{
     cancel::Uncancelled,
-    link::{Datagram, DatagramMeta},
+    link::{
+        Datagram, DatagramMeta,
+        rings::{LONGEST, RunHeader, Sender},
+    },
 };
 
 /// Number of services that a peer can name in one message.
@@ -55,7 +54,7 @@ pub(super) struct Peer {
     /// `None`: not announced yet.
     pub(super) partition: Option<IdPartition>,
     pub(super) services: BTreeSet<ServiceId>,
-    sender: ShmSender,
+    sender: Sender,
 }
 
 impl Peers {
@@ -161,7 +160,7 @@ impl Peers {
 
 impl Peer {
     /// One that has announced nothing yet.
-    pub(super) const fn new(address: IpAddr, socket: OwnedFd, sender: ShmSender) -> Self {
+    pub(super) const fn new(address: IpAddr, socket: OwnedFd, sender: Sender) -> Self {
         Self { address, socket, partition: None, services: BTreeSet::new(), sender }
     }
 

@@ -21,7 +21,8 @@ use roce_transport::{
 };
 use rustix::io::{pread, pwrite};
 
-use super::{sealed, term};
+use super::term;
+use crate::link::sealed;
 
 /// Length of the memory of a claim table, and of one whose maker may have no larger files: without
 /// slots.

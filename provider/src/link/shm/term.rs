@@ -10,17 +10,16 @@ use std::{
     fs::File,
     io,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use roce_transport::{mem::Memory, share::IdPartition, time::Instant};
 
-use super::{members::MemberPlace, sealed};
-use crate::region::MmapMemory;
+use super::members::MemberPlace;
+use crate::{
+    link::{rings::SILENCE, sealed},
+    region::MmapMemory,
+};
 
-/// Time after which a process that does nothing counts as stopped: less than connections wait until
-/// they give up, 8 times 67 ms with the usual attributes.
-pub(super) const SILENCE: Duration = Duration::from_millis(100);
 /// Length of the memory.
 pub(super) const SIZE: u64 = 4096;
 

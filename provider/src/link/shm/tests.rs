@@ -21,11 +21,13 @@ use super::{
     listener::{
         ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT, request_grant,
     },
-    ring::Writer,
     socket::{connect, is_closed, receive_with},
     *,
 };
-use crate::{bind::BindError, link::DatagramMeta};
+use crate::{
+    bind::BindError,
+    link::{DatagramMeta, rings::Writer},
+};
 
 mod ended;
 mod members;

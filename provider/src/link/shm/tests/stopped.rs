@@ -1,6 +1,7 @@
 //! Processes that are stopped, by a signal or in a debugger: devices that nobody serves any more.
 
-use super::{super::term::SILENCE, *};
+use super::*;
+use crate::link::rings::SILENCE;
 
 /// A time in milliseconds.
 fn ms(millis: u64) -> Instant {

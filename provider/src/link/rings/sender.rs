@@ -5,8 +5,8 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
+    SILENCE,
     ring::{Broken, RunHeader, Writer},
-    term::SILENCE,
 };
 
 /// Number of bytes that may wait for room in a ring; more are lost, as when a socket's buffer is
@@ -14,7 +14,7 @@ use super::{
 const BACKLOG: usize = 16 << 20;
 
 /// Sender of runs to another process.
-pub(super) struct ShmSender {
+pub(in crate::link) struct Sender {
     writer: Writer,
     /// What wakes the reader: an eventfd of its own.
     wakeup: OwnedFd,
@@ -27,38 +27,38 @@ pub(super) struct ShmSender {
     stood: Option<u64>,
 }
 
-impl ShmSender {
-    pub(super) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
+impl Sender {
+    pub(in crate::link) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
         let backlog = VecDeque::new();
         Self { writer, wakeup, backlog, backlog_bytes: 0, is_broken: false, stood: None }
     }
 
     /// Sends to another reader from now on, first what still waits.
-    pub(super) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
+    pub(in crate::link) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
         (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
         self.is_broken = false;
     }
 
     /// True if the reader has something to read.
-    pub(super) fn is_unread(&self) -> bool {
+    pub(in crate::link) fn is_unread(&self) -> bool {
         self.writer.unread().is_some()
     }
 
     /// True if the reader has all that was sent.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(in crate::link) fn is_drained(&self) -> bool {
         self.backlog.is_empty() && !self.is_unread()
     }
 
     /// True if the reader had something to read when this was last called, and has read nothing
     /// since.
-    pub(super) fn is_stalled(&mut self) -> bool {
+    pub(in crate::link) fn is_stalled(&mut self) -> bool {
         let stands = self.writer.unread();
         let is_stalled = stands.is_some() && stands == self.stood;
         self.stood = stands;
         is_stalled
     }
 
-    pub(super) const fn is_broken(&self) -> bool {
+    pub(in crate::link) const fn is_broken(&self) -> bool {
         self.is_broken
     }
 
@@ -69,7 +69,7 @@ impl ShmSender {
         })
     }
 
-    pub(super) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
+    pub(in crate::link) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
         self.write_backlog()?;
         if self.backlog.is_empty() && self.push(header, bytes)? {
             return Ok(());
@@ -86,7 +86,7 @@ impl ShmSender {
     }
 
     /// Writes as much of what waits as there is room for.
-    pub(super) fn write_backlog(&mut self) -> io::Result<()> {
+    pub(in crate::link) fn write_backlog(&mut self) -> io::Result<()> {
         while let Some((header, bytes)) = self.backlog.pop_front() {
             if !self.push(header, &bytes)? {
                 self.backlog.push_front((header, bytes));
@@ -99,7 +99,7 @@ impl ShmSender {
 
     /// Something was sent: wakes the reader, and sets when what found no room is tried again, and when it
     /// is looked at whether the reader reads.
-    pub(super) fn note_sent(
+    pub(in crate::link) fn note_sent(
         &mut self,
         now: Instant,
         write_wait: Duration,
@@ -116,7 +116,7 @@ impl ShmSender {
     }
 
     /// Wakes the reader if it sleeps. Returns true if everything is written.
-    pub(super) fn wake(&self) -> bool {
+    pub(in crate::link) fn wake(&self) -> bool {
         if self.writer.must_wake() {
             // full means that it is awake already
             let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());

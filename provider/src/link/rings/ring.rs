@@ -19,7 +19,7 @@ const TAIL: usize = 8;
 const ASLEEP: usize = 16;
 
 /// The longest run: what a UDP datagram can carry.
-pub(super) const LONGEST: usize = 65_536;
+pub(crate) const LONGEST: usize = 65_536;
 
 /// Word in the place of a record if the next one is at the beginning of the ring.
 const SKIP: u64 = u64::MAX;
@@ -28,20 +28,20 @@ const WORD: u64 = 8;
 /// The other side wrote something that cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the memory shared with another process is corrupt")]
-pub(super) struct Broken;
+pub(crate) struct Broken;
 
 /// Header of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RunHeader {
-    pub(super) length: usize,
+pub(crate) struct RunHeader {
+    pub(crate) length: usize,
     /// Length of every datagram but the last.
-    pub(super) segment: usize,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
+    pub(crate) segment: usize,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
     /// UDP source port: 4791, or one from 0xC001 on.
-    pub(super) src_port: u16,
+    pub(crate) src_port: u16,
     /// True if its datagrams are what an adapter has built.
-    pub(super) checksum_verified: bool,
+    pub(crate) checksum_verified: bool,
 }
 
 /// The header is one word: the lengths less one, 16 bits each, traffic class, hop limit, and 16 bits
@@ -51,7 +51,7 @@ const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;
 
 impl RunHeader {
-    pub(super) fn of(run: &Transmit, checksum_verified: bool) -> Self {
+    pub(crate) fn of(run: &Transmit, checksum_verified: bool) -> Self {
         let &Transmit { traffic_class, hop_limit, src_port, segment, ref range, .. } = run;
         Self {
             length: range.len(),
@@ -113,7 +113,7 @@ impl Ring {
 }
 
 /// The side that writes.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     ring: Ring,
     head: u64,
     /// Position of the reader when it was last looked at.
@@ -124,13 +124,13 @@ pub(super) struct Writer {
 
 impl Writer {
     /// A new ring, and the descriptor by which another process reaches it.
-    pub(super) fn new() -> io::Result<(Self, Descriptor)> {
+    pub(crate) fn new() -> io::Result<(Self, Descriptor)> {
         let (memory, descriptor) = RingMemory::create()?;
         Ok((Self { ring: Ring(memory), head: 0, tail: 0, page: 0 }, descriptor))
     }
 
     /// Writes a run; `false`: there is no room for it now.
-    pub(super) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
+    pub(crate) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
         debug_assert!(bytes.len() == header.length, "the header says how long it is");
         let position = self.head % CAPACITY;
         let skipped = if position + header.size() > CAPACITY || self.may_restart(position)? {
@@ -178,13 +178,13 @@ impl Writer {
     }
 
     /// Where the reader stands, if it has not read everything.
-    pub(super) fn unread(&self) -> Option<u64> {
+    pub(crate) fn unread(&self) -> Option<u64> {
         let tail = self.ring.word(TAIL).load(Ordering::Acquire);
         (tail != self.head).then_some(tail)
     }
 
     /// True if the other side sleeps and must be woken; once for each time that it went to sleep.
-    pub(super) fn must_wake(&self) -> bool {
+    pub(crate) fn must_wake(&self) -> bool {
         // Either this sees that it sleeps, or it sees, after it said so, what was written.
         fence(Ordering::SeqCst);
         let asleep = self.ring.word(ASLEEP);
@@ -193,7 +193,7 @@ impl Writer {
 }
 
 /// The side that reads.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     ring: Ring,
     tail: u64,
     /// Position of the writer when it was last looked at.
@@ -202,12 +202,12 @@ pub(super) struct Reader {
 
 impl Reader {
     /// The ring that another process has made, if it is one.
-    pub(super) fn new(memory: Descriptor) -> io::Result<Self> {
+    pub(crate) fn new(memory: Descriptor) -> io::Result<Self> {
         Ok(Self { ring: Ring(RingMemory::open(memory)?), tail: 0, head: 0 })
     }
 
     /// Copies the next run into `buffer`, which holds [`LONGEST`] bytes.
-    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<RunHeader>, Broken> {
+    pub(crate) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<RunHeader>, Broken> {
         loop {
             if self.head == self.tail {
                 self.head = self.ring.word(HEAD).load(Ordering::Acquire);
@@ -246,19 +246,19 @@ impl Reader {
     }
 
     /// True if nothing was ever read.
-    pub(super) const fn is_unread(&self) -> bool {
+    pub(crate) const fn is_unread(&self) -> bool {
         self.tail == 0
     }
 
     /// True if everything is read.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
     }
 
     /// Copies the next run as [`pop`](Self::pop) does. If there is none, has the other side wake
     /// the threads of this one that sleep: a thread that does not sleep may have taken what they
     /// were woken for.
-    pub(super) fn pop_for_sleepers(
+    pub(crate) fn pop_for_sleepers(
         &mut self,
         buffer: &mut [u8],
     ) -> Result<Option<RunHeader>, Broken> {
@@ -271,13 +271,13 @@ impl Reader {
 
     /// Has the other side wake this one with the next run that it writes. True if there is none to
     /// read yet: only then may a thread go to sleep.
-    pub(super) fn park(&self) -> bool {
+    pub(crate) fn park(&self) -> bool {
         self.set_asleep(true);
         self.is_empty()
     }
 
     /// Has the other side wake this one with the next run that it writes, or not.
-    pub(super) fn set_asleep(&self, asleep: bool) {
+    pub(crate) fn set_asleep(&self, asleep: bool) {
         self.ring.word(ASLEEP).store(u64::from(asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst); // see `must_wake`
     }

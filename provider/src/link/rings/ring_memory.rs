@@ -7,8 +7,7 @@ use std::{fs::File, io, os::fd::OwnedFd};
 
 use roce_transport::mem::{Memory, MemoryFault};
 
-use super::sealed;
-use crate::region::MmapMemory;
+use crate::{link::sealed, region::MmapMemory};
 
 /// Number of bytes of records that may be written and not yet read. A power of two.
 pub(super) const CAPACITY: u64 = 2 << 20;
