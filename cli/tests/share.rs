@@ -280,7 +280,7 @@ fn an_address_that_is_taken_is_waited_for() {
     assert_eq!(rest, [""; 0]);
 }
 
-/// What systemd keeps of a service: the sockets that it says, until it is started again.
+/// What systemd keeps of a service: the descriptors that it says, until it is started again.
 struct Manager {
     notify: UnixDatagram,
     path: PathBuf,
@@ -292,10 +292,15 @@ impl Manager {
         Self { notify: UnixDatagram::bind(&path).unwrap(), path }
     }
 
-    /// Starts the service with these sockets, and returns those that it has kept when it is ready.
-    fn start(&self, tool: &Tool, device: &str, kept: &[OwnedFd]) -> (Program, Vec<OwnedFd>) {
+    /// Starts the service with these descriptors, and returns those that it has kept when it is ready.
+    fn start(
+        &self,
+        tool: &Tool,
+        device: &str,
+        kept: &[(String, OwnedFd)],
+    ) -> (Program, Vec<(String, OwnedFd)>) {
         // descriptors have the numbers from 3 on, and LISTEN_PID is the process's own
-        let given: Vec<OwnedFd> = kept.iter().map(|it| inherited(it).unwrap()).collect();
+        let given: Vec<OwnedFd> = kept.iter().map(|(_, it)| inherited(it).unwrap()).collect();
         let moves = given.iter().enumerate();
         let moves: String =
             moves.map(|(to, from)| format!("exec {}<&{}\n", 3 + to, from.as_raw_fd())).collect();
@@ -306,9 +311,11 @@ impl Manager {
         let mut command = Command::new("bash");
         command.args(["-c", &script]).env("NOTIFY_SOCKET", &self.path);
         command.env("LISTEN_FDS", kept.len().to_string());
+        let names: Vec<_> = kept.iter().map(|(name, _)| name.as_str()).collect();
+        command.env("LISTEN_FDNAMES", names.join(":"));
         let program = Tool::shared(&mut command, device);
         drop(given);
-        let mut sockets = Vec::new();
+        let mut kept = Vec::new();
         loop {
             let mut text = [0; 256];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -316,13 +323,15 @@ impl Manager {
             let mut into = [IoSliceMut::new(&mut text)];
             let flags = RecvFlags::empty();
             let length = recvmsg(&self.notify, &mut into, &mut ancillary, flags).unwrap().bytes;
+            let text = String::from_utf8_lossy(&text[..length]);
+            let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                    sockets.extend(descriptors);
+                    kept.extend(descriptors.map(|it| (name.unwrap().to_owned(), it)));
                 }
             }
-            if text[..length].starts_with(b"READY=1") {
-                return (program, sockets);
+            if text.starts_with("READY=1") {
+                return (program, kept);
             }
         }
     }
@@ -342,12 +351,12 @@ fn systemd_keeps_the_sockets() {
     let (device, address) = ("udp:127.79.48.1", "127.79.48.1:4791");
     let manager = Manager::new(&tool);
     let (first, kept) = manager.start(&tool, device, &[]);
-    assert_eq!(kept.len(), 1);
+    assert_eq!(kept.len(), 2, "the socket, and the file that says who has which numbers");
     drop(first);
     let taken = UdpSocket::bind(address).map_err(|error| error.kind());
     assert_eq!(taken.err(), Some(ErrorKind::AddrInUse));
     let (_next, others) = manager.start(&tool, device, &kept);
-    assert_eq!(others.len(), 0, "it has that socket already");
+    assert_eq!(others.len(), 0, "it has them already");
     let rest = ["-C", "20", "-S", "900", "--device"];
     let server = [&["rping", "-s", "-a", "127.79.48.1"][..], &rest, &[device]].concat();
     let client = [&["rping", "-c", "-a", "127.79.48.1"][..], &rest, &[device]].concat();
