@@ -5,12 +5,12 @@
 //! can make. Who can put a door there is trusted to receive for all users.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Read},
     net::IpAddr,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -51,9 +51,11 @@ pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> i
 /// Makes the directory, if it does not exist.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     // whatever the process's mask is, everybody finds the doors
-    match DirBuilder::new().mode(0o755).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+    match fs::create_dir(directory) {
+        // whatever the process's mask is: everybody finds the doors
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -229,8 +231,7 @@ mod tests {
         prepare(&directory).unwrap();
         let _door = Door::new(&directory, ADDRESS, 0).unwrap();
         for (mode, found) in [(0o755, true), (0o777, false), (0o1777, false), (0o775, false)] {
-            fs::set_permissions(above.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
-                .unwrap();
+            fs::set_permissions(above.path(), Permissions::from_mode(mode)).unwrap();
             let result = knock(&directory, ADDRESS, 0, &KNOCK);
             assert_eq!(result.is_ok(), found, "{mode:o}");
         }
