@@ -102,12 +102,13 @@ class Host:
 
 
 def retried(start):
-    """A client that has found its server."""
+    """A client that has found its server: one that has not ends at once."""
     end = time.monotonic() + 20
     while True:
         client = start()
-        time.sleep(0.3)
-        if client.poll() in (None, 0) or time.monotonic() > end:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            client.wait(2)
+        if client.returncode in (None, 0) or time.monotonic() > end:
             return client
 
 

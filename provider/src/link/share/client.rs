@@ -37,6 +37,8 @@ use crate::{
 
 /// Time that the service has to answer.
 const ANSWER: Duration = Duration::from_millis(600);
+/// Time after which a thread that waits for an answer looks whether another has read it.
+const SLICE: Duration = Duration::from_millis(1);
 /// Time between two attempts to reach the service, which doubles from one to the next, up to the
 /// most.
 const RETRY: Duration = Duration::from_millis(2);
@@ -149,7 +151,8 @@ impl Control {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            wait(&[self.answers.as_fd()], Some(left))?;
+            // another thread may be the one that reads it
+            wait(&[self.answers.as_fd()], Some(left.min(SLICE)))?;
         }
     }
 }

@@ -240,6 +240,26 @@ fn a_service_is_one_clients() {
     assert_eq!(ask(&mut host, &others, true), Ok(()));
 }
 
+/// The device's thread reads answers as well, and may be the one that reads what another waits for.
+#[test]
+fn who_waits_for_an_answer_has_it_whoever_reads_it() {
+    let mut host = Host::new();
+    let (mut client, _) = host.join();
+    let control = client.control().unwrap();
+    let start = clock::now();
+    thread::scope(|scope| {
+        let asking = scope.spawn(move || {
+            (0..200).for_each(|number| super::ask(&control, ServiceId(number), false).unwrap());
+        });
+        while !asking.is_finished() {
+            host.attend();
+            client.update(clock::now());
+        }
+    });
+    // one that waits for its time to end has 600 ms
+    assert!(clock::now().since(start) < Duration::from_secs(10));
+}
+
 /// Drives a client, and the service, until the client is there again.
 fn rejoin(host: &mut Host, client: &mut Client) {
     let end = clock::now().plus(Duration::from_secs(20));
