@@ -12,7 +12,8 @@ use alloc::collections::VecDeque;
 use core::{net::IpAddr, ops::RangeInclusive};
 
 use crate::{
-    cm::{CmMad, Message, ServiceId},
+    addr::PKey,
+    cm::{CmMad, ConnRecord, Message, ServiceId},
     ids::Qpn,
     wire::Packet,
 };
@@ -67,6 +68,18 @@ impl IdPartition {
     pub const fn ids(self) -> RangeInclusive<u32> {
         let first = (self.0 as u32) << ID_BITS;
         first..=first | ((1 << ID_BITS) - 1)
+    }
+
+    /// True if its adapter can have such a connection.
+    #[must_use]
+    pub fn can_have(self, record: &ConnRecord) -> bool {
+        let &ConnRecord { local, remote, pkey, local_id, .. } = record;
+        self.ids().contains(&local_id)
+            && remote.is_ipv4() == local.is_ipv4()
+            && !remote.is_unspecified()
+            && !remote.is_multicast()
+            && remote != IpAddr::from([255; 4])
+            && pkey != PKey(0)
     }
 }
 

@@ -7,6 +7,7 @@
 mod capture;
 mod capture_file;
 mod credentials;
+mod descriptors;
 mod fabric;
 mod faulty;
 mod kept;

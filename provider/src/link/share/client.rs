@@ -2,8 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io::{self, IoSliceMut},
-    mem::{self, MaybeUninit},
+    io, mem,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
@@ -17,10 +16,7 @@ use roce_transport::{
     share::IdPartition,
     time::Instant,
 };
-use rustix::{
-    io::Errno,
-    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags},
-};
+use rustix::{io::Errno, net::RecvFlags};
 use tracing::{info, warn};
 
 use super::{
@@ -29,7 +25,7 @@ use super::{
 };
 use crate::{
     clock,
-    link::{BATCH, DatagramRun, name::Name},
+    link::{BATCH, DatagramRun, descriptors::receive_with, name::Name},
     readiness::wait,
     signals::without_sigpipe,
     sync::Mutex,
@@ -123,12 +119,12 @@ impl Control {
         number
     }
 
-    /// Reads answers, and sends what is left. Returns false if there is something left.
-    fn attend(&self) -> io::Result<bool> {
+    /// Reads answers, and sends what is left.
+    fn attend(&self) -> io::Result<()> {
         let mut asked = self.state.lock();
         asked.read(&self.answers)?;
         asked.flush(&self.requests);
-        Ok(asked.unsent.is_empty())
+        Ok(())
     }
 
     /// The answer to the request with this number.
@@ -500,18 +496,4 @@ impl Client {
         }
         count
     }
-}
-
-/// Receives bytes, and the descriptors that came with them.
-fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received =
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags)?;
-    let descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
-        _ => Vec::new(),
-    });
-    Ok((received.bytes, descriptors.collect()))
 }

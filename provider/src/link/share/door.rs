@@ -50,7 +50,6 @@ pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> i
 
 /// Makes the directory, if it does not exist.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
-    // whatever the process's mask is, everybody finds the doors
     match fs::create_dir(directory) {
         // whatever the process's mask is: everybody finds the doors
         Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),

@@ -164,14 +164,8 @@ impl Record {
     /// The record of a connection that a client with this partition can have at `local`.
     pub(super) fn at(&self, local: IpAddr, partition: IdPartition) -> Option<ConnRecord> {
         let &Self { remote, pkey, local_id, remote_id, local_qpn, remote_qpn } = self;
-        let is_one = partition.ids().contains(&local_id)
-            && remote.is_ipv4() == local.is_ipv4()
-            && !remote.is_unspecified()
-            && !remote.is_multicast()
-            && remote != IpAddr::from([255; 4])
-            && pkey != PKey(0);
         let record = ConnRecord { local, remote, pkey, local_id, remote_id, local_qpn, remote_qpn };
-        is_one.then_some(record)
+        partition.can_have(&record).then_some(record)
     }
 }
 

@@ -24,9 +24,7 @@ use roce_transport::{
 };
 use rustix::{
     event::{Timespec, epoll},
-    net::{
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, sockopt,
-    },
+    net::{SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, sockopt},
     pipe::{PipeFlags, pipe_with},
 };
 use tracing::{debug, info, warn};
@@ -43,6 +41,7 @@ use crate::{
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
         SharingLink,
+        descriptors::send_with,
         kept::{self, Kept},
         stranger::unix_socket,
     },
@@ -79,7 +78,8 @@ struct Clients {
     state: File,
     /// Readable when there is a knock or a request.
     epoll: OwnedFd,
-    doors: BTreeMap<IpAddr, Door>,
+    /// By their numbers in the epoll.
+    doors: BTreeMap<u64, (IpAddr, Door)>,
     clients: BTreeMap<u64, Client>,
     /// Clients by address and partition.
     by_number: BTreeMap<(IpAddr, IdPartition), u64>,
@@ -89,7 +89,6 @@ struct Clients {
     saved: Vec<u8>,
     /// Number of the next client, or door in the epoll.
     next: u64,
-    door_numbers: BTreeMap<u64, IpAddr>,
     look_at: Instant,
     sleepers: u32,
     ended: VecDeque<Ended>,
@@ -151,7 +150,6 @@ impl ShareLink {
             table,
             requests: Requests::default(),
             next: 0,
-            door_numbers: BTreeMap::new(),
             look_at: Instant::ZERO,
             sleepers: 0,
             ended: VecDeque::new(),
@@ -188,16 +186,14 @@ impl Clients {
             Ok(door)
         });
         let door = door.map_err(|source| BindError::NoDoor { address, source })?;
-        self.doors.insert(address, door);
-        self.door_numbers.insert(self.next, address);
+        self.doors.insert(self.next, (address, door));
         self.next += 1;
         Ok(())
     }
 
     /// Lets nobody come to an address any more.
     fn close_door(&mut self, address: IpAddr) {
-        self.doors.remove(&address);
-        self.door_numbers.retain(|_, other| *other != address);
+        self.doors.retain(|_, (other, _)| *other != address);
         self.clients.retain(|_, client| client.address != address);
         self.by_number.retain(|(other, _), _| *other != address);
         self.table.forget(address);
@@ -220,8 +216,8 @@ impl Clients {
         let _uncancelled = Uncancelled::begin(); // descriptors may be closed
         for event in events {
             let number = event.data.u64();
-            if let Some(&address) = self.door_numbers.get(&number) {
-                let knocks = self.doors.get_mut(&address).map(Door::knocks).unwrap_or_default();
+            if let Some((address, door)) = self.doors.get_mut(&number) {
+                let (address, knocks) = (*address, door.knocks());
                 knocks.into_iter().for_each(|knock| self.admit(now, address, &knock));
             } else if !self.serve(now, number) {
                 self.end(now, number);
@@ -407,12 +403,7 @@ impl Client {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (requests, theirs) = pipe_with(flags)?;
         let (their_answers, answers) = pipe_with(flags)?;
-        let descriptors = [theirs.as_fd(), their_answers.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let secret = [IoSlice::new(&knock.secret)];
-        rustix::net::sendmsg(&data, &secret, &mut ancillary, SEND)?;
+        send_with(&data, &knock.secret, &[theirs.as_fd(), their_answers.as_fd()])?;
         let (peers, records) = (BTreeSet::new(), BTreeMap::new());
         let (partition, since, has_lost) = (None, now, false);
         Ok(Self {

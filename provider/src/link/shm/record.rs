@@ -166,13 +166,7 @@ pub(super) fn decode(
         local_qpn: qpn(0),
         remote_qpn: qpn(3),
     };
-    let is_one = partition.ids().contains(&record.local_id)
-        && remote.is_ipv4() == local.is_ipv4()
-        && !remote.is_unspecified()
-        && !remote.is_multicast()
-        && remote != IpAddr::from([255; 4])
-        && pkey != PKey(0);
-    is_one.then_some(record)
+    partition.can_have(&record).then_some(record)
 }
 
 fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {

@@ -1,11 +1,10 @@
 //! Unix sockets in the abstract name space, one name per address, and their messages.
 
 use std::{
-    fs,
-    io::{self, IoSlice, IoSliceMut},
+    fs, io,
     mem::MaybeUninit,
     net::IpAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
     thread,
     time::Duration,
@@ -15,19 +14,16 @@ use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use rustix::{
     event::{Timespec, epoll},
     fs::OFlags,
-    net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags,
-    },
+    net::RecvFlags,
 };
 
+pub(super) use crate::link::descriptors::{
+    MAX_DESCRIPTORS, peek_with, poll_with, receive_with, send_with,
+};
 use crate::link::{
     name::Name,
     stranger::{Unchecked, is_closing_names},
 };
-
-/// Number of descriptors that come with one message.
-pub(super) const MAX_DESCRIPTORS: usize = 16;
 
 /// Time after which a name is tried again that this process has just given up, and number of times.
 const NAME_RETRY: Duration = Duration::from_millis(1);
@@ -164,69 +160,6 @@ pub(super) fn wakeup(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     } else {
         Err(io::ErrorKind::InvalidData.into())
     }
-}
-
-/// Sends bytes, and descriptors with them.
-pub(super) fn send_with(
-    socket: &OwnedFd,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-    }
-    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// Receives bytes, and the descriptors that came with them.
-pub(super) fn receive_with(
-    socket: &OwnedFd,
-    bytes: &mut [u8],
-) -> io::Result<(usize, Vec<OwnedFd>)> {
-    receive_by(socket, bytes, RecvFlags::empty())
-}
-
-/// The same; `None`: nothing has come yet.
-///
-/// # Errors
-/// [`io::ErrorKind::ConnectionRefused`] when the other process has closed the connection.
-pub(super) fn poll_with(
-    socket: &OwnedFd,
-    bytes: &mut [u8],
-) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
-    match receive_with(socket, bytes) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
-        received => received.map(Some),
-    }
-}
-
-/// The same as [`receive_with`], but leaves the message, and its descriptors, to be received again.
-pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    receive_by(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT)
-}
-
-fn receive_by(
-    socket: &OwnedFd,
-    bytes: &mut [u8],
-    flags: RecvFlags,
-) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(
-        socket,
-        &mut [IoSliceMut::new(bytes)],
-        &mut ancillary,
-        flags | RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
-        _ => Vec::new(),
-    });
-    Ok((received.bytes, descriptors.collect()))
 }
 
 #[cfg(test)]
