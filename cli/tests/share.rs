@@ -4,7 +4,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, ErrorKind, IoSliceMut, Read},
     mem::MaybeUninit,
-    net::UdpSocket,
+    net::{Ipv4Addr, UdpSocket},
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::{fs::PermissionsExt, net::UnixDatagram, process::CommandExt},
@@ -97,6 +97,22 @@ fn end(child: Child) -> Output {
     crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
+/// Waits until it holds.
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until a process has the port of an address.
+fn until_bound(address: &str) {
+    let address: Ipv4Addr = address.parse().unwrap();
+    let bound = format!(" {:08X}:12B7 ", u32::from_ne_bytes(address.octets()));
+    until(|| fs::read_to_string("/proc/net/udp").unwrap().contains(&bound));
+}
+
 /// Has a client ask until its server is there; both are to succeed.
 fn play(mut server: Command, mut client: Command) {
     let mut server = server.spawn().unwrap();
@@ -134,16 +150,8 @@ fn programs_of_several_users_are_at_one_address() {
         let options = ["-n", "200", "-s", "65536", "-p", "18811", "-d"];
         let server = [&["perf", test][..], &options, &[shared]].concat();
         let client = [&["perf", test][..], &options, &["udp:127.79.40.2", "127.79.40.1"]].concat();
-        let start = Instant::now();
-        let mut listening = tool.by(ONE, &server).spawn().unwrap();
-        loop {
-            let output = end(tool.by(OTHER, &client).spawn().unwrap());
-            if output.status.success() {
-                break;
-            }
-            assert!(start.elapsed() < PATIENCE, "{output:?} {:?}", listening.kill());
-            sleep(Duration::from_millis(50));
-        }
+        let listening = tool.by(ONE, &server).spawn().unwrap();
+        until(|| end(tool.by(OTHER, &client).spawn().unwrap()).status.success());
         assert!(end(listening).status.success());
     }
     drop(owner);
@@ -155,21 +163,24 @@ fn programs_of_one_user_share_memory() {
     let Some(tool) = Tool::new("memory") else { return };
     let shared = "udp:127.79.44.1";
     let owner = tool.share(ROOT, shared);
-    let options = ["perf", "write", "-D", "3", "-s", "65536", "-p", "18812", "-d", shared];
+    let options = ["perf", "write", "-D", "30", "-s", "65536", "-p", "18812", "-d", shared];
     let _server = Program(tool.by(ONE, &options).spawn().unwrap());
-    sleep(Duration::from_millis(500));
-    let _client =
-        Program(tool.by(ONE, &[&options[..], &["127.79.44.1"]].concat()).spawn().unwrap());
-    sleep(Duration::from_millis(1000));
-    let counters = ["devinfo", "--counters", "--json", "-d", shared];
-    let output = end(tool.by(ONE, &counters).spawn().unwrap());
-    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let count = |name| -> u64 {
-        let programs = counters.as_array().unwrap().iter();
-        programs.filter_map(|program| program["counters"][name]["value"].as_u64()).sum()
-    };
-    let (shared, all) = (count("link_shared_runs"), count("link_sent_runs"));
-    assert!(all > 100 && shared * 10 > all * 9, "{shared} of {all}: {counters:#}");
+    let ask = || Program(tool.by(ONE, &[&options[..], &["127.79.44.1"]].concat()).spawn().unwrap());
+    let mut client = ask();
+    until(|| {
+        if client.ended().is_some() {
+            client = ask(); // its server was not there yet
+        }
+        let counters = ["devinfo", "--counters", "--json", "-d", shared];
+        let output = end(tool.by(ONE, &counters).spawn().unwrap());
+        let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let count = |name| -> u64 {
+            let programs = counters.as_array().unwrap().iter();
+            programs.filter_map(|program| program["counters"][name]["value"].as_u64()).sum()
+        };
+        let (shared, all) = (count("link_shared_runs"), count("link_sent_runs"));
+        all > 100 && shared * 10 > all * 9
+    });
     drop(owner);
 }
 
@@ -181,17 +192,13 @@ fn a_service_is_one_programs() {
     let owner = tool.share(ROOT, shared);
     let listen = ["rping", "-s", "-a", "127.79.41.1", "-C", "1", "--device", shared];
     let spawn = |user| Program(tool.by(user, &listen).spawn().unwrap());
-    let mut first = spawn(ONE);
-    let start = Instant::now();
-    let refused = loop {
-        sleep(Duration::from_millis(300)); // each comes when the other listens
-        let mut second = spawn(OTHER);
-        sleep(Duration::from_millis(500));
-        if let Some(ended) = [&mut first, &mut second].into_iter().find_map(Program::ended) {
-            break ended;
-        }
-        assert!(start.elapsed() < PATIENCE);
-    };
+    let mut programs = [spawn(ONE), spawn(OTHER)];
+    let mut refused = None;
+    until(|| {
+        refused = programs.iter_mut().find_map(Program::ended);
+        refused.is_some()
+    });
+    let refused = refused.unwrap();
     assert!(refused.contains("7174") && refused.contains("in use"), "{refused}");
     drop(owner);
 }
@@ -205,18 +212,20 @@ fn connections_outlive_the_service() {
     let first = tool.share(ROOT, shared);
     let rest = ["-a", "127.79.42.1", "-C", "4000", "-S", "4000", "--device"];
     let server = [&["rping", "-s"][..], &rest, &[shared]].concat();
-    let client = [&["rping", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
+    let client = [&["rping", "-v", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
     let serving = tool.by(ONE, &server).spawn().unwrap();
-    let start = Instant::now();
-    // one that has found its server goes on for long
-    let asking = loop {
-        let mut asking = tool.by(OTHER, &client).spawn().unwrap();
-        sleep(Duration::from_millis(300));
-        if asking.try_wait().unwrap().is_none() {
-            break asking;
-        }
-        assert!(start.elapsed() < PATIENCE, "{:?}", end(asking));
+    let pings = tool.0.join("pings");
+    let ask = || {
+        let stdout = fs::File::create(&pings).unwrap();
+        tool.by(OTHER, &client).stdout(stdout).spawn().unwrap()
     };
+    let mut asking = ask();
+    until(|| {
+        if asking.try_wait().unwrap().is_some() {
+            asking = ask(); // its server was not there yet
+        }
+        fs::metadata(&pings).unwrap().len() > 0
+    });
     drop(first);
     let next = tool.share(ROOT, shared);
     let (asked, served) = (end(asking), end(serving));
@@ -233,17 +242,15 @@ fn another_user_hears_of_the_service() {
     let device = "udp:127.79.43.1";
     let listen = ["rping", "-s", "-a", "127.79.43.1", "--device", device];
     let _first = Program(tool.by(ONE, &listen).spawn().unwrap());
+    until_bound("127.79.43.1");
     let perf = ["perf", "write", "--local", "-n", "100", "-s", "4096", "-d", device];
-    let start = Instant::now();
-    let error = loop {
-        let output = end(tool.by(OTHER, &perf).spawn().unwrap());
-        if !output.status.success() {
-            break String::from_utf8_lossy(&output.stderr).into_owned();
-        }
-        assert!(start.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(50));
-    };
-    assert!(error.contains(&format!("of the user {ONE} has port 4791 on 127.79.43.1")), "{error}");
+    let output = end(tool.by(OTHER, &perf).spawn().unwrap());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success()
+            && error.contains(&format!("of the user {ONE} has port 4791 on 127.79.43.1")),
+        "{error}"
+    );
     assert!(error.contains("`sudo roce share`"), "{error}");
 }
 
@@ -265,7 +272,7 @@ fn an_address_that_is_taken_is_waited_for() {
     let other = Program(
         tool.by(ONE, &["rping", "-s", "-a", "127.79.45.1", "--device", device]).spawn().unwrap(),
     );
-    sleep(Duration::from_millis(500));
+    until_bound("127.79.45.1");
     let mut waiting = Program(tool.by(ROOT, &["share", device]).spawn().unwrap());
     let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
     let line = told.next().unwrap().unwrap();
