@@ -126,6 +126,9 @@ pub struct AdapterConfig {
     /// equal length can be a run. A peer that refuses one of them has placed those before it. 0 by default:
     /// none does.
     pub write_only_packets: u32,
+    /// What an established connection nearly always sends and receives next takes a short way. Nothing
+    /// but the time that it takes differs without. On by default.
+    pub header_prediction: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
     /// What is placed and told late, for tests of programs.
@@ -153,6 +156,7 @@ impl AdapterConfig {
             read_budget: u64::MAX,
             equal_keys: false,
             write_only_packets: 0,
+            header_prediction: true,
             congestion: CongestionConfig::default(),
             late: LateConfig::default(),
             limits: Limits::default(),

@@ -111,6 +111,7 @@ pub struct Adapter {
     timers: Timers,
     rd_atomic: RdAtomicLimits,
     write_only_packets: u32,
+    header_prediction: bool,
     congestion: CongestionConfig,
     /// What READs may have asked for, and what each queue pair has of it.
     reads: (Budget, Vec<Share>),
@@ -171,6 +172,7 @@ impl Adapter {
             timers: Timers::default(),
             rd_atomic: RdAtomicLimits::default(),
             write_only_packets: config.write_only_packets,
+            header_prediction: config.header_prediction,
             congestion: config.congestion,
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
@@ -519,9 +521,8 @@ impl Adapter {
                     break (true, true);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
-                let (qp, mut env) = self.split_to_send(index, now);
-                let Some(built) = qp.build(slot, &mut env) else {
-                    let is_flushing = qp.is_flushing();
+                let Some(built) = self.build(index, now, slot) else {
+                    let is_flushing = self.qps[index].is_flushing();
                     if is_flushing {
                         visits = 0; // that was work enough
                     }
@@ -555,6 +556,20 @@ impl Adapter {
         if !self.turns.is_empty() {
             buffer.hold_back();
         }
+    }
+
+    /// Writes the next packet of a queue pair, without its ICRC, to the start of `slot`.
+    fn build(&mut self, index: usize, now: Instant, slot: &mut [u8]) -> Option<Built> {
+        if self.predicts() {
+            let Self { qps, destinations, congestion, .. } = self;
+            let room = |taken| destinations.room(index, taken);
+            let single = qps[index].build_single(slot, room, now, congestion.dcqcn.as_ref());
+            if let Some(length) = single {
+                return Some(Built::new(length));
+            }
+        }
+        let (qp, mut env) = self.split_to_send(index, now);
+        qp.build(slot, &mut env)
     }
 
     /// Adds packets that continue the message of the one before them, which a turn has `left` bytes for.
@@ -602,6 +617,14 @@ impl Adapter {
     }
 
     // Inside.
+
+    /// False if more is to be done with a packet than to send it, or to carry it out.
+    fn predicts(&self) -> bool {
+        self.header_prediction
+            && self.recorder.is_none()
+            && self.counted.is_empty()
+            && !self.late.is_on()
+    }
 
     /// A queue pair, and what it works with, to do anything but send.
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {

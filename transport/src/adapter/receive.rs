@@ -15,7 +15,8 @@ use crate::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, verify_icrc,
+        Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, Single,
+        SingleKind, verify_icrc,
     },
 };
 
@@ -87,6 +88,9 @@ impl Adapter {
 
     /// The same. With it comes what others of its run can continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
+        if let Some(receipt) = self.receive_expected(now, datagram) {
+            return (receipt, None);
+        }
         let mark = self.begin_record(now);
         if let Some((receipt, middle)) = self.receive_middle(now, datagram) {
             self.count_arrival(datagram.bytes);
@@ -111,6 +115,39 @@ impl Adapter {
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
         (receipt, None)
+    }
+
+    /// Takes a packet that its queue pair [expects](crate::qp), as [`receive`](Self::receive) would.
+    /// `None`: it may be anything, and nothing was done.
+    fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
+        let Datagram { net, bytes, meta } = *datagram;
+        let single = Single::parse(bytes)?;
+        if !self.predicts() || net.is_congested() || meta.congested || meta.not_ready {
+            return None;
+        }
+        let index = *self.by_qpn.get(&single.dest_qp)?;
+        if !self.qps[index].expects(net, &single) {
+            return None;
+        }
+        let icrc = Self::look_at_icrc(datagram);
+        if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) {
+            return None;
+        }
+        let (qp, mut env) = self.split(index, now);
+        let disposition = qp.take_expected(&single, &mut env)?;
+        qp.note_way(meta.checksum_verified);
+        let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
+        let deadline = if is_request { None } else { qp.deadline() };
+        self.timers.set(index, deadline);
+        self.make_ready(index);
+        if !is_request {
+            self.note_rooms(index, now);
+        }
+        self.attend_cqs(now);
+        self.count_arrival(bytes);
+        self.count_icrc(icrc);
+        self.counters.received_writes += u64::from(matches!(single.kind, SingleKind::Write(_)));
+        Some(Receipt { disposition, icrc })
     }
 
     /// What others of its run can continue, if this packet was taken and is from the middle of the answer to

@@ -160,7 +160,12 @@ impl Requester {
     /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose
     /// data has not all come. Returns how many requests that completed, and whether such a READ is
     /// in the way.
-    fn acknowledge(&mut self, end: Psn, common: &Common, env: &mut Env<'_>) -> (u32, Gap) {
+    pub(super) fn acknowledge(
+        &mut self,
+        end: Psn,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> (u32, Gap) {
         let start = self.oldest_unacked;
         let mut completed = 0;
         let mut gap = Gap::No;
@@ -193,7 +198,7 @@ impl Requester {
         (completed, gap)
     }
 
-    fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
+    pub(super) fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Some(wqe) = self.queue.oldest() {
             self.reads -= u32::from(wqe.holds_slot);
             common.complete_send(wqe, Ok(if wqe.awaits_data() { wqe.length } else { 0 }), env);
@@ -201,7 +206,7 @@ impl Requester {
         }
     }
 
-    fn on_progress(&mut self, env: &mut Env<'_>) {
+    pub(super) fn on_progress(&mut self, env: &mut Env<'_>) {
         let before = self.oldest_unacked;
         env.note(|| Note::Acknowledged { before });
         let outstanding = self.oldest_unacked.is_before(self.sent_end);
@@ -281,7 +286,7 @@ impl Requester {
 /// True if a READ without its data stands between what was acknowledged and what an answer
 /// acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Gap {
+pub(super) enum Gap {
     No,
     Yes,
 }

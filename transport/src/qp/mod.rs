@@ -20,6 +20,7 @@ mod middles;
 mod modify;
 mod note;
 mod packet;
+mod predict;
 mod probe;
 mod raw;
 mod read;

@@ -60,7 +60,7 @@ pub(crate) struct Requester {
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
-    next_psn: Psn,
+    pub(super) next_psn: Psn,
     pub(super) flight: Flight,
     /// READs and atomics under way.
     pub(super) reads: u32,

@@ -234,8 +234,12 @@ fn icrc_over_ipv4(net: &NetHeader, [src, dst]: [Ipv4Addr; 2], bytes: &[u8], agai
     }
     let mut crc = crc32fast::Hasher::new();
     crc.update(&piece[..end]);
-    crc.update(rest);
-    crc.update(again);
+    if !rest.is_empty() {
+        crc.update(rest);
+    }
+    if !again.is_empty() {
+        crc.update(again);
+    }
     crc.finalize()
 }
 

@@ -21,5 +21,5 @@ pub use header::{
 pub use icrc::{FrameFields, IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 pub use opcode::{Extension, Opcode, Operation, PacketPosition, Service};
-pub(crate) use packet::MiddleHeaders;
 pub use packet::{Ext, HEADERS_MAX, Headers, ICRC_LEN, PACKET_MAX, Packet, ParseError, padding};
+pub(crate) use packet::{MiddleHeaders, Single, SingleKind};

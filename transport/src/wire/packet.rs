@@ -8,7 +8,7 @@ use super::{
     },
     opcode::{Extension, Opcode, Operation, Service},
 };
-use crate::psn::Psn;
+use crate::{addr::PKey, ids::Qpn, psn::Psn};
 
 /// Bytes of the invariant CRC at a packet's end.
 pub const ICRC_LEN: usize = 4;
@@ -163,6 +163,71 @@ const MIDDLES: [u8; 5] = [
     Opcode::known(Service::Uc, Operation::WriteMiddle).to_wire(),
     Opcode::known(Service::Rc, Operation::ReadResponseMiddle).to_wire(),
 ];
+
+/// Opcodes of [`Single`].
+const SEND_ONLY: u8 = Opcode::known(Service::Rc, Operation::SendOnly).to_wire();
+const WRITE_ONLY: u8 = Opcode::known(Service::Rc, Operation::WriteOnly).to_wire();
+const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
+const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
+
+/// A packet of RC that is a whole message or response, of the kinds that are most common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Single<'a> {
+    pub(crate) kind: SingleKind,
+    pub(crate) solicited: bool,
+    pub(crate) pkey: PKey,
+    pub(crate) dest_qp: Qpn,
+    pub(crate) ack_req: bool,
+    pub(crate) psn: Psn,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Kind of such a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SingleKind {
+    Send,
+    Write(Reth),
+    ReadResponse,
+    /// Positive.
+    Acknowledge,
+}
+
+impl<'a> Single<'a> {
+    /// `None`: it may be any other packet, or none.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+        let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
+        let kind = match bth[0] {
+            SEND_ONLY => SingleKind::Send,
+            WRITE_ONLY => SingleKind::Write(Reth::parse(take(&mut padded)?)),
+            opcode @ (READ_RESPONSE_ONLY | ACKNOWLEDGE) => {
+                let aeth: &[u8; Aeth::LEN] = take(&mut padded)?;
+                let is_positive = aeth[0] >> 5 == 0;
+                match opcode {
+                    _ if !is_positive => return None,
+                    READ_RESPONSE_ONLY => SingleKind::ReadResponse,
+                    _ if padded.is_empty() => SingleKind::Acknowledge,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        let pad = usize::from(bth[1] >> 4 & 3);
+        let payload = padded.get(..padded.len().checked_sub(pad)?)?;
+        if bth[1] & 0x0F != 0 || padded.len() % 4 != 0 {
+            return None;
+        }
+        Some(Self {
+            kind,
+            solicited: bth[1] & 0x80 != 0,
+            pkey: PKey(u16::from_be_bytes([bth[2], bth[3]])),
+            dest_qp: Qpn::new(u32::from_be_bytes([0, bth[5], bth[6], bth[7]])),
+            ack_req: bth[8] & 0x80 != 0,
+            psn: Bth::psn_of(bth),
+            payload,
+        })
+    }
+}
 
 /// A BTH and the headers that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -34,8 +34,12 @@ use program::Program;
 use roce_transport::{
     adapter::{TransmitBuffer, TransmitLimits},
     event::Counter,
+    time::Instant,
+    wire::NetHeader,
 };
-use run::Run;
+use run::{Manner, Run};
+
+use crate::common::Side;
 
 /// The content of memory before the program starts.
 fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
@@ -49,17 +53,15 @@ fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     })
 }
 
-fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
+/// Has a seed's program ready.
+fn with_run<R>(seed: u64, manner: Manner, act: impl FnOnce(Run<'_>, &mut Dice) -> R) -> R {
     let mut dice = Dice::new(seed);
     let program = Program::new(&mut dice);
     let network = network::network(&mut dice, seed);
     let ipv6 = dice.one_in(4);
     let start = start(&program, &mut dice);
     let expected = Expected::of(&program, &start);
-    // the record costs time
-    let audited = seed.is_multiple_of(8) || capture;
-    let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, audited);
-    run.pair.trace.off = !capture;
+    let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, manner);
     // links that are slow to look and slow to send make batches, and keep answers waiting
     run.pair.batch = Duration::from_micros(dice.pick(&[0, 0, 5, 20, 100]));
     if dice.one_in(3) {
@@ -70,8 +72,25 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
         }
         run.pair.buffers = 1;
     }
+    act(run, &mut dice)
+}
+
+fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
+    let audited = seed.is_multiple_of(8) || capture;
+    let manner = Manner { audited, header_prediction: true };
+    with_run(seed, manner, |run, dice| finish(seed, run, dice, totals, capture))
+}
+
+fn finish(
+    seed: u64,
+    mut run: Run<'_>,
+    dice: &mut Dice,
+    totals: &mut Totals,
+    capture: bool,
+) -> bool {
+    run.pair.trace.off = !capture;
     let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        run.finish(&mut dice);
+        run.finish(dice);
         run.check(totals)
     }));
     for node in [&run.pair.a, &run.pair.b] {
@@ -183,24 +202,51 @@ fn whatever_the_network_does_memory_and_completions_come_out_right() {
     }
 }
 
+/// Everything that a run shows: packets, memory, completions and counters.
+#[derive(PartialEq)]
+struct Seen {
+    packets: Vec<(Instant, Side, NetHeader, Vec<u8>)>,
+    memory: [Vec<u8>; 2],
+    completions: String,
+    counters: Vec<Vec<Counter>>,
+}
+
+fn seen(seed: u64, header_prediction: bool) -> Seen {
+    with_run(seed, Manner { audited: false, header_prediction }, |mut run, dice| {
+        run.pair.trace.off = false;
+        run.finish(dice);
+        let records = std::mem::take(&mut run.pair.trace.records);
+        Seen {
+            packets: records
+                .into_iter()
+                .map(|record| (record.time, record.from, record.net, record.bytes))
+                .collect(),
+            memory: [0, 1].map(|side| run.buffers[side].part(0, run.program.memory[side])),
+            completions: run.describe(),
+            counters: [&run.pair.a, &run.pair.b]
+                .map(|node| node.adapter.counters().iter().collect())
+                .into(),
+        }
+    })
+}
+
 #[test]
 fn a_seed_gives_the_same_packets_again() {
     for seed in 0..20 {
-        let packets = || {
-            let mut dice = Dice::new(seed);
-            let program = Program::new(&mut dice);
-            let network = network::network(&mut dice, seed);
-            let start = start(&program, &mut dice);
-            let expected = Expected::of(&program, &start);
-            let mut run = Run::new(&program, &expected, network, false, &start, &mut dice, false);
-            run.pair.trace.off = false;
-            run.finish(&mut dice);
-            let records = std::mem::take(&mut run.pair.trace.records);
-            records
-                .into_iter()
-                .map(|record| (record.time, record.from, record.net, record.bytes))
-                .collect::<Vec<_>>()
-        };
-        assert!(packets() == packets(), "seed {seed}");
+        assert!(seen(seed, true) == seen(seed, true), "seed {seed}");
+    }
+}
+
+#[test]
+fn header_prediction_changes_nothing() {
+    let seeds = number("ROCE_SWARM_SEEDS").unwrap_or(500);
+    for seed in 0..seeds {
+        let [with, without] = [true, false].map(|header_prediction| seen(seed, header_prediction));
+        for (at, pair) in with.packets.iter().zip(&without.packets).enumerate() {
+            assert_eq!(pair.0, pair.1, "seed {seed}, packet {at}");
+        }
+        assert_eq!(with.completions, without.completions, "seed {seed}");
+        assert_eq!(with.counters, without.counters, "seed {seed}");
+        assert!(with == without, "seed {seed}: memory, or number of packets");
     }
 }

@@ -29,6 +29,14 @@ const SPARE: u64 = 0x5_0000_0000;
 /// A key that no region and no window ever has.
 pub const NO_KEY: RKey = RKey(5);
 
+/// How a program is played.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// Everything is recorded, which costs time.
+    pub audited: bool,
+    pub header_prediction: bool,
+}
+
 pub struct Run<'a> {
     pub program: &'a Program,
     pub expected: &'a Expected,
@@ -101,13 +109,14 @@ impl<'a> Run<'a> {
         ipv6: bool,
         start: &'a [Vec<u8>; 2],
         dice: &mut Dice,
-        audited: bool,
+        Manner { audited, header_prediction }: Manner,
     ) -> Self {
         let corrupts = network.faults().conditions().corruption > 0.0;
         let (lossless, perfect) = (network::loses_nothing(&network), network::is_perfect(&network));
         let mut pair = Pair::build(network, ipv6);
         let budget = dice.pick(&[u64::MAX, u64::MAX, 0, 16 << 10]);
-        let config = |seed| AdapterConfig { read_budget: budget, ..Node::config(seed) };
+        let config =
+            |seed| AdapterConfig { read_budget: budget, header_prediction, ..Node::config(seed) };
         let node = if audited { Node::with_record } else { Node::with_config };
         if audited {
             pair = pair.audited();

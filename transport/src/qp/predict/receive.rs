@@ -1,0 +1,166 @@
+//! Packets that a connection expects, each a whole message or response.
+
+use super::super::{
+    Qp, QpType,
+    common::{Common, Env},
+    flight,
+    requester::Requester,
+    responder::Responder,
+    state::State,
+};
+use crate::{
+    event::Disposition,
+    mem::Access,
+    psn::Psn,
+    wire::{NetHeader, Reth, Single, SingleKind},
+    work::{SendOp, WcOk, WcOpcode},
+};
+
+impl Qp {
+    /// True if the connection takes packets from where this one comes, and expects it next. The ICRC
+    /// need not be known.
+    pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
+        let Common { state: State::Rts, qp_type: QpType::Rc, path: Some(path), pkey, .. } =
+            &self.common
+        else {
+            return false;
+        };
+        pkey.matches(single.pkey)
+            && path.dst == net.src
+            && path.src == net.dst
+            && path.frame.version() == net.frame.version()
+            && match single.kind {
+                SingleKind::Send | SingleKind::Write(_) => self.responder.expects(single.psn),
+                SingleKind::ReadResponse => self.requester.expects_response(single.psn),
+                SingleKind::Acknowledge => self.requester.expects_acknowledge(single.psn),
+            }
+    }
+
+    /// Carries out a packet that was [expected](Self::expects), and whose ICRC is right. `None`: it is
+    /// for the general way, and nothing has changed.
+    pub(crate) fn take_expected(
+        &mut self,
+        single: &Single<'_>,
+        env: &mut Env<'_>,
+    ) -> Option<Disposition> {
+        match &single.kind {
+            SingleKind::Send => self.responder.take_send(single, &self.common, env)?,
+            SingleKind::Write(reth) => {
+                self.responder.take_write(single, reth, &self.common, env)?;
+            }
+            SingleKind::ReadResponse => {
+                self.requester.take_response(single.payload, &self.common, env)?;
+                self.settle(env);
+                return Some(Disposition::Acknowledged { completed: 1 });
+            }
+            SingleKind::Acknowledge => {
+                let (completed, _) =
+                    self.requester.acknowledge(single.psn.plus(1), &self.common, env);
+                self.settle(env);
+                return Some(Disposition::Acknowledged { completed });
+            }
+        }
+        Some(Disposition::Executed)
+    }
+}
+
+impl Responder {
+    /// True if this is the next packet, no message is under way, and no READ waits to be answered.
+    fn expects(&self, psn: Psn) -> bool {
+        psn == self.expected
+            && !self.is_within_message()
+            && !self.has_gap()
+            && self.answers.behind.is_empty()
+    }
+
+    fn take_send(&mut self, single: &Single<'_>, common: &Common, env: &mut Env<'_>) -> Option<()> {
+        let length = single.payload.len();
+        if common.srq.is_some() || length > common.mtu.bytes() as usize {
+            return None;
+        }
+        let wqe = self.queue.oldest().filter(|wqe| length as u64 <= wqe.length)?;
+        if length > 0 {
+            wqe.check().ok()?;
+            wqe.write(0, single.payload, |region, address, bytes| region.write(address, bytes))
+                .ok()?;
+        }
+        let id = wqe.id;
+        self.queue.pop();
+        self.go_on(single);
+        let ok = WcOk::new(WcOpcode::Recv, length as u32);
+        common.complete_recv(id, Ok(ok), single.solicited, env);
+        Some(())
+    }
+
+    fn take_write(
+        &mut self,
+        single: &Single<'_>,
+        reth: &Reth,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Option<()> {
+        let length = single.payload.len();
+        if length > common.mtu.bytes() as usize
+            || length != reth.dma_length as usize
+            || !common.completion_counters.is_empty()
+            || !common.access.contains(Access::REMOTE_WRITE)
+        {
+            return None;
+        }
+        if length > 0 {
+            let (address, needed) = (reth.virtual_address, Access::REMOTE_WRITE);
+            let region = env
+                .regions
+                .remote(reth.rkey, common.user(), address, length as u64, needed)
+                .ok()?;
+            region.write(address, single.payload).ok()?;
+        }
+        self.go_on(single);
+        Some(())
+    }
+
+    /// A message of one packet has been carried out.
+    fn go_on(&mut self, single: &Single<'_>) {
+        self.expected = self.expected.plus(1);
+        self.msn = self.msn.next();
+        self.note_acknowledged();
+        if single.ack_req {
+            self.answers.acknowledge(single.psn, self.msn);
+        }
+    }
+}
+
+impl Requester {
+    /// True if this acknowledges requests that are under way.
+    fn expects_acknowledge(&self, psn: Psn) -> bool {
+        !psn.is_before(self.oldest_unacked)
+            && psn.is_before(self.sent_end)
+            && self.reads == 0
+            && !self.probe.has_repeated(psn)
+    }
+
+    /// True if this answers the oldest request, and it is a READ of one packet.
+    fn expects_response(&self, psn: Psn) -> bool {
+        psn == self.oldest_unacked
+            && psn.is_before(self.sent_end)
+            && self.queue.oldest().is_some_and(|wqe| {
+                wqe.started
+                    && wqe.failed.is_none()
+                    && wqe.packets == 1
+                    && matches!(wqe.op, SendOp::Read { .. })
+            })
+    }
+
+    fn take_response(&mut self, payload: &[u8], common: &Common, env: &mut Env<'_>) -> Option<()> {
+        let wqe = self.queue.oldest().filter(|wqe| payload.len() == wqe.length as usize)?;
+        wqe.check_local(common.pd).ok()?;
+        wqe.write(0, payload, |region, address, bytes| region.write(address, bytes)).ok()?;
+        let cost = flight::cost(wqe, 0, 1, common.mtu.bytes());
+        self.flight.on_acknowledged(cost, env.now);
+        self.oldest_unacked = self.oldest_unacked.plus(1);
+        self.reads -= self.portions.on_data(self.oldest_unacked);
+        self.complete_oldest(common, env);
+        self.on_progress(env);
+        Some(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Packets that a connection sends when nothing is in their way: requests of one packet, and
+//! acknowledgements.
+
+use super::super::{
+    Kind, Qp, QpType,
+    answers::Answers,
+    common::Common,
+    flight,
+    reply::Reply,
+    requester::{Cursor, Requester, WINDOW},
+    state::State,
+};
+use crate::{
+    congestion::{Dcqcn, OVERHEAD},
+    psn::Psn,
+    qp::Room,
+    time::Instant,
+    wire::{Aeth, Bth, Operation, Reth, padding},
+    work::{SendFlags, SendOp, SendWqe},
+};
+
+impl Qp {
+    /// Writes the next packet that is due, without its ICRC, to the start of `slot`, and returns its
+    /// length. `room` tells what is left of what all queue pairs share, for one that has so much under
+    /// way. `None`: the general way finds out what is due, and nothing has changed.
+    pub(crate) fn build_single(
+        &mut self,
+        slot: &mut [u8],
+        room: impl FnOnce(u64) -> Room,
+        now: Instant,
+        dcqcn: Option<&Dcqcn>,
+    ) -> Option<usize> {
+        let Common { state: State::Rts, qp_type: QpType::Rc, path: Some(_), .. } = self.common
+        else {
+            return None;
+        };
+        if self.congestion.is_due() || self.rate.limit().is_some() {
+            return None;
+        }
+        let answers = &mut self.responder.answers;
+        let is_first = answers.is_empty()
+            || answers.is_acknowledgement()
+                && self.requester.has_one_packet(self.common.mtu.bytes());
+        if !is_first {
+            return if self.turn.requests_first {
+                None
+            } else {
+                answers.build_single(&self.common, slot)
+            };
+        }
+        let length = self.requester.build_single(&self.common, slot, room, now)?;
+        self.turn.note(Kind::Request, 1);
+        self.rate.on_sent(length as u64, now, dcqcn);
+        Some(length)
+    }
+}
+
+impl Answers {
+    /// Writes the next answer, if it is an acknowledgement, positive or negative.
+    fn build_single(&mut self, common: &Common, slot: &mut [u8]) -> Option<usize> {
+        let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
+        self.replies.pop_front();
+        let (bth, rest) = slot.split_first_chunk_mut()?;
+        *bth = header(common, Operation::Acknowledge, 0, psn, false);
+        *rest.first_chunk_mut()? = aeth.encode();
+        Some(Bth::LEN + Aeth::LEN)
+    }
+}
+
+impl Requester {
+    /// Writes the next request, if it is a SEND or a WRITE of one packet that has not begun.
+    fn build_single(
+        &mut self,
+        common: &Common,
+        slot: &mut [u8],
+        room: impl FnOnce(u64) -> Room,
+        now: Instant,
+    ) -> Option<usize> {
+        let psn = self.sent_end;
+        let Cursor { number, packet: 0 } = self.cursor else { return None };
+        let may_go = psn == self.next_psn
+            && !self.retry.is_paused()
+            && !self.probe.is_due()
+            && self.outstanding() < WINDOW;
+        let mtu = common.mtu.bytes();
+        let is_plain = |wqe: &&mut SendWqe| {
+            !wqe.started
+                && wqe.failed.is_none()
+                && wqe.length <= mtu
+                && !wqe.flags.contains(SendFlags::FENCE)
+        };
+        let wqe = self.queue.get_mut(number).filter(is_plain).filter(|_| may_go)?;
+        let (operation, headers) = match wqe.op {
+            SendOp::Send { immediate: None } => (Operation::SendOnly, Bth::LEN),
+            SendOp::Write { remote, immediate: None } => {
+                let reth = Reth {
+                    virtual_address: remote.address,
+                    rkey: remote.rkey,
+                    dma_length: wqe.length,
+                };
+                *slot[Bth::LEN..].first_chunk_mut()? = reth.encode();
+                (Operation::WriteOnly, Bth::LEN + Reth::LEN)
+            }
+            _ => return None,
+        };
+        wqe.check_local(common.pd).ok()?;
+        let length = wqe.length as usize;
+        let end = headers + length;
+        if length > 0 {
+            wqe.read(0, &mut slot[headers..end]).ok()?;
+        }
+        let cost = flight::cost(wqe, 0, 1, mtu);
+        self.flight.try_anew();
+        self.flight.admit(cost, u64::from(mtu) + OVERHEAD, room(self.flight.shared()))?;
+        self.portions.try_anew();
+        (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
+        let solicited =
+            operation == Operation::SendOnly && wqe.flags.contains(SendFlags::SOLICITED);
+        let padded = end + padding(length);
+        slot[end..padded].fill(0);
+        slot[0..Bth::LEN].copy_from_slice(&header(common, operation, length, psn, solicited));
+        self.next_psn = psn.plus(1);
+        self.sent_end = self.next_psn;
+        self.cursor = Cursor { number: number + 1, packet: 0 };
+        self.retry.on_sent(now);
+        self.flight.on_sent(cost, true);
+        if self.retry.is_running() {
+            self.probe.on_sent(psn, false, now);
+        }
+        Some(padded)
+    }
+}
+
+/// A BTH as [`Common::bth`] has it. Requests of one packet ask for an acknowledgement.
+fn header(
+    common: &Common,
+    operation: Operation,
+    payload: usize,
+    psn: Psn,
+    solicited: bool,
+) -> [u8; Bth::LEN] {
+    let flags = u8::from(solicited) << 7 | 1 << 6 | (padding(payload) as u8) << 4;
+    let ack_req = u32::from(!operation.is_response()) << 31;
+    let [k0, k1] = common.pkey.0.to_be_bytes();
+    let [q0, q1, q2, q3] = common.dest_qpn.get().to_be_bytes();
+    let [p0, p1, p2, p3] = (ack_req | psn.get()).to_be_bytes();
+    [operation as u8, flags, k0, k1, q0, q1, q2, q3, p0, p1, p2, p3]
+}
