@@ -508,7 +508,7 @@ impl Adapter {
                 continue;
             }
             let counted = self.counted_before(index);
-            let mut bytes = 0;
+            let mut bytes = self.transmit_singles(now, index, turn.bytes, buffer);
             let (has_more, full) = loop {
                 if bytes >= turn.bytes {
                     break (true, false);
@@ -521,8 +521,9 @@ impl Adapter {
                     break (true, true);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
-                let Some(built) = self.build(index, now, slot) else {
-                    let is_flushing = self.qps[index].is_flushing();
+                let (qp, mut env) = self.split_to_send(index, now);
+                let Some(built) = qp.build(slot, &mut env) else {
+                    let is_flushing = qp.is_flushing();
                     if is_flushing {
                         visits = 0; // that was work enough
                     }
@@ -558,18 +559,38 @@ impl Adapter {
         }
     }
 
-    /// Writes the next packet of a queue pair, without its ICRC, to the start of `slot`.
-    fn build(&mut self, index: usize, now: Instant, slot: &mut [u8]) -> Option<Built> {
-        if self.predicts() {
-            let Self { qps, destinations, congestion, .. } = self;
-            let room = |taken| destinations.room(index, taken);
-            let single = qps[index].build_single(slot, room, now, congestion.dcqcn.as_ref());
-            if let Some(length) = single {
-                return Some(Built::new(length));
-            }
+    /// Adds packets that need no more than to be sent, for a turn of so many bytes. Returns their part
+    /// of it.
+    fn transmit_singles(
+        &mut self,
+        now: Instant,
+        index: usize,
+        most: u64,
+        buffer: &mut TransmitBuffer,
+    ) -> u64 {
+        if !self.predicts() {
+            return 0;
         }
-        let (qp, mut env) = self.split_to_send(index, now);
-        qp.build(slot, &mut env)
+        let Self { qps, destinations, congestion, counters, .. } = self;
+        let (qp, dcqcn) = (&mut qps[index], congestion.dcqcn.as_ref());
+        let room = |taken| destinations.room(index, taken);
+        let mut part = 0;
+        while part < most
+            && let Some(slot) = buffer.slot()
+            && let Some(length) = qp.build_single(slot, room, now, dcqcn)
+            && let Some(path) = &qp.common.path
+        {
+            let built = Built::new(length);
+            match part {
+                0 => buffer.commit(&built, path),
+                _ => buffer.commit_like(&built, path),
+            }
+            counters.sent_packets += 1;
+            counters.sent_bytes += (length + ICRC_LEN) as u64;
+            counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
+            part += (length as u64).max(LEAST_PART);
+        }
+        part
     }
 
     /// Adds packets that continue the message of the one before them, which a turn has `left` bytes for.
@@ -693,16 +714,14 @@ impl Adapter {
             self.destinations.on_loss(index, now);
         }
         let (budget, shares) = &mut self.reads;
-        if Share::is_noted(shares, index, reads.0, reads.1)
-            && self.destinations.is_noted(index, flight.0, flight.1)
-        {
-            return; // so it is with each packet that is only answered
+        let (mut reader, mut sender) = (None, None);
+        if !Share::is_noted(shares, index, reads.0, reads.1) {
+            reader = budget.update(shares, index, reads.0, reads.1);
         }
-        let next = [
-            budget.update(shares, index, reads.0, reads.1),
-            self.destinations.update(index, flight.0, flight.1, now),
-        ];
-        next.into_iter().flatten().for_each(|next| self.make_ready(next));
+        if !self.destinations.is_noted(index, flight.0, flight.1) {
+            sender = self.destinations.update(index, flight.0, flight.1, now);
+        }
+        [reader, sender].into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a

@@ -88,9 +88,14 @@ impl Adapter {
 
     /// The same. With it comes what others of its run can continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
-        if let Some(receipt) = self.receive_expected(now, datagram) {
-            return (receipt, None);
+        match self.receive_expected(now, datagram) {
+            Some(receipt) => (receipt, None),
+            None => self.handle_any(now, datagram),
         }
+    }
+
+    #[inline(never)]
+    fn handle_any(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
         let mark = self.begin_record(now);
         if let Some((receipt, middle)) = self.receive_middle(now, datagram) {
             self.count_arrival(datagram.bytes);
