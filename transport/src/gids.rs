@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use crate::{
     addr::{AddressVector, Gid, Mtu, RoceVersion, udp_source_port},
     ids::Qpn,
-    wire::{FrameFields, Grh},
+    wire::{Flow, FrameFields, Grh, Ident, NetHeader},
 };
 
 /// The UDP source port of what an adapter sends.
@@ -27,6 +27,7 @@ pub(crate) struct Path {
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
     pub(crate) frame: FrameFields,
+    pub(crate) flow: Option<Flow>,
 }
 
 /// Entries of a GID table for RoCE v1.
@@ -183,13 +184,18 @@ impl GidTable {
             (None, SourcePort::PerFlow) => by_flow,
         };
         let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
-        (src.is_ipv4() == dst.is_ipv4()).then_some(Path {
+        let traffic_class = av.traffic_class;
+        let frame = FrameFields::new(self.version(av.sgid_index), av.service_level, av.flow_label);
+        let ident = Ident::Likely(0);
+        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
+        (src.is_ipv4() == dst.is_ipv4()).then(|| Path {
             src,
             dst,
             src_port,
-            traffic_class: av.traffic_class,
+            traffic_class,
             hop_limit,
-            frame: FrameFields::new(self.version(av.sgid_index), av.service_level, av.flow_label),
+            frame,
+            flow: Flow::of(&net),
         })
     }
 }

@@ -12,11 +12,11 @@ use crate::{
     event::{Disposition, DropReason},
     ids::Qpn,
     psn::Psn,
-    qp::{QpType, State},
+    qp::{Qp, QpType, State},
     time::Instant,
     wire::{
         Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, Single,
-        SingleKind, verify_icrc,
+        SingleKind, verify_icrc, verify_icrc_of,
     },
 };
 
@@ -131,10 +131,11 @@ impl Adapter {
             return None;
         }
         let index = *self.by_qpn.get(&single.dest_qp)?;
-        if !self.qps[index].expects(net, &single) {
+        let qp = &mut self.qps[index];
+        if !qp.expects(net, &single) {
             return None;
         }
-        let icrc = Self::look_at_icrc(datagram);
+        let icrc = Self::look_at_icrc(Some(qp), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) {
             return None;
         }
@@ -223,7 +224,7 @@ impl Adapter {
         if !qp.awaits_middle(operation, psn, payload) {
             return None;
         }
-        let icrc = Self::look_at_icrc(datagram);
+        let icrc = Self::look_at_icrc(Some(qp), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
             || !qp.take_middle(operation, payload)
         {
@@ -239,7 +240,11 @@ impl Adapter {
             Ok(destination) => destination,
             Err(reason) => return dropped(reason, IcrcCheck::Skipped),
         };
-        let icrc = Self::look_at_icrc(datagram);
+        let qp = match destination {
+            Destination::QueuePair(index) => self.qps.get_mut(index),
+            _ => None,
+        };
+        let icrc = Self::look_at_icrc(qp, datagram);
         self.count_icrc(icrc);
         let solved;
         let net = match icrc {
@@ -334,7 +339,8 @@ impl Adapter {
         Err(DropReason::PKey)
     }
 
-    fn look_at_icrc(datagram: &Datagram<'_>) -> IcrcCheck {
+    /// Looks at the ICRC of a datagram, for the queue pair that takes it.
+    fn look_at_icrc(qp: Option<&mut Qp>, datagram: &Datagram<'_>) -> IcrcCheck {
         let Datagram { net, bytes, meta } = *datagram;
         if meta.checksum_verified {
             debug_assert!(
@@ -343,7 +349,8 @@ impl Adapter {
             );
             return IcrcCheck::Trusted;
         }
-        verify_icrc(net, bytes).map_or(IcrcCheck::Wrong, IcrcCheck::Right)
+        let flow = qp.and_then(|qp| qp.flow_of(net));
+        verify_icrc_of(flow, net, bytes).map_or(IcrcCheck::Wrong, IcrcCheck::Right)
     }
 
     const fn count_icrc(&mut self, icrc: IcrcCheck) {

@@ -281,7 +281,11 @@ impl TransmitBuffer {
         } else if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
             let (body, tail) = self.bytes[start..end].split_at_mut(body);
-            let icrc = if rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
+            let icrc = match path.flow {
+                _ if rxe_flush => rxe_flush_icrc(&net, body),
+                Some(flow) => flow.icrc(net.ident, body),
+                None => icrc(&net, body),
+            };
             tail.copy_from_slice(&icrc.to_le_bytes());
         }
     }

@@ -14,6 +14,8 @@ use core::{
     net::{IpAddr, Ipv4Addr},
 };
 
+use crc32fast::Hasher;
+
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
@@ -165,10 +167,8 @@ pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
 }
 
 fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
-    if let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
-        (net.src, net.dst, net.frame.version())
-    {
-        return icrc_over_ipv4(net, [src, dst], bytes, again);
+    if let Some(flow) = Flow::of(net) {
+        return flow.icrc_with(net.ident, bytes, again);
     }
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
@@ -181,75 +181,165 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
         pseudo.put(&udp_length.to_be_bytes());
         pseudo.put(&[0xFF; 2]);
     }
-    let (bth, rest) = bytes.split_at(Bth::LEN.min(bytes.len()));
-    pseudo.put(bth);
-    if let Some(congestion) = pseudo.bytes[..pseudo.len].get_mut(pseudo.len - bth.len() + 4) {
-        *congestion = 0xFF;
-    }
-    let mut crc = crc32fast::Hasher::new();
+    let mut crc = Hasher::new();
     crc.update(&pseudo.bytes[..pseudo.len]);
-    crc.update(rest);
-    crc.update(again);
+    transport(crc, bytes, again)
+}
+
+/// Goes on with what comes from the BTH on.
+fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
+    /// A packet of so many bytes is one piece, of a longer one the BTH is.
+    const SHORT: usize = 64;
+    /// FECN, BECN and what is reserved beside them.
+    const CONGESTION: usize = 4;
+    let mut piece = [0; SHORT];
+    let first = if bytes.len() <= SHORT { bytes.len() } else { Bth::LEN };
+    let (first, rest) = bytes.split_at(first);
+    piece[..first.len()].copy_from_slice(first);
+    piece[CONGESTION] = 0xFF;
+    crc.update(&piece[..first.len()]);
+    for more in [rest, again] {
+        if !more.is_empty() {
+            crc.update(more);
+        }
+    }
     crc.finalize()
 }
 
-/// The same of a packet over IPv4, as nearly all are: what comes before the BTH has a fixed length, and with
-/// a short payload all of it is one piece.
-fn icrc_over_ipv4(net: &NetHeader, [src, dst]: [Ipv4Addr; 2], bytes: &[u8], again: &[u8]) -> u32 {
-    const SHORT: usize = 80;
-    /// Behind eight bytes of ones, the place of a local route header.
-    const IP: usize = 8;
-    const UDP: usize = IP + IPV4_LEN;
-    const BTH: usize = UDP + UDP_LEN;
-    const CONGESTION: usize = BTH + 4;
-    let (id, dont_fragment) = match net.ident {
-        Ident::Known { id, dont_fragment } => (id, dont_fragment),
-        Ident::Likely(id) => (id, true),
-    };
-    let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-    // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and
-    // must not panic
-    let [length, udp_length] =
-        [udp_length.wrapping_add(IPV4_LEN as u16), udp_length].map(u16::to_be_bytes);
-    let mut piece = [0xFF; BTH + SHORT];
-    piece[IP] = 0x45; // the traffic class is not covered
-    piece[IP + 2..IP + 4].copy_from_slice(&length);
-    piece[IP + 4..IP + 6].copy_from_slice(&id.to_be_bytes());
-    piece[IP + 6..IP + 8].copy_from_slice(&[u8::from(dont_fragment) << 6, 0]);
-    piece[IP + 9] = NEXT_HEADER_UDP; // nor hop limit and checksum
-    piece[IP + 12..IP + 16].copy_from_slice(&src.octets());
-    piece[IP + 16..UDP].copy_from_slice(&dst.octets());
-    piece[UDP..UDP + 2].copy_from_slice(&net.src_port.to_be_bytes());
-    piece[UDP + 2..UDP + 4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
-    piece[UDP + 4..UDP + 6].copy_from_slice(&udp_length);
-    // a short packet is one piece, of a longer one the BTH belongs to the first
-    let (first, rest) = match bytes.len() {
-        ..=SHORT => (bytes, &[][..]),
-        _ => bytes.split_at(Bth::LEN),
-    };
-    let end = BTH + first.len();
-    piece[BTH..end].copy_from_slice(first);
-    if end > CONGESTION {
-        piece[CONGESTION] = 0xFF; // nor this
-    }
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&piece[..end]);
-    if !rest.is_empty() {
-        crc.update(rest);
-    }
-    if !again.is_empty() {
-        crc.update(again);
-    }
-    crc.finalize()
+/// The packets from one IPv4 socket to another: what the ICRC covers before the BTH is the same in all of
+/// them, but for lengths and identification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Flow {
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    src_port: u16,
+    /// The CRC of that, with lengths and identification of zero, and "don't fragment" set.
+    crc: u32,
 }
+
+impl Flow {
+    /// Bytes of ones in the place of a local route header, an IPv4 header, and a UDP header.
+    const LEN: usize = IP + IPV4_LEN + UDP_LEN;
+
+    /// The flow of a packet; `None`: it is over IPv6, or of RoCE v1.
+    pub(crate) fn of(net: &NetHeader) -> Option<Self> {
+        let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
+            (net.src, net.dst, net.frame.version())
+        else {
+            return None;
+        };
+        Some(Self::new(src, dst, net.src_port))
+    }
+
+    fn new(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> Self {
+        const UDP: usize = IP + IPV4_LEN;
+        // traffic class, hop limit and checksums are not covered
+        let mut bytes = [0xFF; Self::LEN];
+        bytes[IP] = 0x45;
+        bytes[IP + 2..IP + 8].copy_from_slice(&[0, 0, 0, 0, DONT_FRAGMENT, 0]);
+        bytes[IP + 9] = NEXT_HEADER_UDP;
+        bytes[IP + 12..IP + 16].copy_from_slice(&src.octets());
+        bytes[IP + 16..UDP].copy_from_slice(&dst.octets());
+        bytes[UDP..UDP + 2].copy_from_slice(&src_port.to_be_bytes());
+        bytes[UDP + 2..UDP + 4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
+        bytes[UDP + 4..UDP + 6].copy_from_slice(&[0; 2]);
+        Self { src, dst, src_port, crc: crc32fast::hash(&bytes) }
+    }
+
+    /// The flow of a packet, if it is this one.
+    pub(crate) fn filter(self, net: &NetHeader) -> Option<Self> {
+        let is_this = net.src == IpAddr::V4(self.src)
+            && net.dst == IpAddr::V4(self.dst)
+            && net.src_port == self.src_port
+            && net.frame.version() == RoceVersion::V2;
+        is_this.then_some(self)
+    }
+
+    /// The [ICRC](icrc) of a packet of it.
+    pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
+        self.icrc_with(ident, bytes, &[])
+    }
+
+    fn icrc_with(self, ident: Ident, bytes: &[u8], again: &[u8]) -> u32 {
+        let (id, dont_fragment) = match ident {
+            Ident::Known { id, dont_fragment } => (id, dont_fragment),
+            Ident::Likely(id) => (id, true),
+        };
+        let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
+        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and
+        // must not panic
+        let length = udp_length.wrapping_add(IPV4_LEN as u16);
+        let fields = [length, id, udp_length].map(u16::to_be_bytes);
+        let mut crc = self.crc;
+        for (tables, field) in CHANGES.iter().zip(fields) {
+            crc ^= tables[0][usize::from(field[0])] ^ tables[1][usize::from(field[1])];
+        }
+        if !dont_fragment {
+            crc ^= change(DONT_FRAGMENT, FRAGMENT);
+        }
+        transport(Hasher::new_with_initial(crc), bytes, again)
+    }
+}
+
+/// The IPv4 header behind eight bytes of ones.
+const IP: usize = 8;
+const DONT_FRAGMENT: u8 = 1 << 6;
+/// The byte with "don't fragment".
+const FRAGMENT: usize = IP + 6;
+
+/// What a byte at this place changes in the CRC of a [`Flow`], if it is not zero: a CRC is linear.
+const fn change(byte: u8, at: usize) -> u32 {
+    let mut crc = byte as u32;
+    let mut bits = 8 * (Flow::LEN - at);
+    while bits > 0 {
+        crc = if crc & 1 != 0 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+        bits -= 1;
+    }
+    crc
+}
+
+/// The same for both bytes of the length of the IPv4 packet, of its identification, and of the length of the
+/// UDP datagram.
+static CHANGES: [[[u32; 256]; 2]; 3] = {
+    let places = [IP + 2, IP + 4, IP + IPV4_LEN + 4];
+    let mut tables = [[[0; 256]; 2]; 3];
+    let mut field = 0;
+    while field < 3 {
+        let mut byte = 1;
+        while byte < 256 {
+            tables[field][0][byte] = change(byte as u8, places[field]);
+            tables[field][1][byte] = change(byte as u8, places[field] + 1);
+            byte += 1;
+        }
+        field += 1;
+    }
+    tables
+};
 
 /// Checks the ICRC at the end of a packet; `bytes` is the UDP payload from the
 /// BTH to the ICRC. That of a FLUSH may also be [as rxe has it](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
+    verify(net, bytes, |body, again| icrc_with(net, body, again))
+}
+
+/// The same for a packet of this flow.
+pub(crate) fn verify_icrc_of(
+    flow: Option<Flow>,
+    net: &NetHeader,
+    bytes: &[u8],
+) -> Option<IcrcMatch> {
+    match flow {
+        Some(flow) => verify(net, bytes, |body, again| flow.icrc_with(net.ident, body, again)),
+        None => verify_icrc(net, bytes),
+    }
+}
+
+#[inline]
+fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> Option<IcrcMatch> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
     let verify = |again: &[u8]| {
-        let difference = icrc_with(net, body, again) ^ u32::from_le_bytes(*received);
+        let difference = icrc(body, again) ^ u32::from_le_bytes(*received);
         if difference == 0 {
             return Some(IcrcMatch::Exact);
         }
@@ -296,15 +386,15 @@ pub(super) const NEXT_HEADER_UDP: u8 = 17;
 pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// Bytes that the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand
-/// local route header), the IP and UDP headers or the GRH, and the BTH, with ones wherever a router may write.
+/// Bytes that the CRC covers before the BTH: eight bytes of ones (the place of an InfiniBand local
+/// route header), and the IP and UDP headers or the GRH, with ones wherever a router may write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
 }
 
 impl Pseudo {
-    const MAX: usize = 8 + 40 + UDP_LEN + Bth::LEN;
+    const MAX: usize = 8 + 40 + UDP_LEN;
 
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
