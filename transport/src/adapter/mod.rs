@@ -486,7 +486,7 @@ impl Adapter {
     /// [has no more](TransmitBuffer::may_have_more): of thousands that turn out to have nothing to
     /// send, a call looks at some.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
-        if !self.transmit_mads(now, buffer) {
+        if !self.transmit_mads(now, buffer) || self.turns.is_empty() {
             return;
         }
         if self.gids.has_flow_ports() {

@@ -54,7 +54,7 @@ impl Adapter {
                 && let Some(new) = self.gids.path(av, *qpn, *dest_qpn)
                 && new.src == address
             {
-                path.src_port = new.src_port;
+                (path.src_port, path.flow) = (new.src_port, new.flow);
             }
         }
     }

@@ -45,7 +45,10 @@ impl Adapter {
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         if run.bytes.len() <= run.segment {
             let DatagramRun { net, bytes, meta, .. } = *run;
-            self.handle(now, &Datagram { net, bytes, meta });
+            let datagram = Datagram { net, bytes, meta };
+            if self.receive_expected(now, &datagram).is_none() {
+                self.handle_any(now, &datagram);
+            }
             return;
         }
         let mut net = *run.net;
@@ -124,6 +127,7 @@ impl Adapter {
 
     /// Takes a packet that its queue pair [expects](crate::qp), as [`receive`](Self::receive) would.
     /// `None`: it may be anything, and nothing was done.
+    #[inline]
     fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
         let single = Single::parse(bytes)?;

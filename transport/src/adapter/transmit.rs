@@ -283,7 +283,7 @@ impl TransmitBuffer {
             let (body, tail) = self.bytes[start..end].split_at_mut(body);
             let icrc = match path.flow {
                 _ if rxe_flush => rxe_flush_icrc(&net, body),
-                Some(flow) => flow.icrc(net.ident, body),
+                Some(flow) => flow.icrc(&net, body),
                 None => icrc(&net, body),
             };
             tail.copy_from_slice(&icrc.to_le_bytes());

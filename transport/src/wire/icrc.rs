@@ -256,8 +256,9 @@ impl Flow {
     }
 
     /// The [ICRC](icrc) of a packet of it.
-    pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
-        self.icrc_with(ident, bytes, &[])
+    pub(crate) fn icrc(self, net: &NetHeader, bytes: &[u8]) -> u32 {
+        debug_assert!(self.filter(net).is_some(), "{net:?} of {self:?}");
+        self.icrc_with(net.ident, bytes, &[])
     }
 
     fn icrc_with(self, ident: Ident, bytes: &[u8], again: &[u8]) -> u32 {

@@ -86,12 +86,12 @@ impl<T> Ring<T> {
 
     /// Adds an element, or gives it back for want of room. The owner's alone.
     pub(super) fn push(&self, value: T) -> Result<(), T> {
-        if self.len() >= self.limit() {
-            return Err(value);
-        }
-        match self.array(self.newest.load(Ordering::Relaxed)) {
-            Some(array) => array.push(value),
-            None => Err(value),
+        let newest = self.newest.load(Ordering::Relaxed);
+        match self.array(newest) {
+            // the first is full when there is no room, unless the limit has been lowered
+            Some(array) if newest == 0 && array.capacity() == self.limit() => array.push(value),
+            Some(array) if self.len() < self.limit() => array.push(value),
+            _ => Err(value),
         }
     }
 
