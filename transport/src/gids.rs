@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use crate::{
     addr::{AddressVector, Gid, Mtu, RoceVersion, udp_source_port},
     ids::Qpn,
-    wire::{Flow, FrameFields, Grh, Ident, NetHeader},
+    wire::{FrameFields, Grh, IcrcFlow, Ident, NetHeader},
 };
 
 /// The UDP source port of what an adapter sends.
@@ -27,7 +27,7 @@ pub(crate) struct Path {
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
     pub(crate) frame: FrameFields,
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<IcrcFlow>,
 }
 
 /// Entries of a GID table for RoCE v1.
@@ -195,7 +195,7 @@ impl GidTable {
             traffic_class,
             hop_limit,
             frame,
-            flow: Flow::of(&net),
+            flow: IcrcFlow::of(&net),
         })
     }
 }

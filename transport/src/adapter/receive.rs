@@ -12,7 +12,7 @@ use crate::{
     event::{Disposition, DropReason},
     ids::Qpn,
     psn::Psn,
-    qp::{Qp, QpType, State},
+    qp::{Common, QpType, State},
     time::Instant,
     wire::{
         Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, Single,
@@ -139,7 +139,7 @@ impl Adapter {
         if !qp.expects(net, &single) {
             return None;
         }
-        let icrc = Self::look_at_icrc(Some(qp), datagram);
+        let icrc = Self::look_at_icrc(Some(&mut qp.common), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) {
             return None;
         }
@@ -228,7 +228,7 @@ impl Adapter {
         if !qp.awaits_middle(operation, psn, payload) {
             return None;
         }
-        let icrc = Self::look_at_icrc(Some(qp), datagram);
+        let icrc = Self::look_at_icrc(Some(&mut qp.common), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
             || !qp.take_middle(operation, payload)
         {
@@ -244,11 +244,11 @@ impl Adapter {
             Ok(destination) => destination,
             Err(reason) => return dropped(reason, IcrcCheck::Skipped),
         };
-        let qp = match destination {
-            Destination::QueuePair(index) => self.qps.get_mut(index),
+        let common = match destination {
+            Destination::QueuePair(index) => self.qps.get_mut(index).map(|qp| &mut qp.common),
             _ => None,
         };
-        let icrc = Self::look_at_icrc(qp, datagram);
+        let icrc = Self::look_at_icrc(common, datagram);
         self.count_icrc(icrc);
         let solved;
         let net = match icrc {
@@ -344,7 +344,7 @@ impl Adapter {
     }
 
     /// Looks at the ICRC of a datagram, for the queue pair that takes it.
-    fn look_at_icrc(qp: Option<&mut Qp>, datagram: &Datagram<'_>) -> IcrcCheck {
+    fn look_at_icrc(common: Option<&mut Common>, datagram: &Datagram<'_>) -> IcrcCheck {
         let Datagram { net, bytes, meta } = *datagram;
         if meta.checksum_verified {
             debug_assert!(
@@ -353,7 +353,7 @@ impl Adapter {
             );
             return IcrcCheck::Trusted;
         }
-        let flow = qp.and_then(|qp| qp.flow_of(net));
+        let flow = common.and_then(|common| common.flow_of(net));
         verify_icrc_of(flow, net, bytes).map_or(IcrcCheck::Wrong, IcrcCheck::Right)
     }
 

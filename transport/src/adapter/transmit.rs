@@ -49,9 +49,13 @@ impl Transmit {
             src_port: self.src_port,
             traffic_class: self.traffic_class,
             hop_limit: self.hop_limit,
-            ident: Ident::Known { id: index as u16, dont_fragment: true },
+            ident: self.ident(index),
             frame: self.frame,
         }
+    }
+
+    const fn ident(&self, index: usize) -> Ident {
+        Ident::Known { id: index as u16, dont_fragment: true }
     }
 
     fn goes(&self, path: &Path, traffic_class: u8) -> bool {
@@ -279,12 +283,11 @@ impl TransmitBuffer {
         if defers {
             self.bytes[start + body..end].copy_from_slice(&[0; ICRC_LEN]);
         } else if let Some(run) = self.runs.last() {
-            let net = run.net_header(index);
             let (body, tail) = self.bytes[start..end].split_at_mut(body);
             let icrc = match path.flow {
-                _ if rxe_flush => rxe_flush_icrc(&net, body),
-                Some(flow) => flow.icrc(&net, body),
-                None => icrc(&net, body),
+                Some(flow) if !rxe_flush => flow.icrc(run.ident(index), body),
+                _ if rxe_flush => rxe_flush_icrc(&run.net_header(index), body),
+                _ => icrc(&run.net_header(index), body),
             };
             tail.copy_from_slice(&icrc.to_le_bytes());
         }

@@ -20,7 +20,7 @@ use crate::{
     pkeys::PKeyTable,
     psn::Psn,
     time::Instant,
-    wire::{Bth, Opcode},
+    wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
         CompletionCounters, CompletionQueue, CountedOps, Flow, Half, Late, Pushed, SendFlags,
         SendOp, SendWqe, SharedQueue, SrqTable, Untold, Validity, Wc, WcError, WcOk, WcOpcode,
@@ -179,6 +179,8 @@ pub(crate) struct Common {
     pub(crate) mtu: Mtu,
     pub(crate) dest_qpn: Qpn,
     pub(crate) path: Option<Path>,
+    /// The flow of the packet that came last from the end of the path.
+    pub(crate) incoming: Option<IcrcFlow>,
     pub(crate) av: Option<AddressVector>,
     pub(crate) quirks: Quirks,
     /// Packets of a WRITE, at most, that leave as a WRITE each.
@@ -225,6 +227,7 @@ impl Common {
             mtu,
             dest_qpn: Qpn::default(),
             path: None,
+            incoming: None,
             av: None,
             quirks: Quirks::default(),
             write_only_packets: 0,
@@ -244,6 +247,32 @@ impl Common {
     /// Takes back every completion that has not been taken yet.
     pub(crate) fn discard_completions(&mut self) {
         core::mem::take(&mut self.validity).discard();
+    }
+
+    /// It has this path from now on.
+    pub(crate) fn set_path(&mut self, path: Option<Path>) {
+        (self.path, self.incoming) = (path, None);
+    }
+
+    /// The flow of a packet that came from the end of the path, if it has one.
+    pub(crate) fn flow_of(&mut self, net: &NetHeader) -> Option<IcrcFlow> {
+        if !self.incoming.is_some_and(|flow| flow.has(net)) {
+            self.incoming = IcrcFlow::of(net);
+        }
+        self.incoming
+    }
+
+    /// True if a packet comes from the end of the path.
+    pub(crate) fn is_from_peer(&self, net: &NetHeader) -> bool {
+        match (&self.incoming, &self.path) {
+            (Some(flow), Some(_)) => flow.has(net),
+            (None, Some(path)) => {
+                path.dst == net.src
+                    && path.src == net.dst
+                    && path.frame.version() == net.frame.version()
+            }
+            (_, None) => false,
+        }
     }
 
     /// The header of a packet to the peer, in this queue pair's partition.

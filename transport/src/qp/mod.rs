@@ -60,7 +60,7 @@ use crate::{
     event::{Disposition, DropReason, Event},
     gids::Path,
     time::Instant,
-    wire::{Flow, NetHeader, Operation, Packet, Service},
+    wire::{NetHeader, Operation, Packet, Service},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
@@ -79,8 +79,6 @@ pub(crate) struct Qp {
     /// Of the datagram that was built last.
     datagram_path: Option<Path>,
     reliability: Reliability,
-    /// The flow of the packet of the peer that came last.
-    flow: Option<Flow>,
     /// True if a packet of the peer has arrived since RTR.
     established: bool,
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
@@ -111,7 +109,6 @@ impl Qp {
             turn: Turn::default(),
             datagram_path: None,
             reliability: Reliability::NONE,
-            flow: None,
             established: false,
             drained: false,
             drain_event: false,
@@ -310,14 +307,6 @@ impl Qp {
                 disposition
             }
         }
-    }
-
-    /// The flow of a packet of the peer, if it has one.
-    pub(crate) fn flow_of(&mut self, net: &NetHeader) -> Option<Flow> {
-        if self.flow.and_then(|flow| flow.filter(net)).is_none() {
-            self.flow = Flow::of(net);
-        }
-        self.flow
     }
 
     /// A packet of the peer comes through memory of this host, or through a network.

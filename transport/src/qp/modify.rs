@@ -92,7 +92,7 @@ impl Qp {
         common.qkey = qkey.unwrap_or(common.qkey);
         if let Some((av, path)) = path {
             common.av = Some(av);
-            common.path = Some(path);
+            common.set_path(Some(path));
         }
     }
 
@@ -164,7 +164,7 @@ impl Qp {
         if path_mtu > env.gids.port_mtu() {
             return Err(ModifyError::PathMtu { asked: path_mtu, port: env.gids.port_mtu() });
         }
-        self.common.path = Some(self.path_to(dest_qpn, av, env)?);
+        self.common.set_path(Some(self.path_to(dest_qpn, av, env)?));
         self.common.av = Some(*av);
         self.common.mtu = path_mtu;
         self.common.dest_qpn = dest_qpn;
@@ -265,7 +265,7 @@ impl Qp {
         common.state = State::Reset;
         (common.pkey_index, common.pkey) = (0, PKey::DEFAULT);
         (common.access, common.qkey) = (Access::empty(), QKey::default());
-        common.path = None;
+        common.set_path(None);
         common.av = None;
     }
 

@@ -167,7 +167,7 @@ pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
 }
 
 fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
-    if let Some(flow) = Flow::of(net) {
+    if let Some(flow) = IcrcFlow::of(net) {
         return flow.icrc_with(net.ident, bytes, again);
     }
     let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
@@ -209,7 +209,7 @@ fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
 /// The packets from one IPv4 socket to another: what the ICRC covers before the BTH is the same in all of
 /// them, but for lengths and identification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct IcrcFlow {
     src: Ipv4Addr,
     dst: Ipv4Addr,
     src_port: u16,
@@ -217,7 +217,7 @@ pub(crate) struct Flow {
     crc: u32,
 }
 
-impl Flow {
+impl IcrcFlow {
     /// Bytes of ones in the place of a local route header, an IPv4 header, and a UDP header.
     const LEN: usize = IP + IPV4_LEN + UDP_LEN;
 
@@ -246,19 +246,18 @@ impl Flow {
         Self { src, dst, src_port, crc: crc32fast::hash(&bytes) }
     }
 
-    /// The flow of a packet, if it is this one.
-    pub(crate) fn filter(self, net: &NetHeader) -> Option<Self> {
-        let is_this = net.src == IpAddr::V4(self.src)
-            && net.dst == IpAddr::V4(self.dst)
+    /// True if a packet is of it.
+    pub(crate) fn has(&self, net: &NetHeader) -> bool {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (net.src, net.dst) else { return false };
+        src == self.src
+            && dst == self.dst
             && net.src_port == self.src_port
-            && net.frame.version() == RoceVersion::V2;
-        is_this.then_some(self)
+            && net.frame.version() == RoceVersion::V2
     }
 
     /// The [ICRC](icrc) of a packet of it.
-    pub(crate) fn icrc(self, net: &NetHeader, bytes: &[u8]) -> u32 {
-        debug_assert!(self.filter(net).is_some(), "{net:?} of {self:?}");
-        self.icrc_with(net.ident, bytes, &[])
+    pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
+        self.icrc_with(ident, bytes, &[])
     }
 
     fn icrc_with(self, ident: Ident, bytes: &[u8], again: &[u8]) -> u32 {
@@ -288,10 +287,10 @@ const DONT_FRAGMENT: u8 = 1 << 6;
 /// The byte with "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// What a byte at this place changes in the CRC of a [`Flow`], if it is not zero: a CRC is linear.
+/// What a byte at this place changes in the CRC of a [`IcrcFlow`], if it is not zero: a CRC is linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
-    let mut bits = 8 * (Flow::LEN - at);
+    let mut bits = 8 * (IcrcFlow::LEN - at);
     while bits > 0 {
         crc = if crc & 1 != 0 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
         bits -= 1;
@@ -326,7 +325,7 @@ pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
 
 /// The same for a packet of this flow.
 pub(crate) fn verify_icrc_of(
-    flow: Option<Flow>,
+    flow: Option<IcrcFlow>,
     net: &NetHeader,
     bytes: &[u8],
 ) -> Option<IcrcMatch> {

@@ -20,15 +20,11 @@ impl Qp {
     /// True if the connection takes packets from where this one comes, and expects it next. The ICRC
     /// need not be known.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
-        let Common { state: State::Rts, qp_type: QpType::Rc, path: Some(path), pkey, .. } =
-            &self.common
-        else {
+        let Common { state: State::Rts, qp_type: QpType::Rc, pkey, .. } = &self.common else {
             return false;
         };
         pkey.matches(single.pkey)
-            && path.dst == net.src
-            && path.src == net.dst
-            && path.frame.version() == net.frame.version()
+            && self.common.is_from_peer(net)
             && match single.kind {
                 SingleKind::Send | SingleKind::Write(_) => self.responder.expects(single.psn),
                 SingleKind::ReadResponse => self.requester.expects_response(single.psn),
