@@ -22,7 +22,9 @@ use roce_transport::{
     mem::{Access, Region},
     qp::{PathMigration, QpType, QpUpdate, Rts, State},
     wire::{Datagram, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
-    work::{Data, NotifyKind, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
+    work::{
+        Data, NotifyKind, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination, Wc,
+    },
 };
 
 use crate::input::Input;
@@ -38,10 +40,25 @@ const BURST_MAX: usize = 10_000;
 /// Packets of the adapter to itself that wait to be delivered; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Runs the script `data`. Returns the adapter's counters, which show how deep it got.
+/// Runs the script `data`, with header prediction and without. Returns the adapter's counters, which
+/// show how deep it got.
 pub fn packets(data: &[u8]) -> Counters {
+    let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
+    assert!(predicted == general, "header prediction changes something");
+    predicted.counters
+}
+
+/// What a script shows.
+#[derive(PartialEq)]
+struct Seen {
+    sent: Vec<(NetHeader, Vec<u8>)>,
+    completions: Vec<Wc>,
+    counters: Counters,
+}
+
+fn play(data: &[u8], header_prediction: bool) -> Seen {
     let mut input = Input::new(data);
-    let mut run = Run::new(Setup(input.byte()));
+    let mut run = Run::new(Setup(input.byte()), header_prediction);
     input.play(STEPS_MAX, |input| {
         run.step(input);
         run.check();
@@ -53,13 +70,15 @@ struct Run {
     world: World,
     ledger: Ledger,
     in_flight: VecDeque<(NetHeader, Vec<u8>)>,
+    sent: Vec<(NetHeader, Vec<u8>)>,
 }
 
 impl Run {
-    fn new(setup: Setup) -> Self {
-        let mut world = World::new(setup);
+    fn new(setup: Setup, header_prediction: bool) -> Self {
+        let mut world = World::new(setup, header_prediction);
         Ledger::take_events(&mut world);
-        Self { ledger: Ledger::new(world.members.len()), world, in_flight: VecDeque::new() }
+        let ledger = Ledger::new(world.members.len());
+        Self { ledger, world, in_flight: VecDeque::new(), sent: Vec::new() }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -88,7 +107,7 @@ impl Run {
     }
 
     /// Puts an end to everything, and finds nothing lost.
-    fn finish(mut self) -> Counters {
+    fn finish(mut self) -> Seen {
         self.transmit_all();
         self.check();
         for member in self.world.members.clone() {
@@ -104,7 +123,8 @@ impl Run {
             "a queue pair in ERR waits for something"
         );
         self.world.check_memory();
-        self.world.adapter.counters().clone()
+        let counters = self.world.adapter.counters().clone();
+        Seen { sent: self.sent, completions: self.ledger.completions, counters }
     }
 
     // What the network does.
@@ -170,7 +190,8 @@ impl Run {
 
     /// One buffer full; returns how many packets there were.
     fn transmit_once(&mut self) -> usize {
-        let Self { world: World { adapter, buffer, now, setup, .. }, ledger, in_flight } = self;
+        let Self { world: World { adapter, buffer, now, setup, .. }, ledger, in_flight, sent } =
+            self;
         buffer.clear();
         adapter.poll_transmit(*now, buffer);
         let [own, _] = setup.addresses();
@@ -178,6 +199,7 @@ impl Run {
         for (net, bytes) in buffer.datagrams() {
             count += 1;
             ledger.sent();
+            sent.push((net, bytes.to_vec()));
             assert!(Packet::parse(bytes).is_ok(), "sent something that is no packet");
             assert_eq!(verify_icrc(&net, bytes), Some(IcrcMatch::Exact), "sent a wrong ICRC");
             assert!(matches!(net.ident, Ident::Known { dont_fragment: true, .. }));

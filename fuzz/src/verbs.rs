@@ -46,10 +46,17 @@ pub struct Depth {
     pub failed: u64,
 }
 
-/// Runs the program `data`.
+/// Runs the program `data`, with header prediction and without.
 pub fn verbs(data: &[u8]) -> Depth {
+    let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
+    assert!(predicted == general, "header prediction changes something");
+    predicted.0
+}
+
+/// What a program shows: how deep it got, and the packets that were sent.
+fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
     let mut input = Input::new(data);
-    let mut run = Run::new();
+    let mut run = Run::new(header_prediction);
     input.play(STEPS_MAX, |input| {
         run.step(input);
         run.check();
@@ -62,12 +69,14 @@ struct Run {
     now: Instant,
     /// Packets on their way to each side.
     in_flight: [VecDeque<(NetHeader, Vec<u8>)>; 2],
+    sent: Vec<(NetHeader, Vec<u8>)>,
 }
 
 impl Run {
-    fn new() -> Self {
-        let sides = [1, 2].map(Side::new);
-        Self { sides, now: Instant::from_nanos(1_000_000), in_flight: Default::default() }
+    fn new(header_prediction: bool) -> Self {
+        let sides = [1, 2].map(|number| Side::new(number, header_prediction));
+        let now = Instant::from_nanos(1_000_000);
+        Self { sides, now, in_flight: Default::default(), sent: Vec::new() }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -137,6 +146,7 @@ impl Run {
             }
             for (net, bytes) in buffer.datagrams() {
                 count += 1;
+                self.sent.push((net, bytes.to_vec()));
                 let to = &mut self.in_flight[1 - which];
                 if to.len() < IN_FLIGHT_MAX {
                     to.push_back((net, bytes.to_vec()));
@@ -215,7 +225,7 @@ impl Run {
         }
     }
 
-    fn finish(mut self) -> Depth {
+    fn finish(mut self) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
         let mut depth = Depth::default();
         for which in 0..2 {
             self.transmit(which);
@@ -227,6 +237,6 @@ impl Run {
             depth.succeeded += its.succeeded;
             depth.failed += its.failed;
         }
-        depth
+        (depth, self.sent)
     }
 }

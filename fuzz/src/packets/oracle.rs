@@ -16,6 +16,7 @@ const EVENTS_MAX: usize = 64;
 
 /// The requests that were posted and have not completed, and what became of every packet.
 pub(super) struct Ledger {
+    pub(super) completions: Vec<Wc>,
     last_id: u64,
     /// Per member of the world, oldest first; for sends with whether a success is told of.
     sends: Vec<VecDeque<(u64, bool)>>,
@@ -36,6 +37,7 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new(members: usize) -> Self {
         Self {
+            completions: Vec::new(),
             last_id: 0,
             sends: vec![VecDeque::new(); members],
             receives: vec![VecDeque::new(); members],
@@ -113,11 +115,13 @@ impl Ledger {
         };
         while let Some(wc) = world.send_cq.pop() {
             self.completed_send(member_of(&wc), &wc);
+            self.completions.push(wc);
             assert!(wc.result.map_or_else(|error| !error.to_string().is_empty(), |_| true));
         }
         while let Some(wc) = world.recv_cq.pop() {
             let member = member_of(&wc);
             self.completed_receive(member, world.members[member].queues, &wc);
+            self.completions.push(wc);
         }
         assert!(!world.send_cq.has_overrun() && !world.recv_cq.has_overrun());
     }

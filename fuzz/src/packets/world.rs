@@ -140,10 +140,15 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(setup: Setup) -> Self {
-        let config = AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) };
-        // what a record says, and that it can be said, must hold for any packet
+    pub(super) fn new(setup: Setup, header_prediction: bool) -> Self {
+        let config = AdapterConfig {
+            port_mtu: Mtu::B1024,
+            header_prediction,
+            ..AdapterConfig::new([7; 32])
+        };
+        // what a record says, and that it can be said, must hold for any packet; it ends prediction
         let trace = Trace { latest: 4, ..Trace::to(|record: Record| drop(record.to_string())) };
+        let trace = if header_prediction { Trace::default() } else { trace };
         let mut adapter = Adapter::with_trace(config, trace);
         let [own, peer] = setup.addresses();
         let [other_family, _] = Setup(!setup.0).addresses();

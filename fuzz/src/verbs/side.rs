@@ -111,10 +111,11 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn new(number: u8) -> Self {
+    pub(super) fn new(number: u8, header_prediction: bool) -> Self {
         let config = AdapterConfig {
             limits: LIMITS,
             port_mtu: Mtu::B1024,
+            header_prediction,
             ..AdapterConfig::new([number; 32])
         };
         let mut adapter = Adapter::new(config);
