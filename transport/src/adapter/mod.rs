@@ -26,6 +26,7 @@ mod frames;
 mod groups;
 mod lateness;
 mod multicast;
+mod numbers;
 mod objects;
 mod port;
 mod raw_packets;
@@ -47,7 +48,6 @@ use alloc::{
 };
 use core::fmt;
 
-use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use slab::Slab;
@@ -69,7 +69,6 @@ use crate::{
     cm::Cm,
     congestion::CongestionConfig,
     event::{Counters, Event},
-    hash::IdHasher,
     ids::Qpn,
     mem::RegionTable,
     psn::Psn,
@@ -87,9 +86,10 @@ use destinations::Destinations;
 use frames::FrameSenders;
 use groups::Groups;
 use lateness::Lateness;
+use numbers::Numbers;
 use recorder::Recorder;
 use timers::Timers;
-use turns::{Place, QUANTUM, Turns};
+use turns::{Place, QUANTUM, Turn, Turns};
 use users::Users;
 
 /// See the [module's documentation](self).
@@ -106,7 +106,7 @@ pub struct Adapter {
     users: Users,
     regions: RegionTable,
     qps: Slab<Qp>,
-    by_qpn: HashMap<Qpn, usize, IdHasher>,
+    by_qpn: Numbers,
     groups: Groups,
     timers: Timers,
     rd_atomic: RdAtomicLimits,
@@ -167,7 +167,7 @@ impl Adapter {
             users: Users::default(),
             regions: RegionTable::new(config.limits.max_mr, config.equal_keys),
             qps: Slab::new(),
-            by_qpn: HashMap::default(),
+            by_qpn: Numbers::default(),
             groups: Groups::default(),
             timers: Timers::default(),
             rd_atomic: RdAtomicLimits::default(),
@@ -378,7 +378,7 @@ impl Adapter {
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
         let call = || Call::post_send(wr);
         self.recorded(now, qpn, call, |adapter| {
-            let index = *adapter.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+            let index = adapter.by_qpn.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_send(wr, &mut env);
             adapter.record_notes(now, index);
@@ -413,7 +413,7 @@ impl Adapter {
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_recv(wr);
         self.recorded(now, qpn, call, |adapter| {
-            let index = *adapter.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+            let index = adapter.by_qpn.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_recv(wr, &mut env);
             adapter.record_notes(now, index);
@@ -507,8 +507,13 @@ impl Adapter {
                 self.turns.end(turn, 0, false, &mut self.places[index]);
                 continue;
             }
+            let (sent, ends) = self.transmit_singles(now, &turn, buffer);
+            if ends {
+                self.turns.end(turn, sent, false, &mut self.places[index]);
+                continue;
+            }
             let counted = self.counted_before(index);
-            let mut bytes = self.transmit_singles(now, index, turn.bytes, buffer);
+            let mut bytes = sent;
             let (has_more, full) = loop {
                 if bytes >= turn.bytes {
                     break (true, false);
@@ -559,38 +564,46 @@ impl Adapter {
         }
     }
 
-    /// Adds packets that need no more than to be sent, for a turn of so many bytes. Returns their part
-    /// of it.
+    /// Adds packets that need no more than to be sent. Returns their part of the turn, and whether the
+    /// queue pair has nothing else to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
-        index: usize,
-        most: u64,
+        turn: &Turn,
         buffer: &mut TransmitBuffer,
-    ) -> u64 {
+    ) -> (u64, bool) {
         if !self.predicts() {
-            return 0;
+            return (0, false);
         }
         let Self { qps, destinations, congestion, counters, .. } = self;
-        let (qp, dcqcn) = (&mut qps[index], congestion.dcqcn.as_ref());
-        let room = |taken| destinations.room(index, taken);
-        let mut part = 0;
-        while part < most
+        let (qp, dcqcn) = (&mut qps[turn.index], congestion.dcqcn.as_ref());
+        let room = |taken| destinations.room(turn.index, taken);
+        let (mut part, mut requests) = (0, false);
+        while part < turn.bytes
             && let Some(slot) = buffer.slot()
-            && let Some(length) = qp.build_single(slot, room, now, dcqcn)
+            && let Some(single) = qp.build_single(slot, room, now, dcqcn)
             && let Some(path) = &qp.common.path
         {
-            let built = Built::new(length);
+            let built = Built::new(single.length);
             match part {
                 0 => buffer.commit(&built, path),
                 _ => buffer.commit_like(&built, path),
             }
             counters.sent_packets += 1;
-            counters.sent_bytes += (length + ICRC_LEN) as u64;
+            counters.sent_bytes += (single.length + ICRC_LEN) as u64;
             counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
-            part += (length as u64).max(LEAST_PART);
+            part += (single.length as u64).max(LEAST_PART);
+            requests |= single.is_request;
+            if !qp.may_send() {
+                if requests {
+                    let deadline = qp.deadline();
+                    self.timers.set(turn.index, deadline);
+                    self.note_rooms(turn.index, now);
+                }
+                return (part, part < turn.bytes);
+            }
         }
-        part
+        (part, false)
     }
 
     /// Adds packets that continue the message of the one before them, which a turn has `left` bytes for.

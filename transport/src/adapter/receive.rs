@@ -134,7 +134,7 @@ impl Adapter {
         if !self.predicts() || net.is_congested() || meta.congested || meta.not_ready {
             return None;
         }
-        let index = *self.by_qpn.get(&single.dest_qp)?;
+        let index = self.by_qpn.find(single.dest_qp)?;
         let qp = &mut self.qps[index];
         if !qp.expects(net, &single) {
             return None;
@@ -196,7 +196,7 @@ impl Adapter {
         if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }
-        let index = *self.by_qpn.get(&bth.dest_qp)?;
+        let index = self.by_qpn.find(bth.dest_qp)?;
         self.check_queue_pair(index, net, &bth).ok()?;
         let qp = &mut self.qps[index];
         let middle = Middle { index, operation: bth.opcode.operation() };
@@ -283,7 +283,7 @@ impl Adapter {
         if bth.dest_qp == Qpn::GSI {
             return self.check_mad(packet).map(Destination::Gsi);
         }
-        let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
+        let index = self.by_qpn.find(bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         self.check_queue_pair(index, net, bth)?;
         self.check_pkey(index, bth)?;
         Ok(Destination::QueuePair(index))

@@ -19,17 +19,23 @@ use crate::{
     work::{SendFlags, SendOp, SendWqe},
 };
 
+/// A packet that has been written, without its ICRC.
+pub(crate) struct BuiltSingle {
+    pub(crate) length: usize,
+    pub(crate) is_request: bool,
+}
+
 impl Qp {
-    /// Writes the next packet that is due, without its ICRC, to the start of `slot`, and returns its
-    /// length. `room` tells what is left of what all queue pairs share, for one that has so much under
-    /// way. `None`: the general way finds out what is due, and nothing has changed.
+    /// Writes the next packet that is due to the start of `slot`. `room` tells what is left of what all
+    /// queue pairs share, for one that has so much under way. `None`: the general way finds out what is
+    /// due, and nothing has changed.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
         room: impl FnOnce(u64) -> Room,
         now: Instant,
         dcqcn: Option<&Dcqcn>,
-    ) -> Option<usize> {
+    ) -> Option<BuiltSingle> {
         let Common { state: State::Rts, qp_type: QpType::Rc, path: Some(_), .. } = self.common
         else {
             return None;
@@ -42,16 +48,16 @@ impl Qp {
             || answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes());
         if !is_first {
-            return if self.turn.requests_first {
-                None
-            } else {
-                answers.build_single(&self.common, slot)
+            let length = match self.turn.requests_first {
+                true => None,
+                false => answers.build_single(&self.common, slot),
             };
+            return length.map(|length| BuiltSingle { length, is_request: false });
         }
         let length = self.requester.build_single(&self.common, slot, room, now)?;
         self.turn.note(Kind::Request, 1);
         self.rate.on_sent(length as u64, now, dcqcn);
-        Some(length)
+        Some(BuiltSingle { length, is_request: true })
     }
 }
 
