@@ -64,7 +64,7 @@ impl Adapter {
 
     /// Has requests fail as these say, from now on; `None`: none does.
     pub fn set_completion_faults(&mut self, faults: Option<Box<dyn CompletionFaults>>) {
-        self.cqs_affected.injected.faults = faults;
+        self.reports.cqs.injected.faults = faults;
     }
 
     fn cq(&self, id: CqId) -> Result<&Arc<CompletionQueue>, ObjectError> {
@@ -116,7 +116,7 @@ impl Adapter {
             limit,
         })?;
         if cq.moderate(moderation.count, period) {
-            self.events.push_back(Event::Completion(id));
+            self.reports.events.push_back(Event::Completion(id));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Adapter {
     /// the queue pairs of a queue that has lost a completion (11.6.3.2).
     #[inline]
     pub(super) fn attend_cqs(&mut self, now: Instant) {
-        if !self.cqs_affected.are_none() {
+        if !self.reports.cqs.are_none() {
             self.attend_affected_cqs(now);
         }
     }
@@ -156,16 +156,16 @@ impl Adapter {
     #[cold]
     #[inline(never)]
     fn attend_affected_cqs(&mut self, now: Instant) {
-        while let Some((qpn, queue, error)) = self.cqs_affected.injected.pop() {
+        while let Some((qpn, queue, error)) = self.reports.cqs.injected.pop() {
             if let Some(&index) = self.by_qpn.get(&qpn) {
                 self.with_qp(index, now, |qp, env| qp.fail_completion(queue, error, env));
             }
         }
-        while let Some(id) = self.cqs_affected.deferred.pop() {
+        while let Some(id) = self.reports.cqs.deferred.pop() {
             let index = id.0 as usize;
             self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
         }
-        while let Some(id) = self.cqs_affected.overrun.pop() {
+        while let Some(id) = self.reports.cqs.overrun.pop() {
             for index in 0..self.places.len() {
                 let Some(qp) = self.qps.get(index) else { continue };
                 if qp.common.completes_in(id)
@@ -174,7 +174,7 @@ impl Adapter {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(Failure::CqOverrun(id), &mut env);
                     self.record_notes(now, index);
-                    self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
+                    self.reports.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
                 }
             }
         }
@@ -188,11 +188,11 @@ impl Adapter {
             let id = next.cq.id();
             match next.cq.push(next.wc, &next.validity, next.solicited, now) {
                 Pushed::Quietly | Pushed::Lost => {}
-                Pushed::Waking => self.events.push_back(Event::Completion(id)),
-                Pushed::Deferred => self.cqs_affected.deferred.push(id),
+                Pushed::Waking => self.reports.events.push_back(Event::Completion(id)),
+                Pushed::Deferred => self.reports.cqs.deferred.push(id),
                 Pushed::Overrun => {
-                    self.events.push_back(Event::CqError(id));
-                    self.cqs_affected.overrun.push(id);
+                    self.reports.events.push_back(Event::CqError(id));
+                    self.reports.cqs.overrun.push(id);
                 }
             }
         }

@@ -20,7 +20,7 @@ use crate::{
     event::{Disposition, DropReason},
     gids::Path,
     ids::Qpn,
-    qp::{Built, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts},
+    qp::{Built, ModifyError, PeerAttr, QpType, RequesterAttr, Resources, ResponderAttr, Rtr, Rts},
     time::Instant,
     trace::{Call, CallError},
     wire::{
@@ -82,7 +82,7 @@ impl Adapter {
     pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, ConnError> {
         let call = || Call::Connect { qpn: connect.qpn, service: connect.service_id };
         self.recorded(now, Qpn::GSI, call, |adapter| {
-            let Self { gids, cm, rng, .. } = adapter;
+            let Self { resources: Resources { gids, .. }, cm, rng, .. } = adapter;
             let path = gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
             cm.connect(now, connect, path, rng)
         })
@@ -236,7 +236,7 @@ impl Adapter {
             Qpn::GSI,
             || Call::SidrRequest(service_id),
             |adapter| {
-                let Self { gids, pkeys, cm, rng, .. } = adapter;
+                let Self { resources: Resources { gids, pkeys, .. }, cm, rng, .. } = adapter;
                 let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
                 let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
                 cm.sidr_request(now, service_id, private_data, path, rng)
@@ -305,12 +305,12 @@ impl Adapter {
             ..
         } = *setup;
         let qp_type = self.query_qp(qpn).ok_or(ModifyError::UnknownQp)?.qp_type;
-        let path_mtu = setup.path_mtu.unwrap_or(self.gids.port_mtu());
+        let path_mtu = setup.path_mtu.unwrap_or(self.resources.gids.port_mtu());
         if matches!(qp_type, QpType::Ud | QpType::RawPacket) {
             return Err(ModifyError::WrongService(qp_type));
         }
-        let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(self.rd_atomic.responder);
-        let max_rd_atomic = setup.max_rd_atomic.min(self.rd_atomic.requester);
+        let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(self.resources.rd_atomic.responder);
+        let max_rd_atomic = setup.max_rd_atomic.min(self.resources.rd_atomic.requester);
         let peer = PeerAttr { dest_qpn, path_mtu, rq_psn, av };
         let responder = ResponderAttr { max_dest_rd_atomic, min_rnr_timer };
         let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
@@ -339,10 +339,13 @@ impl Adapter {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
         };
-        let Some(pkey) =
-            self.pkeys.find(packet.headers.bth().pkey).and_then(|index| self.pkeys.get(index))
+        let Some(pkey) = self
+            .resources
+            .pkeys
+            .find(packet.headers.bth().pkey)
+            .and_then(|index| self.resources.pkeys.get(index))
         else {
-            self.counters.pkey_violations += 1;
+            self.reports.counters.pkey_violations += 1;
             return Err(DropReason::PKey);
         };
         if *qkey != QKey::GSI {
@@ -366,8 +369,8 @@ impl Adapter {
             now,
             path: CmPath { path, pkey },
             sgid_index,
-            port_mtu: self.gids.port_mtu(),
-            pkeys: &self.pkeys,
+            port_mtu: self.resources.gids.port_mtu(),
+            pkeys: &self.resources.pkeys,
             transaction: mad.transaction,
             rng: &mut self.rng,
         };
@@ -382,9 +385,9 @@ impl Adapter {
     /// of the own one. `None`: it is none, or the peer's is of another family.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
         let service_level = frame.service_level();
-        let index = self.gids.position_of(frame.version(), |gid| gid == own.into())?;
+        let index = self.resources.gids.position_of(frame.version(), |gid| gid == own.into())?;
         let av = AddressVector { service_level, ..AddressVector::new(peer.into(), index) };
-        Some((index, self.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
+        Some((index, self.resources.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 
     /// Puts the messages of connection management that are due into `buffer`. Returns true if there
@@ -394,8 +397,8 @@ impl Adapter {
             let Some(slot) = buffer.slot() else { return false };
             let Some((built, path, reason)) = self.build_mad(slot) else { break };
             buffer.commit(&built, &path);
-            self.counters.sent_packets += 1;
-            self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
+            self.reports.counters.sent_packets += 1;
+            self.reports.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
             self.record_mad(now, buffer, reason);
         }
         true

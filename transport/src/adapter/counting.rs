@@ -24,7 +24,7 @@ impl Adapter {
 
     /// For a queue pair that is counted for alone: what has been counted until now.
     pub(super) fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
-        self.counted.contains_key(&index).then(|| (index, self.counters.clone()))
+        self.counted.contains_key(&index).then(|| (index, self.reports.counters.clone()))
     }
 
     /// The same for the queue pair that a packet names.
@@ -40,7 +40,7 @@ impl Adapter {
         if let Some((index, before)) = counted
             && let Some(own) = self.counted.get_mut(&index)
         {
-            own.add_difference(&before, &self.counters);
+            own.add_difference(&before, &self.reports.counters);
         }
     }
 }

@@ -40,12 +40,7 @@ mod transmit;
 mod turns;
 mod users;
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::fmt;
 
 use rand_chacha::ChaCha12Rng;
@@ -67,14 +62,13 @@ pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
     cm::Cm,
-    congestion::CongestionConfig,
     event::{Counters, Event},
     ids::Qpn,
     mem::RegionTable,
     psn::Psn,
     qp::{
-        AffectedCqs, Built, Env, Init, ModifyError, Notes, PostError, Qp, QpType, QpUpdate,
-        RdAtomicLimits, Room, Rtr, Rts, State,
+        Built, Env, Init, ModifyError, PostError, Qp, QpType, QpUpdate, RdAtomicLimits, Reports,
+        Resources, Room, Rtr, Rts, State,
     },
     time::Instant,
     trace::{Call, Trace},
@@ -96,23 +90,19 @@ use users::Users;
 pub struct Adapter {
     rng: ChaCha12Rng,
     limits: Limits,
+    resources: Resources,
+    reports: Reports,
     qpns: core::ops::RangeInclusive<u32>,
-    pkeys: PKeyTable,
-    gids: GidTable,
     pds: Slab<()>,
     cqs: Slab<Arc<CompletionQueue>>,
-    srqs: SrqTable,
     xrcds: Slab<()>,
     users: Users,
-    regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: Numbers,
     groups: Groups,
     timers: Timers,
-    rd_atomic: RdAtomicLimits,
     write_only_packets: u32,
     header_prediction: bool,
-    congestion: CongestionConfig,
     /// What READs may have asked for, and what each queue pair has of it.
     reads: (Budget, Vec<Share>),
     destinations: Destinations,
@@ -123,9 +113,6 @@ pub struct Adapter {
     cm: Cm,
     /// The PSN of the next packet of QP1.
     gsi_psn: Psn,
-    counters: Counters,
-    events: VecDeque<Event>,
-    cqs_affected: AffectedCqs,
     late: Lateness,
     cq_timers: Timers,
     /// Address handles, by the protection domain of each.
@@ -134,7 +121,6 @@ pub struct Adapter {
     counted: BTreeMap<usize, Counters>,
     port_active: bool,
     failed: bool,
-    notes: Notes,
     recorder: Option<Box<Recorder>>,
 }
 
@@ -149,31 +135,35 @@ impl Adapter {
     #[must_use]
     pub fn with_trace(mut config: AdapterConfig, trace: Trace) -> Self {
         let recorder = Recorder::new(trace);
-        let mut notes = Notes::default();
+        let mut reports = Reports::default();
         if recorder.is_some() {
-            notes.begin();
+            reports.notes.begin();
         }
         config.limits = config.limits.that_hold(&config.qpns);
+        let resources = Resources {
+            regions: RegionTable::new(config.limits.max_mr, config.equal_keys),
+            gids: GidTable::new(config.port_mtu, config.source_port),
+            pkeys: config.pkeys,
+            srqs: SrqTable::default(),
+            rd_atomic: RdAtomicLimits::default(),
+            congestion: config.congestion,
+        };
         Self {
             rng: ChaCha12Rng::from_seed(config.seed),
             limits: config.limits,
+            resources,
+            reports,
             qpns: config.qpns,
-            pkeys: config.pkeys,
-            gids: GidTable::new(config.port_mtu, config.source_port),
             pds: Slab::new(),
             cqs: Slab::new(),
-            srqs: SrqTable::default(),
             xrcds: Slab::new(),
             users: Users::default(),
-            regions: RegionTable::new(config.limits.max_mr, config.equal_keys),
             qps: Slab::new(),
             by_qpn: Numbers::default(),
             groups: Groups::default(),
             timers: Timers::default(),
-            rd_atomic: RdAtomicLimits::default(),
             write_only_packets: config.write_only_packets,
             header_prediction: config.header_prediction,
-            congestion: config.congestion,
             reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
             turns: Turns::default(),
@@ -181,16 +171,12 @@ impl Adapter {
             places: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),
-            counters: Counters::default(),
-            events: VecDeque::new(),
-            cqs_affected: AffectedCqs::default(),
             late: Lateness::new(config.late),
             cq_timers: Timers::default(),
             ahs: Slab::new(),
             counted: BTreeMap::new(),
             port_active: true,
             failed: false,
-            notes,
             recorder,
         }
     }
@@ -200,14 +186,14 @@ impl Adapter {
     /// [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
     pub fn limit_rd_atomic(&mut self, requester: u8, responder: u8) {
         let RdAtomicLimits { requester: most, .. } = RdAtomicLimits::default();
-        self.rd_atomic =
+        self.resources.rd_atomic =
             RdAtomicLimits { requester: requester.min(most), responder: responder.min(most) };
     }
 
     /// Totals since it was made.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
-        &self.counters
+        &self.reports.counters
     }
 
     /// Its sizes: those that it was made with, but no more than can be kept.
@@ -219,13 +205,13 @@ impl Adapter {
     /// Its own addresses.
     #[must_use]
     pub const fn gids(&self) -> &GidTable {
-        &self.gids
+        &self.resources.gids
     }
 
     /// The partitions that it is a member of.
     #[must_use]
     pub const fn pkeys(&self) -> &PKeyTable {
-        &self.pkeys
+        &self.resources.pkeys
     }
 
     /// A random PSN, for a connection to start with.
@@ -331,10 +317,10 @@ impl Adapter {
             for half in [Half::Requester, Half::Responder] {
                 env.place_all_of(qp.common.flow(half));
             }
-            qp.to_reset(env.srqs);
+            qp.to_reset(&mut env.resources.srqs);
             if core::mem::take(&mut qp.common.binds) {
                 // its next peer must not use the windows of this one
-                env.regions.unbind_all(qpn);
+                env.resources.regions.unbind_all(qpn);
             }
             Ok(())
         })
@@ -444,7 +430,7 @@ impl Adapter {
         let deadline_of_cq = |index| self.cqs.get(index).and_then(|cq| cq.deadline());
         while let Some(index) = self.cq_timers.pop_due(now, &mut left, deadline_of_cq) {
             if let Some(cq) = self.cqs.get(index).filter(|cq| cq.expire(now)) {
-                self.events.push_back(Event::Completion(cq.id()));
+                self.reports.events.push_back(Event::Completion(cq.id()));
             }
         }
         self.handle_late(now);
@@ -464,7 +450,7 @@ impl Adapter {
     /// what arrives find.
     pub fn is_due(&mut self, now: Instant) -> bool {
         !self.turns.is_empty()
-            || !self.events.is_empty()
+            || !self.reports.events.is_empty()
             || self.cm.is_due()
             || self.late.is_on()
             || self.poll_timeout().is_some_and(|due| due <= now)
@@ -473,12 +459,12 @@ impl Adapter {
     /// True if there are events.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty() || self.late.has_events()
+        !self.reports.events.is_empty() || self.late.has_events()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.late.event(&mut self.events)
+        self.late.event(&mut self.reports.events)
     }
 
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
@@ -489,7 +475,7 @@ impl Adapter {
         if !self.transmit_mads(now, buffer) || self.turns.is_empty() {
             return;
         }
-        if self.gids.has_flow_ports() {
+        if self.resources.gids.has_flow_ports() {
             // whose packets leave from one source port can share a run
             let qps = &self.qps;
             self.turns.sort_fresh_by_key(VISITS, |index| {
@@ -536,9 +522,9 @@ impl Adapter {
                 };
                 let Some(path) = self.qps[index].path() else { break (false, false) };
                 buffer.commit(&built, path);
-                self.counters.sent_packets += 1;
-                self.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
-                self.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
+                self.reports.counters.sent_packets += 1;
+                self.reports.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
+                self.reports.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
                 bytes +=
@@ -575,8 +561,8 @@ impl Adapter {
         if !self.predicts() {
             return (0, false);
         }
-        let Self { qps, destinations, congestion, counters, .. } = self;
-        let (qp, dcqcn) = (&mut qps[turn.index], congestion.dcqcn.as_ref());
+        let Self { qps, destinations, resources, reports: Reports { counters, .. }, .. } = self;
+        let (qp, dcqcn) = (&mut qps[turn.index], resources.congestion.dcqcn.as_ref());
         let room = |taken| destinations.room(turn.index, taken);
         let (mut part, mut requests) = (0, false);
         while part < turn.bytes
@@ -626,7 +612,7 @@ impl Adapter {
         let mut built = 0;
         while built < middles.count
             && let Some(slot) = buffer.slot()
-            && self.qps[index].build_middle(&middles, built, slot, &mut self.notes)
+            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.notes)
         {
             match built {
                 0 => buffer.commit(&packet, &path),
@@ -636,8 +622,8 @@ impl Adapter {
             built += 1;
         }
         let sent = u64::from(built);
-        self.counters.sent_packets += sent;
-        self.counters.sent_bytes += sent * (length + ICRC_LEN) as u64;
+        self.reports.counters.sent_packets += sent;
+        self.reports.counters.sent_bytes += sent * (length + ICRC_LEN) as u64;
         sent * part
     }
 
@@ -665,19 +651,11 @@ impl Adapter {
         let qp = &mut self.qps[index];
         let env = Env {
             now,
-            regions: &mut self.regions,
-            gids: &self.gids,
-            pkeys: &self.pkeys,
-            srqs: &mut self.srqs,
-            counters: &mut self.counters,
-            events: &mut self.events,
-            notes: &mut self.notes,
+            resources: &mut self.resources,
+            reports: &mut self.reports,
             late: self.late.at(now),
-            cqs: &mut self.cqs_affected,
-            rd_atomic: self.rd_atomic,
             read_room: Room::NONE,
             send_room: Room::NONE,
-            congestion: &self.congestion,
             not_ready: false,
             congested: false,
         };
@@ -760,7 +738,7 @@ impl Adapter {
 impl fmt::Debug for Adapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Adapter")
-            .field("gids", &self.gids.entries())
+            .field("gids", &self.resources.gids.entries())
             .field("qps", &self.qps.len())
             .field("port_active", &self.port_active)
             .finish_non_exhaustive()

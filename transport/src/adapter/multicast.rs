@@ -85,7 +85,7 @@ impl Adapter {
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
     ) -> Disposition {
-        self.counters.multicast_packets += 1;
+        self.reports.counters.multicast_packets += 1;
         // taken out while the queue pairs have their turns, which cannot change it
         let members = self.groups.take(group);
         let copies = members.len() as u32;
@@ -96,7 +96,7 @@ impl Adapter {
             let disposition = self.deliver_copy(now, index, datagram, packet);
             self.end_copy(mark, now, index, datagram, packet, disposition);
             match disposition {
-                Disposition::Dropped(reason) => self.counters.count_drop(reason),
+                Disposition::Dropped(reason) => self.reports.counters.count_drop(reason),
                 _ => taken += 1,
             }
             self.count_since(counted);

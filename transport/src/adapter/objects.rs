@@ -59,7 +59,7 @@ impl Adapter {
             return Err(RegisterError::UnknownPd);
         }
         self.fits_region(attr.memory.len())?;
-        let region = self.regions.register(pd, attr, &mut self.rng)?;
+        let region = self.resources.regions.register(pd, attr, &mut self.rng)?;
         self.users.add([Used::Pd(pd)]);
         Ok(region)
     }
@@ -91,7 +91,7 @@ impl Adapter {
             self.fits_region(memory.len())?;
         }
         self.late.place_all();
-        let changed = self.regions.reregister(region, change)?;
+        let changed = self.resources.regions.reregister(region, change)?;
         self.users.add([Used::Pd(changed.pd())]);
         self.users.remove([Used::Pd(region.pd())]);
         Ok(changed)
@@ -114,7 +114,7 @@ impl Adapter {
     /// on.
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
-        if self.regions.deregister(region) {
+        if self.resources.regions.deregister(region) {
             self.users.remove([Used::Pd(region.pd())]);
         }
     }
@@ -126,7 +126,7 @@ impl Adapter {
     /// exist.
     pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
         self.admit_window(pd)?;
-        Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
+        Ok(self.resources.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
     /// Counts one more memory window of a protection domain, if there may be one.
@@ -134,7 +134,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
+        limit(ObjectKind::MemoryWindow, self.resources.regions.window_count(), self.limits.max_mw)?;
         self.users.add([Used::Pd(pd)]);
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Adapter {
     /// [`ObjectError::Unknown`].
     pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
         self.late.place_all();
-        let pd = self.regions.dealloc_window(id).ok_or(ObjectError::Unknown)?;
+        let pd = self.resources.regions.dealloc_window(id).ok_or(ObjectError::Unknown)?;
         self.users.remove([Used::Pd(pd)]);
         Ok(())
     }
@@ -161,10 +161,12 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.gids.is_only_shown(av.sgid_index) {
+        if self.resources.gids.is_only_shown(av.sgid_index) {
             return Err(ObjectError::RoceV1(av.sgid_index));
         }
-        if av.dgid.is_zero() || self.gids.path(av, Qpn::default(), Qpn::default()).is_none() {
+        if av.dgid.is_zero()
+            || self.resources.gids.path(av, Qpn::default(), Qpn::default()).is_none()
+        {
             return Err(ObjectError::GidIndex(av.sgid_index));
         }
         limit(ObjectKind::AddressHandle, self.ahs.len(), self.limits.max_ah)?;
@@ -229,17 +231,17 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit(ObjectKind::SharedReceiveQueue, self.srqs.len(), self.limits.max_srq)?;
+        limit(ObjectKind::SharedReceiveQueue, self.resources.srqs.len(), self.limits.max_srq)?;
         // apart from those of other adapters of the device, as queue pair numbers are
         let id = loop {
             let id = SrqId::new(self.random_number());
-            if !self.srqs.contains_key(&id) {
+            if !self.resources.srqs.contains_key(&id) {
                 break id;
             }
         };
         let srq = SharedQueue::new(pd, attr, xrc);
         self.users.add(users::of_srq(&srq));
-        self.srqs.insert(id, srq);
+        self.resources.srqs.insert(id, srq);
         Ok(id)
     }
 
@@ -283,11 +285,11 @@ impl Adapter {
         if self.users.any(Used::Srq(id)) {
             return Err(ObjectError::InUse);
         }
-        let srq = self.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
+        let srq = self.resources.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
         self.users.remove(users::of_srq(&srq));
         for target in srq.xrc.map(|xrc| xrc.targets).unwrap_or_default() {
             if let Some(&index) = self.by_qpn.get(&target) {
-                self.qps[index].leave_srq(&mut self.srqs);
+                self.qps[index].leave_srq(&mut self.resources.srqs);
             }
         }
         Ok(())
@@ -296,7 +298,7 @@ impl Adapter {
     /// Attributes and state of a shared receive queue (`ibv_query_srq`).
     #[must_use]
     pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
-        self.srqs.get(&id).map(SharedQueue::info)
+        self.resources.srqs.get(&id).map(SharedQueue::info)
     }
 
     /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is
@@ -306,7 +308,7 @@ impl Adapter {
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
     pub fn set_srq_limit(&mut self, id: SrqId, limit: u32) -> Result<(), SrqError> {
-        let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
+        let srq = self.resources.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if limit > srq.queue.capacity() {
             return Err(SrqError::Limit(srq.queue.capacity()));
         }
@@ -320,7 +322,7 @@ impl Adapter {
     /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its
     /// limit is beyond the new size; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
-        let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
+        let srq = self.resources.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_srq_wr).contains(&max_wr) {
             return Err(SrqError::Size(self.limits.max_srq_wr));
         }
@@ -345,14 +347,14 @@ impl Adapter {
     }
 
     fn push_srq(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
-        let srq = self.srqs.get_mut(&id).ok_or(PostError::UnknownSrq)?;
+        let srq = self.resources.srqs.get_mut(&id).ok_or(PostError::UnknownSrq)?;
         if wr.sges.len() > srq.max_sge as usize {
             return Err(PostError::TooManySges { limit: srq.max_sge });
         }
         if srq.queue.is_full() {
             return Err(PostError::QueueFull);
         }
-        srq.queue.push(wr, srq.pd, &self.regions);
+        srq.queue.push(wr, srq.pd, &self.resources.regions);
         Ok(())
     }
 
@@ -394,7 +396,7 @@ impl Adapter {
         let is_initiator = qp_type == QpType::XrcInitiator;
         let recv_cq = (!is_initiator).then_some(recv_cq);
         let own_cqs = self.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.owns(cq));
-        let srq_exists = srq.is_none_or(|id| self.srqs.contains_key(&id));
+        let srq_exists = srq.is_none_or(|id| self.resources.srqs.contains_key(&id));
         if !self.pds.contains(pd.0 as usize) || !own_cqs || !srq_exists {
             return Err(ObjectError::Unknown);
         }
@@ -412,7 +414,7 @@ impl Adapter {
         if is_initiator && srq.is_some() {
             return Err(ObjectMismatch::InitiatorWithSrq.into());
         }
-        if srq.and_then(|id| self.srqs.get(&id)).is_some_and(|srq| srq.xrc.is_some()) {
+        if srq.and_then(|id| self.resources.srqs.get(&id)).is_some_and(|srq| srq.xrc.is_some()) {
             return Err(ObjectMismatch::XrcSrq.into());
         }
         if send_cq.has_overrun() || recv_cq.as_ref().is_some_and(|cq| cq.has_overrun()) {
@@ -428,7 +430,7 @@ impl Adapter {
             write_only_packets: self.write_only_packets,
             max_read_sge: self.limits.max_read_sge,
             atomics: self.limits.atomics,
-            ..Common::new(qp_type, caps, self.gids.port_mtu())
+            ..Common::new(qp_type, caps, self.resources.gids.port_mtu())
         };
         self.insert_qp(common)
     }
@@ -457,7 +459,7 @@ impl Adapter {
         };
         let common = Common {
             xrcd: Some(xrcd),
-            ..Common::new(QpType::XrcTarget, caps, self.gids.port_mtu())
+            ..Common::new(QpType::XrcTarget, caps, self.resources.gids.port_mtu())
         };
         self.insert_qp(common)
     }
@@ -473,8 +475,11 @@ impl Adapter {
         };
         let caps = common.caps;
         self.users.add(users::of_qp(&common));
-        let index =
-            self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
+        let index = self.qps.insert(Qp::new(
+            Common { qpn, ..common },
+            &caps,
+            &self.resources.congestion.window,
+        ));
         self.by_qpn.insert(qpn, index);
         self.record_new(index);
         if self.places.len() <= index {
@@ -509,7 +514,7 @@ impl Adapter {
 
     /// The same of a shared receive queue that is about to be destroyed, if it can be.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
-        let srq = self.srqs.get_mut(&id).filter(|_| !self.users.any(Used::Srq(id)))?;
+        let srq = self.resources.srqs.get_mut(&id).filter(|_| !self.users.any(Used::Srq(id)))?;
         Some(AbandonedRequests { recvs: srq.queue.take(), ..AbandonedRequests::default() })
     }
 
@@ -519,10 +524,10 @@ impl Adapter {
         let mut qp = self.qps.remove(index);
         self.users.remove(users::of_qp(&qp.common));
         if qp.common.qp_type == QpType::XrcTarget {
-            qp.leave_srq(&mut self.srqs);
+            qp.leave_srq(&mut self.resources.srqs);
         }
         if qp.common.binds {
-            self.regions.unbind_all(qpn);
+            self.resources.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
         self.frames.forget(index);

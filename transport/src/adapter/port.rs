@@ -17,15 +17,15 @@ impl Adapter {
     /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`].
     /// Connected queue pairs keep the addresses that they were connected with.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
-        let had = !self.gids.entries().is_empty();
-        if self.gids.set(gids) && had {
-            self.events.push_back(Event::GidChange);
+        let had = !self.resources.gids.entries().is_empty();
+        if self.resources.gids.set(gids) && had {
+            self.reports.events.push_back(Event::GidChange);
         }
     }
 
     /// Whether the even entries of the GID table are for RoCE v1, from now on.
     pub const fn set_roce_v1(&mut self, v1: RoceV1) {
-        self.gids.set_roce_v1(v1);
+        self.resources.gids.set_roce_v1(v1);
     }
 
     /// Data from this own address leaves from these UDP source ports from now on, that of a flow from
@@ -33,7 +33,7 @@ impl Adapter {
     /// the [port](Self::set_control_port) of everything else, as messages of connection management
     /// always do.
     pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
-        self.gids.set_flow_ports(address, ports);
+        self.resources.gids.set_flow_ports(address, ports);
         self.update_source_ports(address);
     }
 
@@ -41,7 +41,7 @@ impl Adapter {
     /// [flow ports](Self::set_flow_ports), has this UDP source port from now on; `None`: the
     /// [adapter's](super::AdapterConfig::source_port). It counts where that is a fixed one.
     pub fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
-        self.gids.set_control_port(address, port);
+        self.resources.gids.set_control_port(address, port);
         self.update_source_ports(address);
     }
 
@@ -51,7 +51,7 @@ impl Adapter {
             let Common { qpn, dest_qpn, av, path, .. } = &mut qp.common;
             if let (Some(av), Some(path)) = (av, path)
                 && path.src == address
-                && let Some(new) = self.gids.path(av, *qpn, *dest_qpn)
+                && let Some(new) = self.resources.gids.path(av, *qpn, *dest_qpn)
                 && new.src == address
             {
                 (path.src_port, path.flow) = (new.src_port, new.flow);
@@ -69,10 +69,14 @@ impl Adapter {
     /// [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep the path MTU that they were
     /// connected with.
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
-        self.gids.set_port_mtu(mtu);
+        self.resources.gids.set_port_mtu(mtu);
         if self.port_active != active {
             self.port_active = active;
-            self.events.push_back(if active { Event::PortActive } else { Event::PortError });
+            self.reports.events.push_back(if active {
+                Event::PortActive
+            } else {
+                Event::PortError
+            });
         }
     }
 
@@ -82,7 +86,7 @@ impl Adapter {
         if core::mem::replace(&mut self.failed, true) {
             return;
         }
-        self.events.push_back(Event::DeviceFatal);
+        self.reports.events.push_back(Event::DeviceFatal);
         for index in 0..self.places.len() {
             if self
                 .qps
@@ -107,7 +111,7 @@ impl Adapter {
                 continue;
             }
             self.with_qp(index, now, |qp, env| qp.fail(Failure::Injected, env));
-            self.events.push_back(Event::QpFatal(own));
+            self.reports.events.push_back(Event::QpFatal(own));
             failed += 1;
         }
         failed
@@ -115,7 +119,7 @@ impl Adapter {
 
     /// Raises [`Event::GidChange`] although the table is as before.
     pub fn announce_gids(&mut self) {
-        self.events.push_back(Event::GidChange);
+        self.reports.events.push_back(Event::GidChange);
     }
 
     /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index:
@@ -132,8 +136,8 @@ impl Adapter {
         for (_, qp) in &mut self.qps {
             qp.common.pkey = pkeys.get(qp.common.pkey_index).unwrap_or(qp.common.pkey);
         }
-        self.pkeys = pkeys;
-        self.events.push_back(Event::PKeyChange);
+        self.resources.pkeys = pkeys;
+        self.reports.events.push_back(Event::PKeyChange);
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl Adapter {
             }
         };
         if let Err(reason) = result {
-            self.counters.count_drop(reason);
+            self.reports.counters.count_drop(reason);
         }
         result
     }

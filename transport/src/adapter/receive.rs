@@ -108,8 +108,8 @@ impl Adapter {
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.count_arrival(datagram.bytes);
-        self.counters.ecn_marked += u64::from(datagram.net.is_congested());
-        self.counters.receive_buffer_congestion += u64::from(datagram.meta.congested);
+        self.reports.counters.ecn_marked += u64::from(datagram.net.is_congested());
+        self.reports.counters.receive_buffer_congestion += u64::from(datagram.meta.congested);
         let receipt = match packet {
             Ok(packet) => self.receive(now, datagram, &packet),
             Err(error) => Receipt {
@@ -118,7 +118,7 @@ impl Adapter {
             },
         };
         if let Disposition::Dropped(reason) = receipt.disposition {
-            self.counters.count_drop(reason);
+            self.reports.counters.count_drop(reason);
         }
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
@@ -156,7 +156,8 @@ impl Adapter {
         self.attend_cqs(now);
         self.count_arrival(bytes);
         self.count_icrc(icrc);
-        self.counters.received_writes += u64::from(matches!(single.kind, SingleKind::Write(_)));
+        self.reports.counters.received_writes +=
+            u64::from(matches!(single.kind, SingleKind::Write(_)));
         Some(Receipt { disposition, icrc })
     }
 
@@ -178,8 +179,8 @@ impl Adapter {
     }
 
     const fn count_arrival(&mut self, bytes: &[u8]) {
-        self.counters.received_packets += 1;
-        self.counters.received_bytes += bytes.len() as u64;
+        self.reports.counters.received_packets += 1;
+        self.reports.counters.received_bytes += bytes.len() as u64;
     }
 
     /// Takes a packet from the middle of a message, if it is what its queue pair waits for, as most
@@ -317,7 +318,7 @@ impl Adapter {
             if path.frame.version() != net.frame.version() {
                 return Err(DropReason::RoceVersion);
             }
-        } else if !self.gids.contains(net.dst.into()) {
+        } else if !self.resources.gids.contains(net.dst.into()) {
             return Err(DropReason::DestinationAddress);
         }
         Ok(())
@@ -339,7 +340,7 @@ impl Adapter {
         if self.qps[index].common.pkey.matches(bth.pkey) {
             return Ok(());
         }
-        self.counters.pkey_violations += 1;
+        self.reports.counters.pkey_violations += 1;
         Err(DropReason::PKey)
     }
 
@@ -359,9 +360,9 @@ impl Adapter {
 
     const fn count_icrc(&mut self, icrc: IcrcCheck) {
         match icrc {
-            IcrcCheck::Trusted => self.counters.icrc_trusted += 1,
-            IcrcCheck::Right(IcrcMatch::Exact) => self.counters.icrc_exact += 1,
-            IcrcCheck::Right(IcrcMatch::Solved { .. }) => self.counters.icrc_solved += 1,
+            IcrcCheck::Trusted => self.reports.counters.icrc_trusted += 1,
+            IcrcCheck::Right(IcrcMatch::Exact) => self.reports.counters.icrc_exact += 1,
+            IcrcCheck::Right(IcrcMatch::Solved { .. }) => self.reports.counters.icrc_solved += 1,
             IcrcCheck::Skipped | IcrcCheck::Wrong => {}
         }
     }
@@ -375,7 +376,7 @@ impl Adapter {
         packet: &Packet<'_>,
     ) -> Disposition {
         if packet.headers.bth().opcode.service() == Service::Cnp {
-            self.counters.cnp_received += 1;
+            self.reports.counters.cnp_received += 1;
             self.destinations.on_notification(index, now);
             self.with_qp(index, now, |qp, env| qp.handle_congestion(env));
             return Disposition::Congestion;
@@ -386,7 +387,7 @@ impl Adapter {
             qp.note_way(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         });
-        self.counters.count_request(packet.headers.bth().opcode.operation(), disposition);
+        self.reports.counters.count_request(packet.headers.bth().opcode.operation(), disposition);
         disposition
     }
 }

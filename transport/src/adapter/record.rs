@@ -78,7 +78,7 @@ impl Adapter {
     /// Records what a queue pair has noted, and changes of its window and rate.
     #[inline]
     pub(super) fn record_notes(&mut self, now: Instant, index: usize) {
-        if self.notes.are_taken() {
+        if self.reports.notes.are_taken() {
             self.take_notes(now, index, None);
         }
     }
@@ -86,7 +86,7 @@ impl Adapter {
     /// The same after it has built a packet, which is the last of the buffer.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
-        if self.notes.are_taken() {
+        if self.reports.notes.are_taken() {
             self.take_notes(now, index, buffer.last());
         }
     }
@@ -95,7 +95,7 @@ impl Adapter {
     #[inline(never)]
     fn take_notes(&mut self, now: Instant, index: usize, sent: Option<(NetHeader, &[u8])>) {
         let Some(recorder) = &mut self.recorder else { return };
-        let mut notes = self.notes.drain();
+        let mut notes = self.reports.notes.drain();
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut rule = WindowRule::Acknowledged;

@@ -52,7 +52,7 @@ impl Adapter {
         if !self.pds.contains(region.pd().0 as usize) {
             return Err(RegisterError::UnknownPd);
         }
-        self.regions.adopt(region)?;
+        self.resources.regions.adopt(region)?;
         self.users.add([Used::Pd(region.pd())]);
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Adapter {
     /// Takes over what [`reregister`](Self::reregister) has made of a region elsewhere.
     pub fn adopt_change(&mut self, region: &Region, changed: &Arc<Region>) {
         self.late.place_all();
-        self.regions.replace(changed);
+        self.resources.regions.replace(changed);
         self.users.add([Used::Pd(changed.pd())]);
         self.users.remove([Used::Pd(region.pd())]);
     }
@@ -79,7 +79,7 @@ impl Adapter {
         rkey: RKey,
     ) -> Result<(), ObjectError> {
         self.admit_window(pd)?;
-        self.regions.adopt_window(pd, window_type, rkey);
+        self.resources.regions.adopt_window(pd, window_type, rkey);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Adapter {
         if self.users.any(Used::Srq(id)) {
             return None;
         }
-        let srq = self.srqs.remove(&id)?;
+        let srq = self.resources.srqs.remove(&id)?;
         self.users.remove(users::of_srq(&srq));
         Some(ReleasedSrq(srq))
     }
@@ -96,7 +96,7 @@ impl Adapter {
     /// Takes it over, with its number and its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
         self.users.add(users::of_srq(&srq.0));
-        self.srqs.insert(id, srq.0);
+        self.resources.srqs.insert(id, srq.0);
     }
 
     /// Takes over a completion queue, with its number. Queue pairs of one adapter only may complete

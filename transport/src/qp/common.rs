@@ -27,26 +27,37 @@ use crate::{
     },
 };
 
+/// What the queue pairs of an adapter work with.
+pub(crate) struct Resources {
+    pub(crate) regions: RegionTable,
+    pub(crate) gids: GidTable,
+    pub(crate) pkeys: PKeyTable,
+    pub(crate) srqs: SrqTable,
+    /// The most READs and atomics of a queue pair.
+    pub(crate) rd_atomic: RdAtomicLimits,
+    pub(crate) congestion: CongestionConfig,
+}
+
+/// What they report to the adapter.
+#[derive(Default)]
+pub(crate) struct Reports {
+    pub(crate) counters: Counters,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) notes: Notes,
+    pub(crate) cqs: AffectedCqs,
+}
+
 /// The rest of the adapter, as a queue pair sees it during one call.
 pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
-    pub(crate) regions: &'a mut RegionTable,
-    pub(crate) gids: &'a GidTable,
-    pub(crate) pkeys: &'a PKeyTable,
-    pub(crate) srqs: &'a mut SrqTable,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) notes: &'a mut Notes,
+    pub(crate) resources: &'a mut Resources,
+    pub(crate) reports: &'a mut Reports,
     /// What is placed and told late, if anything is.
     pub(crate) late: Option<&'a mut Late>,
-    pub(crate) cqs: &'a mut AffectedCqs,
-    /// The most READs and atomics of a queue pair.
-    pub(crate) rd_atomic: RdAtomicLimits,
     /// Room for the data of READs, for one that sends.
     pub(crate) read_room: Room,
     /// Room for what is on its way to the peer's host, likewise.
     pub(crate) send_room: Room,
-    pub(crate) congestion: &'a CongestionConfig,
     /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
     /// True if the packet has met a receive buffer that fills.
@@ -83,13 +94,13 @@ impl Env<'_> {
     /// Notes a decision for those who read the record.
     #[inline]
     pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
-        self.notes.take(note);
+        self.reports.notes.take(note);
     }
 
     /// A request has been taken from this shared receive queue.
     pub(crate) fn note_taken(&mut self, id: SrqId) {
-        if self.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
-            self.events.push_back(Event::SrqLimitReached(id));
+        if self.resources.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
+            self.reports.events.push_back(Event::SrqLimitReached(id));
         }
     }
 
@@ -145,11 +156,11 @@ impl Env<'_> {
         }
         match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
-            Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
-            Pushed::Deferred => self.cqs.deferred.push(cq.id()),
+            Pushed::Waking => self.reports.events.push_back(Event::Completion(cq.id())),
+            Pushed::Deferred => self.reports.cqs.deferred.push(cq.id()),
             Pushed::Overrun => {
-                self.events.push_back(Event::CqError(cq.id()));
-                self.cqs.overrun.push(cq.id());
+                self.reports.events.push_back(Event::CqError(cq.id()));
+                self.reports.cqs.overrun.push(cq.id());
             }
         }
     }
@@ -292,14 +303,15 @@ impl Common {
         if !self.completion_counters.is_empty() {
             env.place_all_of(self.flow(Half::Requester));
         }
-        let result = result.and_then(|length| match env.cqs.injected.judge(|| self.sending(wqe)) {
-            None => Ok(length),
-            Some(error) => Err(error),
-        });
+        let result =
+            result.and_then(|length| match env.reports.cqs.injected.judge(|| self.sending(wqe)) {
+                None => Ok(length),
+                Some(error) => Err(error),
+            });
         let counted = CountedOps::of_send(&wqe.op);
         match result {
-            Ok(_) => env.counters.completed_sends += u64::from(counted == CountedOps::SEND),
-            Err(error) => env.counters.count_failed_send(error.status),
+            Ok(_) => env.reports.counters.completed_sends += u64::from(counted == CountedOps::SEND),
+            Err(error) => env.reports.counters.count_failed_send(error.status),
         }
         self.completion_counters.count(counted, result.is_ok().then_some(wqe.length));
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
@@ -355,13 +367,13 @@ impl Common {
                 opcode: ok.opcode,
                 needs_receive: false,
             };
-            env.cqs.injected.judge(completing).map_or(Ok(ok), Err)
+            env.reports.cqs.injected.judge(completing).map_or(Ok(ok), Err)
         });
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
         self.completion_counters.count(CountedOps::RECV, bytes);
         match result {
-            Ok(_) => env.counters.completed_receives += 1,
-            Err(error) => env.counters.count_failed_receive(error.status),
+            Ok(_) => env.reports.counters.completed_receives += 1,
+            Err(error) => env.reports.counters.count_failed_receive(error.status),
         }
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(self.flow(Half::Responder), cq, wc, &self.validity, solicited);

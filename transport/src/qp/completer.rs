@@ -234,7 +234,7 @@ impl Requester {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
         if verdict != Verdict::UnderWay {
-            env.counters.implied_naks += 1;
+            env.reports.counters.implied_naks += 1;
         }
         self.recover(verdict, psn, Loss::ImpliedNak, env);
         disposition
@@ -248,7 +248,7 @@ impl Requester {
                 if verdict == Verdict::UnderWay {
                     return Disposition::Dropped(DropReason::RecoveryUnderWay);
                 }
-                env.counters.sequence_naks_received += 1;
+                env.reports.counters.sequence_naks_received += 1;
                 self.flight.on_loss();
                 env.note(|| Note::Window(WindowRule::Loss));
                 self.recover(verdict, psn, Loss::Nak, env);
@@ -278,7 +278,7 @@ impl Requester {
                 self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries });
             }
         }
-        env.counters.rnr_naks_received += 1;
+        env.reports.counters.rnr_naks_received += 1;
         Disposition::NakReceived(Syndrome::RnrNak { timer })
     }
 }

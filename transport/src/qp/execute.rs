@@ -158,7 +158,10 @@ impl Responder {
             let id = wqe.id;
             if let Some(key) = invalidated {
                 env.place_all();
-                env.regions.invalidate(key, common.user()).map_err(Refused::Invalidate)?;
+                env.resources
+                    .regions
+                    .invalidate(key, common.user())
+                    .map_err(Refused::Invalidate)?;
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
@@ -305,7 +308,7 @@ impl Responder {
         if !eth.virtual_address.is_multiple_of(8) {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
-        let region = env.regions.remote(
+        let region = env.resources.regions.remote(
             eth.rkey,
             common.user(),
             eth.virtual_address,
@@ -390,11 +393,11 @@ impl Responder {
         let persistent = placement.contains(Placement::PERSISTENT);
         let (key, user) = (reth.rkey, common.user());
         let flushed = if feth.selectivity == 1 {
-            let region = env.regions.remote_whole(key, user, needed);
+            let region = env.resources.regions.remote_whole(key, user, needed);
             region.and_then(|region| region.flush(region.address(), region.length(), persistent))
         } else {
             let (address, length) = (reth.virtual_address, u64::from(reth.dma_length));
-            let region = env.regions.remote(key, user, address, length, needed);
+            let region = env.resources.regions.remote(key, user, address, length, needed);
             region.and_then(|region| region.flush(address, length, persistent))
         };
         flushed.map_err(Refused::access)?;
@@ -445,8 +448,13 @@ impl Responder {
             return Ok(None);
         }
         let length = u64::from(reth.dma_length);
-        let region =
-            env.regions.remote(reth.rkey, common.user(), reth.virtual_address, length, needed);
+        let region = env.resources.regions.remote(
+            reth.rkey,
+            common.user(),
+            reth.virtual_address,
+            length,
+            needed,
+        );
         region.cloned().map(Some).map_err(Refused::access)
     }
 }

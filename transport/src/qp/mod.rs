@@ -42,12 +42,12 @@ pub use attr::{
     ResponderAttr, Rtr, Rts,
 };
 use common::Refused;
-pub(crate) use common::{AffectedCqs, Common, Env};
+pub(crate) use common::{Common, Env, Reports, Resources};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
+pub(crate) use note::Note;
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
-pub(crate) use note::{Note, Notes};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use state::{EDGES, QpType, State, is_legal};
@@ -171,7 +171,7 @@ impl Qp {
 
     pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
         self.check_send(wr, 0)?;
-        let wqe = SendWqe::new(wr, env.regions);
+        let wqe = SendWqe::new(wr, &env.resources.regions);
         if matches!(self.common.state, State::Err | State::Sqe) && self.flushing.is_none() {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         } else {
@@ -198,7 +198,7 @@ impl Qp {
             self.common.complete_recv(wr.wr_id, Err(WcError::FLUSHED), false, env);
             return Ok(());
         }
-        self.responder.post(wr, self.common.pd, env.regions)
+        self.responder.post(wr, self.common.pd, &env.resources.regions)
     }
 
     /// Takes all requests; none of them completes.
@@ -220,7 +220,7 @@ impl Qp {
             self.congestion.note_mark();
         }
         if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
-            self.congestion.owe(env.now, env.congestion.np_min_time_between_cnps);
+            self.congestion.owe(env.now, env.resources.congestion.np_min_time_between_cnps);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
@@ -264,7 +264,7 @@ impl Qp {
     fn note_established(&mut self, env: &mut Env<'_>) {
         if self.common.state == State::Rtr && !self.established {
             self.established = true;
-            env.events.push_back(Event::CommunicationEstablished(self.common.qpn));
+            env.reports.events.push_back(Event::CommunicationEstablished(self.common.qpn));
         }
     }
 
@@ -302,7 +302,7 @@ impl Qp {
         match outcome {
             Outcome::Done(disposition) => disposition,
             Outcome::Fatal { disposition, event } => {
-                env.events.extend(event);
+                env.reports.events.extend(event);
                 self.enter_error(disposition.into(), env);
                 disposition
             }
@@ -316,12 +316,12 @@ impl Qp {
 
     /// The peer tells that our packets meet congestion.
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
-        if !self.congestion.on_cnp(env.now, env.congestion.np_min_time_between_cnps) {
+        if !self.congestion.on_cnp(env.now, env.resources.congestion.np_min_time_between_cnps) {
             return;
         }
         self.requester.flight.on_notification(env.now);
         env.note(|| Note::Window(WindowRule::Notification));
-        if let Some(dcqcn) = &env.congestion.dcqcn {
+        if let Some(dcqcn) = &env.resources.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
         }
     }
@@ -377,7 +377,7 @@ impl Qp {
         }
         self.common.path.as_ref()?; // without a peer nothing is sent
         if let Some(built) = self.congestion.build(&self.common, slot) {
-            env.counters.cnp_sent += 1;
+            env.reports.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
@@ -465,12 +465,14 @@ impl Qp {
         }
         loop {
             let answers = &mut self.responder.answers;
-            if let Some(length) = answers.write_acknowledgement(&self.common, slot, env.notes) {
+            if let Some(length) =
+                answers.write_acknowledgement(&self.common, slot, &mut env.reports.notes)
+            {
                 return Some(Built::new(length));
             }
             let has_data = self.responder.answers.next_has_data();
             if has_data
-                && !(self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
+                && !(self.rate.allows(env.now, env.resources.congestion.dcqcn.as_ref())
                     && self.responder.answers.pace.allows(env.now))
             {
                 return None;
@@ -497,9 +499,9 @@ impl Qp {
                     {
                         self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
                         if matches!(event, Event::QpAccessError(..)) {
-                            env.counters.refused_accesses += 1;
+                            env.reports.counters.refused_accesses += 1;
                         }
-                        env.events.push_back(event);
+                        env.reports.events.push_back(event);
                         self.enter_error(response.failure(error), env);
                     } else {
                         self.responder.answers.behind.complete_answered(&self.common, env);
@@ -514,7 +516,7 @@ impl Qp {
             if !matches!(self.common.state, State::Rts | State::Sqd) {
                 return None;
             }
-            if !self.rate.allows(env.now, env.congestion.dcqcn.as_ref()) {
+            if !self.rate.allows(env.now, env.resources.congestion.dcqcn.as_ref()) {
                 self.requester.wait_for_no_room();
                 return None;
             }
@@ -548,7 +550,7 @@ impl Qp {
     fn note_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
-            self.rate.on_sent(bytes, env.now, env.congestion.dcqcn.as_ref());
+            self.rate.on_sent(bytes, env.now, env.resources.congestion.dcqcn.as_ref());
         }
     }
 
@@ -572,7 +574,7 @@ impl Qp {
         } else if self.common.state == State::Sqd && !self.drained && self.requester.is_quiet() {
             self.drained = true;
             if self.drain_event {
-                env.events.push_back(Event::SendQueueDrained(self.common.qpn));
+                env.reports.events.push_back(Event::SendQueueDrained(self.common.qpn));
             }
         }
     }
@@ -630,7 +632,7 @@ impl Qp {
             let Some(id) = self.responder.flush() else {
                 self.flushing = None;
                 if last_wqe {
-                    env.events.push_back(Event::LastWqeReached(self.common.qpn));
+                    env.reports.events.push_back(Event::LastWqeReached(self.common.qpn));
                 }
                 return;
             };

@@ -131,7 +131,7 @@ impl Qp {
         };
         let mut reliability = self.reliability;
         reliability.responder = responder.copied().unwrap_or(reliability.responder);
-        reliability.check(env.rd_atomic)?;
+        reliability.check(env.resources.rd_atomic)?;
         if let Some(peer) = peer {
             self.set_peer(peer, env)?;
             self.reliability = reliability;
@@ -147,13 +147,16 @@ impl Qp {
         if av.dgid.is_multicast() {
             return Err(ModifyError::MulticastPeer(av.dgid));
         }
-        if env.gids.is_only_shown(av.sgid_index) {
+        if env.resources.gids.is_only_shown(av.sgid_index) {
             return Err(ModifyError::RoceV1(av.sgid_index));
         }
-        let path = env.gids.path(av, self.common.qpn, qpn);
+        let path = env.resources.gids.path(av, self.common.qpn, qpn);
         let mut path = path.ok_or(ModifyError::GidIndex(av.sgid_index))?;
         // only who slows down on notifications may ask for them
-        if env.congestion.ecn && self.common.qp_type.is_reliable() && path.traffic_class & 3 == 0 {
+        if env.resources.congestion.ecn
+            && self.common.qp_type.is_reliable()
+            && path.traffic_class & 3 == 0
+        {
             path.traffic_class |= ECT_0;
         }
         Ok(path)
@@ -161,8 +164,11 @@ impl Qp {
 
     fn set_peer(&mut self, peer: &PeerAttr, env: &Env<'_>) -> Result<(), ModifyError> {
         let PeerAttr { dest_qpn, path_mtu, ref av, .. } = *peer;
-        if path_mtu > env.gids.port_mtu() {
-            return Err(ModifyError::PathMtu { asked: path_mtu, port: env.gids.port_mtu() });
+        if path_mtu > env.resources.gids.port_mtu() {
+            return Err(ModifyError::PathMtu {
+                asked: path_mtu,
+                port: env.resources.gids.port_mtu(),
+            });
         }
         self.common.set_path(Some(self.path_to(dest_qpn, av, env)?));
         self.common.av = Some(*av);
@@ -187,7 +193,7 @@ impl Qp {
             Rts::XrcTarget { timeout, .. } => reliability.requester.timeout = timeout,
             Rts::Uc(_) | Rts::Ud(_) | Rts::RawPacket | Rts::Resume => {}
         }
-        reliability.check(env.rd_atomic)?;
+        reliability.check(env.resources.rd_atomic)?;
         match (self.common.state, self.common.qp_type, rts) {
             (State::Rtr, QpType::Ud, Rts::Ud(sq_psn))
             | (State::Rtr, QpType::Uc, Rts::Uc(sq_psn))
@@ -196,7 +202,7 @@ impl Qp {
             }
             (State::Rtr, QpType::Rc, Rts::Rc(sq_psn, requester))
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
-                self.requester.start(*sq_psn, requester, &env.congestion.window);
+                self.requester.start(*sq_psn, requester, &env.resources.congestion.window);
             }
             (State::Rtr, QpType::RawPacket, Rts::RawPacket)
             | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
@@ -218,7 +224,7 @@ impl Qp {
         self.check_edge(state)?;
         let checked = self.check_changes(state, changes, env)?;
         let reliability = self.reliability.updated(changes);
-        reliability.check(env.rd_atomic)?;
+        reliability.check(env.resources.rd_atomic)?;
         self.reliability = reliability;
         self.apply(&checked);
         let Reliability { requester, responder } = reliability;
@@ -314,6 +320,6 @@ impl Qp {
 }
 
 fn check_pkey(index: u16, env: &Env<'_>) -> Result<(u16, PKey), ModifyError> {
-    let pkey = env.pkeys.get(index).ok_or(ModifyError::PKeyIndex(index))?;
+    let pkey = env.resources.pkeys.get(index).ok_or(ModifyError::PKeyIndex(index))?;
     Ok((index, pkey))
 }

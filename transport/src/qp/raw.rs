@@ -38,7 +38,7 @@ pub(super) fn build(
         return false;
     }
     if let Some(wqe) = requester.take_sent() {
-        env.counters.sent_frames += 1;
+        env.reports.counters.sent_frames += 1;
         common.complete_send(&wqe, Ok(0), env);
     }
     true
@@ -91,7 +91,7 @@ pub(super) fn receive(
         cause.map_err(|cause| WcError { status: WcStatus::LocProtErr, cause })
     };
     let has_failed = stored.is_err();
-    env.counters.received_frames += u64::from(!has_failed);
+    env.reports.counters.received_frames += u64::from(!has_failed);
     let ok = WcOk { flow_tag, ..WcOk::new(WcOpcode::Recv, length) };
     common.complete_recv(wqe.id, stored.map(|()| ok), false, env);
     if has_failed { Err(Refused::Failed) } else { Ok(()) }

@@ -300,7 +300,7 @@ impl Requester {
         } else {
             Cursor { number, packet: packet + end.after(psn).unwrap_or(1) }
         };
-        env.counters.retransmitted_packets += u64::from(again);
+        env.reports.counters.retransmitted_packets += u64::from(again);
         if self.sent_end.is_before(request.end) {
             self.sent_end = request.end;
         }
@@ -338,8 +338,8 @@ impl Requester {
         let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
         let attempt = Attempt::Probe { oldest: !last };
         let request = self.request(Cursor { number, packet }, end, true, attempt, common)?;
-        env.counters.tail_probes += 1;
-        env.counters.retransmitted_packets += 1;
+        env.reports.counters.tail_probes += 1;
+        env.reports.counters.retransmitted_packets += 1;
         Some(request)
     }
 
@@ -394,12 +394,12 @@ impl Requester {
                 SendOp::BindWindow(bind) => {
                     common.binds = true;
                     env.place_all();
-                    let bound = env.regions.bind(&bind, common.user());
+                    let bound = env.resources.regions.bind(&bind, common.user());
                     bound.map_err(|error| (WcStatus::MwBindErr, Cause::Bind(error)))
                 }
                 SendOp::LocalInvalidate { rkey } => {
                     env.place_all();
-                    let invalidated = env.regions.invalidate(rkey, common.user());
+                    let invalidated = env.resources.regions.invalidate(rkey, common.user());
                     invalidated.map_err(|error| (WcStatus::LocQpOpErr, Cause::Access(error)))
                 }
                 _ => Ok(()), // only those two are local
@@ -547,7 +547,7 @@ impl Requester {
             env.note(|| Note::Timer(Timer::PutOff));
             self.retry.put_off(env.now); // nothing that could be answered has been sent
         } else {
-            env.counters.timeouts += 1;
+            env.reports.counters.timeouts += 1;
             let psn = self.oldest_unacked;
             env.note(|| Note::Timer(Timer::Acknowledge(psn)));
             env.note(|| Note::Window(WindowRule::Timeout));

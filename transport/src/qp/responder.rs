@@ -180,7 +180,7 @@ impl Responder {
         common: &Common,
         env: &'a mut Env<'_>,
     ) -> &'a mut RecvQueue {
-        match common.srq.and_then(|id| env.srqs.get_mut(&id)) {
+        match common.srq.and_then(|id| env.resources.srqs.get_mut(&id)) {
             Some(shared) => &mut shared.queue,
             None => &mut self.queue,
         }
@@ -226,7 +226,7 @@ impl Responder {
                         Outcome::Done(Disposition::Executed)
                     }
                     Err(Refused::NotReady) => {
-                        env.counters.rnr_naks_sent += 1;
+                        env.reports.counters.rnr_naks_sent += 1;
                         let syndrome = Syndrome::RnrNak { timer: self.min_rnr_timer };
                         Outcome::Done(self.nak(syndrome, Refusal::NoReceiveRequest))
                     }
@@ -236,7 +236,7 @@ impl Responder {
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::BehindRead) => {
-                        env.counters.sequence_naks_sent += 1;
+                        env.reports.counters.sequence_naks_sent += 1;
                         Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::UnansweredRead))
                     }
                     Err(Refused::Invalidate(error)) => {
@@ -256,7 +256,7 @@ impl Responder {
             }
             Some(_) => {
                 self.note_ahead(packet.headers.bth().psn);
-                env.counters.sequence_naks_sent += 1;
+                env.reports.counters.sequence_naks_sent += 1;
                 Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::MissingPacket))
             }
         }
@@ -337,7 +337,7 @@ impl Responder {
             }
         };
         if disposition == Disposition::Duplicate {
-            env.counters.duplicate_requests += 1;
+            env.reports.counters.duplicate_requests += 1;
         }
         disposition
     }

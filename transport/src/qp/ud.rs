@@ -61,7 +61,7 @@ fn write(
     if to.pd.is_some_and(|pd| pd != common.pd) {
         return Err(error(Cause::ForeignAddressHandle));
     }
-    let limit = env.gids.port_mtu().bytes();
+    let limit = env.resources.gids.port_mtu().bytes();
     if *length > limit {
         return Err(WcError {
             status: WcStatus::LocLenErr,
@@ -70,7 +70,7 @@ fn write(
     }
     let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
     wqe.check_local(common.pd).map_err(protection)?;
-    let path = env.gids.path(&to.av, common.qpn, to.qpn).ok_or(no_route)?;
+    let path = env.resources.gids.path(&to.av, common.qpn, to.qpn).ok_or(no_route)?;
     let qkey = if to.qkey.is_controlled() { common.qkey } else { to.qkey };
     let deth = Deth { qkey, source_qp: common.qpn };
     let (operation, ext) = match immediate {
@@ -99,11 +99,11 @@ pub(super) fn receive(
         return Err(Refused::Dropped(DropReason::WrongService));
     };
     if deth.qkey != common.qkey {
-        env.counters.qkey_violations += 1;
+        env.reports.counters.qkey_violations += 1;
         return Err(Refused::Dropped(DropReason::QKey));
     }
     let total = (GRH_LEN + packet.payload.len()) as u64;
-    let most = env.gids.port_mtu().bytes() as usize;
+    let most = env.resources.gids.port_mtu().bytes() as usize;
     match responder.receives(common, env).oldest() {
         None => return Err(Refused::Dropped(DropReason::NoReceiveRequest)),
         Some(wqe) if total > wqe.length || packet.payload.len() > most => {

@@ -54,7 +54,7 @@ impl Serving {
 
     /// The SRQ that a request names, if a target of this domain may receive with it.
     fn find(id: SrqId, common: &Common, env: &Env<'_>) -> Result<Self, (NakCode, Refusal)> {
-        let named = env.srqs.get(&id).and_then(|srq| Some((srq.pd, srq.xrc.as_ref()?)));
+        let named = env.resources.srqs.get(&id).and_then(|srq| Some((srq.pd, srq.xrc.as_ref()?)));
         let (pd, xrc) = named.ok_or((NakCode::RemoteAccessError, Refusal::UnknownXrcSrq))?;
         if Some(xrc.xrcd) != common.xrcd {
             return Err((NakCode::RemoteAccessError, Refusal::ForeignXrcSrq));
@@ -107,7 +107,7 @@ impl Qp {
                 );
             }
             match Serving::find(named, common, env) {
-                Ok(next) if is_new => common.serve_from_now_on(next, env.srqs),
+                Ok(next) if is_new => common.serve_from_now_on(next, &mut env.resources.srqs),
                 Err((code, refusal)) if is_new => {
                     return responder.refuse(code, refusal, common, env);
                 }

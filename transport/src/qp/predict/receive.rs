@@ -106,6 +106,7 @@ impl Responder {
         if length > 0 {
             let (address, needed) = (reth.virtual_address, Access::REMOTE_WRITE);
             let region = env
+                .resources
                 .regions
                 .remote(reth.rkey, common.user(), address, length as u64, needed)
                 .ok()?;
