@@ -225,10 +225,9 @@ impl QueuePair {
     /// Never: the handle keeps the queue pair alive.
     #[must_use]
     pub fn query(&self) -> QpInfo {
-        self.inner
-            .engine()
-            .command(|adapter, _| adapter.query_qp(self.inner.qpn))
-            .expect("a handle keeps its queue pair alive")
+        let mut shard = self.inner.engine().lock();
+        let info = shard.adapter().query_qp(self.inner.qpn);
+        info.expect("a handle keeps its queue pair alive")
     }
 
     /// RESET→INIT, and INIT→INIT (`ibv_modify_qp`).
