@@ -10,7 +10,7 @@ use roce_models::engine::{
         requests_are_served_beside_a_program_that_sleeps,
         requests_are_served_beside_an_event_loop_that_is_left, the_background_thread_ends,
         two_threads_of_which_one_serves_are_woken, two_threads_that_wait_on_the_sockets_are_woken,
-        what_acknowledges_leaves, what_is_gathered_leaves,
+        what_acknowledges_leaves, what_is_corked_leaves,
     },
     without,
 };
@@ -130,7 +130,7 @@ fn an_event_loop_that_ends_wakes_the_background_thread() {
 
 #[test]
 fn what_waits_for_more_leaves() {
-    what_is_gathered_leaves();
+    what_is_corked_leaves();
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub struct LinkCounters {
     pub shared_runs: u64,
     /// Send requests that waited for those that the program posted right behind them, to leave with the
     /// same call.
-    pub gathered: u64,
+    pub corked: u64,
     /// Datagrams forwarded to other processes of this host that have the same address.
     pub forwarded: u64,
     /// Runs of datagrams that could not be sent.
@@ -82,7 +82,7 @@ impl AddAssign for LinkCounters {
             send_calls,
             sent_runs,
             shared_runs,
-            gathered,
+            corked,
             forwarded,
             send_errors,
             full,
@@ -101,7 +101,7 @@ impl AddAssign for LinkCounters {
         self.send_calls += send_calls;
         self.sent_runs += sent_runs;
         self.shared_runs += shared_runs;
-        self.gathered += gathered;
+        self.corked += corked;
         self.forwarded += forwarded;
         self.send_errors += send_errors;
         self.full += full;
@@ -135,9 +135,9 @@ impl LinkCounters {
                 self.shared_runs,
             ),
             (
-                "link_gathered",
+                "link_corked",
                 "Send requests that waited for those posted right behind them, to leave with one call.",
-                self.gathered,
+                self.corked,
             ),
             (
                 "link_forwarded",

@@ -17,9 +17,9 @@ use roce::{
     link::Fabric,
 };
 
+mod corking;
 mod event_loop;
 mod foreign;
-mod gathering;
 mod leased;
 mod memory;
 mod misuse;

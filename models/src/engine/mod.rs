@@ -36,16 +36,11 @@
 #[path = "../../../provider/src/engine/background.rs"]
 mod background;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/corked.rs"]
+mod corked;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/event_loop.rs"]
 mod event_loop;
-#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
-#[path = "../../../provider/src/engine/gathered.rs"]
-mod gathered;
-#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
-#[path = "../../../provider/src/engine/gathering.rs"]
-mod gathering;
-#[path = "../../../provider/src/engine/patience.rs"]
-mod patience;
 mod poller;
 #[allow(
     dead_code,
@@ -54,11 +49,14 @@ mod poller;
 )]
 #[path = "../../../provider/src/engine/program.rs"]
 mod program;
+#[allow(dead_code, reason = "files of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/schedule/mod.rs"]
+mod schedule;
 mod serve;
 mod shard;
+#[path = "../../../provider/src/engine/shared_cork.rs"]
+mod shared_cork;
 mod sleep;
-#[path = "../../../provider/src/engine/spell.rs"]
-mod spell;
 pub mod threads;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/waiting.rs"]

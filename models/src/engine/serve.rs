@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic};
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
-    patience::Waiter,
     poller::Poller,
+    schedule::spin::Waiter,
     shard::Shard,
     sleep::{AtomicU64, System},
 };
@@ -50,16 +50,16 @@ pub(super) struct Engine {
     pub(super) loop_in_vain: AtomicU64,
     pub(super) loop_not_before: AtomicU64,
     pub(super) sleeps_until: AtomicU64,
-    pub(super) gathered_until: Arc<atomic::AtomicU64>,
+    pub(super) corked_until: Arc<atomic::AtomicU64>,
     pub(super) stop: AtomicBool,
     pub(super) progress: Progress,
 }
 
 impl Engine {
     pub(super) fn new(shard: Shard, system: System) -> Self {
-        let gathered_until = shard.gathering.until();
+        let corked_until = shard.cork.until_shared();
         Self {
-            gathered_until,
+            corked_until,
             shard: Mutex::new(shard),
             system,
             activity: AtomicU64::new(0),
@@ -104,15 +104,15 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
-        shard.gathering.note_service(clock::now());
-        if shard.gathers() {
+        shard.cork.noting().note_service(clock::now());
+        if shard.is_corked() {
             shard.transmit(clock::now());
         }
         let received = shard.receive();
         if received > 0 {
             self.note_stir();
         }
-        if !(polls && received > 0 && shard.gathering.find(clock::now(), true)) {
+        if !(polls && received > 0 && shard.cork.change(|cork| cork.find(clock::now(), true))) {
             shard.serve_timers(clock::now());
         }
         received

@@ -3,7 +3,8 @@
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
 use super::{
-    gathering::{Gathering, Load},
+    schedule::cork::{Cork, Load},
+    shared_cork::SharedCork,
     sleep::{Omission, System, omits},
 };
 use crate::ring::runs::Link;
@@ -19,7 +20,7 @@ pub(super) struct Shard {
     /// Counters to publish, and the thread of the program that reads them.
     pub(super) counted: Option<(Instant, usize)>,
     pub(super) told: bool,
-    pub(super) gathering: Gathering,
+    pub(super) cork: SharedCork,
     /// What has been posted, and the thread of the program that waits for it to leave.
     pub(super) posted: Option<usize>,
     /// The thread of the program that waits for an acknowledgement of what arrives first to leave.
@@ -32,10 +33,10 @@ impl Shard {
     pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
         let (rare, timer, counted) = (None, None, None);
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
-        let mut gathering = Gathering::new(limits);
-        gathering.note_sent(true);
+        let mut cork = SharedCork::new(Cork::new(limits));
+        cork.noting().note_sent(true);
         let (told, posted, acknowledged) = (false, None, None);
-        Self { link, awaited, rare, timer, counted, told, gathering, posted, acknowledged, system }
+        Self { link, awaited, rare, timer, counted, told, cork, posted, acknowledged, system }
     }
 
     pub(super) fn receive(&mut self) -> usize {
@@ -60,22 +61,22 @@ impl Shard {
     }
 
     pub(super) fn transmit(&mut self, _now: Instant) {
-        self.gathering.leave();
+        self.cork.change(Cork::leave);
         if let Some(thread) = self.posted.take() {
             self.system.give(thread);
         }
     }
 
-    pub(super) fn gathers(&self) -> bool {
-        self.gathering.is_waiting()
+    pub(super) fn is_corked(&self) -> bool {
+        self.cork.is_corked()
     }
 
-    pub(super) fn gather(&mut self, now: Instant, load: Load, activity: u64) -> bool {
-        self.gathering.post(now, load, activity)
+    pub(super) fn corks(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+        self.cork.change(|cork| cork.post(now, load, activity))
     }
 
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
-        self.gathering.is_late(now)
+        self.cork.noting().is_late(now)
     }
 
     pub(super) fn note_hold(&mut self, now: Instant) -> Instant {
@@ -83,7 +84,7 @@ impl Shard {
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.gathers()
+        self.is_corked()
     }
 
     pub(super) fn is_lost(&self) -> bool {

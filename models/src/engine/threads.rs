@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use loom::thread;
 
-use super::{gathering::Load, serve::Engine, shard::Shard, sleep::System};
+use super::{schedule::cork::Load, serve::Engine, shard::Shard, sleep::System};
 use crate::{check, clock, ring::runs};
 
 /// Time after which a timer is due: a sleep of no more ends by itself.
@@ -187,7 +187,7 @@ pub fn requests_are_served_after_an_event_loop() {
 }
 
 /// A program posts requests one closely behind the other, and sleeps until they have left.
-pub fn what_is_gathered_leaves() {
+pub fn what_is_corked_leaves() {
     run(2, 0, false, |engine| {
         engine.progress();
         let now = clock::now();
@@ -196,8 +196,8 @@ pub fn what_is_gathered_leaves() {
             let mut load = Load::default();
             load.add(64);
             shard.posted = Some(number);
-            engine.gather(&mut shard, now, load);
-            shard.gathering.note_end(now);
+            engine.cork_or_send(&mut shard, now, load);
+            shard.cork.noting().note_end(now);
         }
         engine.system.wait_for(0);
     });
@@ -210,8 +210,8 @@ pub fn what_acknowledges_leaves() {
         {
             let mut shard = engine.lock();
             let now = clock::now();
-            shard.gathering.find(now, true);
-            shard.gathering.post(now, Load::default(), 0); // it has answered before
+            shard.cork.change(|cork| cork.find(now, true));
+            shard.cork.change(|cork| cork.post(now, Load::default(), 0)); // it has answered before
         }
         engine.progress();
         engine.system.wait_for(0);

@@ -4,95 +4,23 @@ use std::{
     hint, io,
     panic::{self, AssertUnwindSafe},
     sync::atomic::Ordering,
-    time::Duration,
 };
 
 use roce_transport::time::Instant;
 
 use super::{
-    event_loop::IN_VAIN,
-    patience::Patience,
     poller::Watched,
     program::grow,
+    schedule::{
+        duty::{Duties, Duty, Seen},
+        spin::SpinPolicy,
+        times::{ABSENT, LINGER_MOST, LOOK, SWITCH},
+    },
     serve::Engine,
     sleep::{IDLE_LOOKS, PAUSE, thread},
-    spell::Spell,
     waiting::yield_to_others,
 };
 use crate::clock;
-
-/// Time between two looks whether a program still polls.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// Number of looks at a program that polls after which they become rarer: each costs the program
-/// time.
-const STEADY: u32 = 16;
-
-/// Time between two of the rarer looks.
-const LOOK_LESS: Duration = Duration::from_millis(4);
-
-/// Number of looks in a row at which a program's event loop is found absent, after which the thread serves.
-/// Once or twice it has perhaps been woken, and waits for a processor.
-const ABSENCES: u32 = 4;
-
-/// Longest time that it looks for packets without attending to anything else.
-const LINGER_MOST: Duration = Duration::from_millis(10);
-
-/// A yield that takes longer than this has let somebody else run: it may be the program itself.
-const SWITCH: Duration = Duration::from_micros(5);
-
-/// Time in which a program that polls serves, else it is absent.
-const ABSENT: Duration = Duration::from_micros(250);
-
-/// Time for which the thread serves beside a program that polls, but that was absent while something
-/// waited; twice as long each time that it is absent still. The first, and the longest.
-const BESIDE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-
-/// Role of the background thread until its next look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
-    /// The program polls. The thread looks now and then whether it still does.
-    Aside,
-    /// The program polls, but not always: it looks at its memory between, say, for what a peer
-    /// writes there.
-    Beside,
-    /// The program waits in an event loop, on the sockets, too. The thread serves timers, and looks now and
-    /// then whether the program comes for what arrives.
-    Loop,
-    /// Threads of the program sleep on the link's descriptors themselves. This one serves timers.
-    Timers,
-    /// No other thread serves the adapter.
-    Serve,
-}
-
-/// Whether the program was absent while something waited.
-#[derive(Debug, Default)]
-struct Absence(Spell);
-
-impl Absence {
-    fn lasts(&self, now: Instant) -> bool {
-        self.0.lasts(now)
-    }
-
-    /// True if it has ended, and a few looks have not yet told whether the program is back.
-    fn is_in_doubt(&self, now: Instant) -> bool {
-        self.0.is_remembered(now)
-    }
-
-    /// The program is back.
-    fn end(&mut self, now: Instant) {
-        self.0.end_now(now);
-    }
-
-    /// The program was looked at, and was absent or not, or nobody knows.
-    fn note(&mut self, is_absent: Option<bool>, now: Instant) {
-        match is_absent {
-            Some(true) => self.0.renew(BESIDE, now),
-            Some(false) => self.0.miss(STEADY),
-            None => {}
-        }
-    }
-}
 
 impl Engine {
     /// The background thread's work. If it panics, which is a bug of ours, nobody else hears what
@@ -106,13 +34,9 @@ impl Engine {
 
     /// Serves the adapter whenever the program does not, until the engine is stopped.
     pub(super) fn serve_until_stopped(&self) {
-        let mut seen = self.activity.load(Ordering::Relaxed);
-        let mut looks = 0;
-        let mut patience = Patience::new(SWITCH);
-        let mut absence = Absence::default();
-        let mut absences = 0;
+        let mut duties = Duties::new(self.activity.load(Ordering::Relaxed));
+        let mut spin = SpinPolicy::new(SWITCH);
         let mut answer = None;
-        let mut apart = Spell::default();
         loop {
             self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
@@ -121,76 +45,59 @@ impl Engine {
                 return;
             }
             let activity = self.activity.load(Ordering::Relaxed);
-            let program_serves = activity != seen;
-            seen = activity;
             self.attend_timer(&mut answer);
             self.attend();
             let now = clock::now();
-            let mode = self.mode(program_serves, absence.lasts(now));
-            if mode == Mode::Aside {
-                looks += 1;
-                if !absence.is_in_doubt(now) {
-                    let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
+            let duty = duties.decide(self.seen(activity), now);
+            if duty == Duty::Standby {
+                if let Some(after) = duties.look_after(now) {
+                    let _ = self.sleep(false, Some(after));
                 }
-                absence.note(self.is_absent(&mut answer), clock::now());
+                let is_absent = self.is_absent(&mut answer);
+                duties.note_look(is_absent, clock::now());
                 continue;
             }
-            if mode == Mode::Loop {
-                looks = if program_serves { 0 } else { looks + 1 };
-                if self.serve_and_sleep(mode, false).is_err() {
-                    thread::sleep(LOOK);
+            if duty == Duty::EventLoop {
+                self.serve_or_wait(duty, false);
+                let is_absent = self.is_absent(&mut answer) == Some(true);
+                let in_vain = self.loop_in_vain.load(Ordering::Relaxed);
+                let (stays, not_before) =
+                    duties.note_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
+                if let Some(end) = not_before {
+                    self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
                 }
-                absences = if self.is_absent(&mut answer) == Some(true) { absences + 1 } else { 0 };
-                let now = clock::now();
-                if absences == ABSENCES || self.loop_in_vain.load(Ordering::Relaxed) > IN_VAIN {
-                    apart.renew(BESIDE, now);
-                    self.loop_not_before.store(apart.end().as_nanos(), Ordering::Relaxed);
-                } else if program_serves {
-                    apart.miss(STEADY);
-                }
-                if apart.lasts(now) || looks > IDLE_LOOKS {
+                if !stays {
                     self.leave_loop();
                 }
                 continue;
             }
-            looks = 0;
-            let received = match mode {
-                Mode::Beside => self.linger_beside(&mut patience),
-                Mode::Serve => self.linger(activity, &mut patience),
-                Mode::Aside | Mode::Loop | Mode::Timers => false,
+            let received = match duty {
+                Duty::Assist => self.linger_beside(&mut spin),
+                Duty::Serve => self.linger(activity, &mut spin),
+                Duty::Standby | Duty::EventLoop | Duty::Timers => false,
             };
-            if mode == Mode::Beside
+            if duty == Duty::Assist
                 && !received
                 && self.activity.load(Ordering::Relaxed) != activity
             {
-                absence.end(clock::now());
+                duties.note_return(clock::now());
                 continue;
             }
-            if received && !program_serves {
+            if received && !duties.program_serves() {
                 grow(&self.found);
             }
-            let stands_aside =
-                program_serves && (!received || self.is_awaited(now)) && mode != Mode::Beside;
-            if self.serve_and_sleep(mode, stands_aside).is_err() {
-                thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
-            }
+            let stands_aside = duties.stands_aside(duty, received, self.is_awaited(now));
+            self.serve_or_wait(duty, stands_aside);
         }
     }
 
-    fn mode(&self, program_serves: bool, was_absent: bool) -> Mode {
-        if self.is_in_loop() {
-            return Mode::Loop;
-        }
-        let handed_over = self.handed_over.load(Ordering::SeqCst);
-        if self.drivers.load(Ordering::SeqCst) > 0 {
-            // one that has what it waits for soon comes back as soon
-            if program_serves && !handed_over { Mode::Aside } else { Mode::Timers }
-        } else if was_absent && !handed_over {
-            Mode::Beside // though it finds all done, and has no need to serve
-        } else if !program_serves || handed_over {
-            Mode::Serve
-        } else {
-            Mode::Aside
+    /// What is seen of the program, whose calls have served so often.
+    fn seen(&self, activity: u64) -> Seen {
+        Seen {
+            activity,
+            is_in_loop: self.is_in_loop(),
+            has_handed_over: self.handed_over.load(Ordering::SeqCst),
+            drives: self.drivers.load(Ordering::SeqCst) > 0,
         }
     }
 
@@ -216,14 +123,21 @@ impl Engine {
         is_absent.then_some(true)
     }
 
+    /// The [same](Self::serve_and_sleep), whatever the system says.
+    fn serve_or_wait(&self, duty: Duty, stands_aside: bool) {
+        if self.serve_and_sleep(duty, stands_aside).is_err() {
+            thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
+        }
+    }
+
     /// Serves timers, then sleeps until the next one, or until something arrives if no other thread
     /// waits for that. `stands_aside`: the program polls faster than this thread wakes, so that the
     /// adapter is left to it until it hands over again.
-    fn serve_and_sleep(&self, mode: Mode, stands_aside: bool) -> io::Result<()> {
+    fn serve_and_sleep(&self, duty: Duty, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
             let now = clock::now();
-            let waits = mode == Mode::Beside && shard.gathers() && !shard.is_late(now);
+            let waits = duty == Duty::Assist && shard.is_corked() && !shard.is_late(now);
             if waits {
                 self.wake_later(&mut shard, now);
             } else {
@@ -240,16 +154,16 @@ impl Engine {
             }
             let publish_at = shard.publish_at();
             shard.told = publish_at.is_some();
-            let look_at = (mode == Mode::Loop).then(|| now.plus(LOOK));
+            let look_at = (duty == Duty::EventLoop).then(|| now.plus(LOOK));
             let deadline = [shard.deadline(), publish_at, look_at].into_iter().flatten().min();
             self.sleeps_until
                 .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
-            let for_packets = !matches!(mode, Mode::Timers | Mode::Loop) && !shard.is_lost();
+            let for_packets = duty.is_for_packets() && !shard.is_lost();
             (deadline, for_packets, !for_packets || shard.park())
         };
         self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
-        let result = if mode == Mode::Timers {
+        let result = if duty == Duty::Timers {
             self.leaves_sockets.store(true, Ordering::SeqCst);
             // the last of them may have left before it could find this, or it is an event loop
             let is_alone = self.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
@@ -272,7 +186,7 @@ impl Engine {
     /// others want the processor: to sleep and to be woken takes longer than most packets are apart.
     /// Ends when the program serves by itself, which changes its `activity`. Returns whether anything
     /// came.
-    fn linger(&self, activity: u64, patience: &mut Patience) -> bool {
+    fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
         while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
@@ -289,8 +203,8 @@ impl Engine {
             }
             if received > 0 || is_due {
                 last = now;
-            } else if patience.lasts(now.since(last), now) {
-                yield_to_others(patience);
+            } else if spin.lasts(now.since(last), now) {
+                yield_to_others(spin);
             } else {
                 break;
             }
@@ -301,7 +215,7 @@ impl Engine {
     /// The same beside a program that looks at its memory, whenever it makes no call. What acknowledges the
     /// peer's WRITEs may wait for its answer, as when it polls: then the peer still polls for that when the
     /// answer comes, and needs nobody beside it.
-    fn linger_beside(&self, patience: &mut Patience) -> bool {
+    fn linger_beside(&self, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
         let mut before = self.calls();
@@ -316,7 +230,7 @@ impl Engine {
             let calls = self.calls();
             if calls == before {
                 let mut shard = self.lock();
-                let waits = shard.gathers() && !shard.is_late(now);
+                let waits = shard.is_corked() && !shard.is_late(now);
                 let received = if waits { 0 } else { self.serve(&mut shard, true) };
                 if waits || received > 0 || shard.is_due() {
                     last = now;
@@ -325,10 +239,10 @@ impl Engine {
             }
             before = calls;
             self.explain();
-            if now.since(start) > LINGER_MOST || !patience.lasts(now.since(last), now) {
+            if now.since(start) > LINGER_MOST || !spin.lasts(now.since(last), now) {
                 break;
             }
-            yield_to_others(patience);
+            yield_to_others(spin);
         }
         came
     }
@@ -336,30 +250,5 @@ impl Engine {
     /// Number of calls of the program, of either kind.
     fn calls(&self) -> [u64; 2] {
         [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_absence_lasts_longer_each_time_until_the_program_is_back() {
-        let mut absence = Absence::default();
-        let mut now = Instant::ZERO.plus(Duration::from_secs(1));
-        assert!(!absence.lasts(now) && !absence.is_in_doubt(now));
-        for length in [BESIDE[0], BESIDE[0] * 2, BESIDE[0] * 4] {
-            absence.note(Some(true), now);
-            assert!(absence.lasts(now.plus(length / 2)));
-            now = now.plus(length);
-            assert!(!absence.lasts(now) && absence.is_in_doubt(now));
-        }
-        (0..STEADY - 1).for_each(|_| absence.note(Some(false), now));
-        (0..STEADY).for_each(|_| absence.note(None, now));
-        assert!(absence.is_in_doubt(now));
-        absence.note(Some(false), now);
-        assert!(!absence.is_in_doubt(now));
-        absence.note(Some(true), now);
-        assert!(absence.lasts(now.plus(BESIDE[0] / 2)) && !absence.lasts(now.plus(BESIDE[0])));
     }
 }

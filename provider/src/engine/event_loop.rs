@@ -10,16 +10,10 @@
 //!
 //! The models of concurrency (`models/`) run this file.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
 
-use super::{program::grow, serve::Engine};
+use super::{program::grow, schedule::times::LOOP_PAUSE, serve::Engine};
 use crate::clock;
-
-/// Number of times in a row that a program is woken without anything for it, after which it no longer is.
-pub(super) const IN_VAIN: u64 = 16;
-
-/// Time for which it does not where queue pairs are destroyed.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the engine knows of a program's event loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +80,7 @@ impl Engine {
     /// while that does not wake it.
     pub(crate) fn pause_loop(&self) {
         if self.is_in_loop() {
-            let end = clock::now().plus(PAUSE);
+            let end = clock::now().plus(LOOP_PAUSE);
             self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
             self.leave_loop();
         }

@@ -7,6 +7,7 @@
 //! polling has stopped, and takes over when it has.
 
 mod background;
+mod corked;
 mod describe;
 mod ended;
 mod event_loop;
@@ -15,22 +16,20 @@ mod flows;
 mod follow;
 mod fork;
 mod frames;
-mod gathered;
-mod gathering;
 mod log;
 mod loop_descriptor;
 mod outgoing;
-mod patience;
 mod poller;
 mod posting;
 mod program;
 mod room;
+mod schedule;
 mod serve;
 mod shard;
+mod shared_cork;
 mod sink;
 mod sleep;
 mod slice;
-mod spell;
 mod start;
 mod waiting;
 

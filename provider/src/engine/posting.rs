@@ -14,8 +14,8 @@ use roce_transport::{
 };
 
 use super::{
-    gathering::Load,
     program::grow,
+    schedule::cork::Load,
     serve::{Engine, Locked},
     shard::Shard,
 };
@@ -71,7 +71,7 @@ impl Engine {
         let result = post(shard.adapter(), now);
         let mut load = Load::default();
         wrs.iter().for_each(|wr| load.add(elements_and_bytes(wr).1));
-        self.gather(&mut shard, now, load);
+        self.cork_or_send(&mut shard, now, load);
         self.end_post(&mut shard, now);
         drop(shard);
         self.explain();
@@ -80,7 +80,7 @@ impl Engine {
 
     fn end_post(&self, shard: &mut Shard, start: Instant) {
         let end = shard.note_short_hold(start);
-        shard.gathering.note_end(end);
+        shard.cork.noting().note_end(end);
         self.after_service(shard);
     }
 
@@ -91,7 +91,7 @@ impl Engine {
         let asked = clock::now();
         let mut shard = self.lock();
         let now = clock::now();
-        shard.gathering.note_wait(now.since(asked));
+        shard.cork.noting().note_wait(now.since(asked));
         (shard, now)
     }
 }
@@ -131,7 +131,7 @@ impl Posting<'_> {
         let Some((mut shard, now)) = self.held.take() else { return };
         let load = mem::take(&mut self.load);
         match self.kind {
-            Posted::Send if self.left > 0 => self.engine.gather(&mut shard, now, load),
+            Posted::Send if self.left > 0 => self.engine.cork_or_send(&mut shard, now, load),
             Posted::Receive if !shard.adapter().has_events() => {}
             _ => shard.transmit(now),
         }

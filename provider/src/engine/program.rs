@@ -13,14 +13,12 @@ use std::{io, sync::atomic::Ordering, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
+    schedule::times::YIELD_AFTER,
     serve::{Engine, Progress},
     shard::Shard,
     sleep::{AtomicU64, Wanted, thread},
 };
 use crate::clock;
-
-/// Number of polls in vain after which a program's thread lets others run, if there are any.
-const YIELD_AFTER: u64 = 64;
 
 impl Engine {
     /// Runs a command of the program and sends what follows from it.
@@ -28,7 +26,7 @@ impl Engine {
         grow(&self.commands);
         let mut shard = self.lock();
         let now = clock::now();
-        if shard.gathers() {
+        if shard.is_corked() {
             shard.transmit(now); // what was posted before
         }
         let result = command(&mut shard, now);

@@ -15,7 +15,14 @@ use std::{
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{
-    loop_descriptor::LoopSlot, patience::Waiter, poller::Poller, shard::Shard, sink::CounterSink,
+    loop_descriptor::LoopSlot,
+    poller::Poller,
+    schedule::{
+        spin::Waiter,
+        times::{GIVE_WAY, GIVE_WAY_SPIN},
+    },
+    shard::Shard,
+    sink::CounterSink,
 };
 use crate::{
     LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, region::Section,
@@ -24,12 +31,6 @@ use crate::{
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
-
-/// Longest time that a thread leaves the lock to others that wait for it.
-const GIVE_WAY: Duration = Duration::from_micros(100);
-
-/// Time for which it does so without leaving the processor, too.
-const SPIN: Duration = Duration::from_micros(20);
 
 /// Mover of a device's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -89,8 +90,8 @@ pub(crate) struct Engine {
     /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or about
     /// to look.
     pub(super) sleeps_until: AtomicU64,
-    /// Until when requests wait for more, in nanoseconds of the clock; 0: none does.
-    pub(super) gathered_until: Arc<AtomicU64>,
+    /// Until when something is corked, in nanoseconds of the clock; 0: nothing is.
+    pub(super) corked_until: Arc<AtomicU64>,
     /// Wakes the background thread then, if they ever do.
     pub(super) timer: Option<OwnedFd>,
     pub(super) stop: AtomicBool,
@@ -236,7 +237,7 @@ impl Engine {
             let waited = clock::now().since(start);
             if waited >= GIVE_WAY {
                 return;
-            } else if waited < SPIN {
+            } else if waited < GIVE_WAY_SPIN {
                 hint::spin_loop();
             } else {
                 thread::yield_now(); // it may have to run on this processor
@@ -248,8 +249,8 @@ impl Engine {
     /// that polls, whose answer acknowledgements may wait for.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
-        shard.gathering.note_service(start);
-        if shard.gathers() {
+        shard.cork.noting().note_service(start);
+        if shard.is_corked() {
             shard.transmit(start); // a peer can answer while this looks for others
         }
         let received = shard.serve(start, polls, || self.is_wanted());
@@ -261,7 +262,7 @@ impl Engine {
                 0..BATCH => shard.note_short_hold(start),
                 _ => shard.note_hold(start),
             };
-            shard.gathering.note_found(end);
+            shard.cork.noting().note_found(end);
         }
         received
     }
@@ -275,7 +276,7 @@ impl Engine {
     pub(crate) fn alter<R>(&self, change: impl FnOnce(&mut Adapter) -> R) -> R {
         let mut shard = self.lock();
         let start = clock::now();
-        if shard.gathers() {
+        if shard.is_corked() {
             shard.transmit(start); // what was posted before
         }
         let result = change(shard.adapter());

@@ -1,6 +1,6 @@
 //! State under the engine's lock: the adapter, its link, and the sinks of events.
 
-use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc};
 
 use roce_transport::{adapter::Adapter, event::Event, time::Instant};
 use tracing::{debug, error, info, warn};
@@ -9,9 +9,13 @@ use super::{
     ended::EndedProcesses,
     failures::Failures,
     frames::SteeredFrames,
-    gathering::{Gathering, Load},
     log::CounterLog,
     outgoing::{Offer, Outgoing},
+    schedule::{
+        cork::{Cork, Load},
+        times::{BUDGET, LONG_HOLD, SENDING},
+    },
+    shared_cork::SharedCork,
     sink::{EventSink, Sinks},
 };
 use crate::{
@@ -27,13 +31,6 @@ use crate::{
     },
     port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
-
-/// Time after which no further turn is begun before others can have the lock.
-const BUDGET: Duration = Duration::from_micros(50);
-/// Time of a turn after which no further runs are sent in it.
-const SENDING: Duration = Duration::from_micros(100);
-/// Time for which the lock should not be held.
-const LONG_HOLD: Duration = Duration::from_micros(200);
 
 /// What a program finds that polls, or looks at its memory.
 #[derive(Clone, Copy)]
@@ -55,7 +52,7 @@ pub(crate) struct Shard {
     log: CounterLog,
     outgoing: Outgoing,
     frames: SteeredFrames,
-    pub(super) gathering: Gathering,
+    pub(super) cork: SharedCork,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
     failures: Failures,
@@ -94,7 +91,7 @@ impl Shard {
             log: CounterLog::default(),
             outgoing,
             frames,
-            gathering: Gathering::never(),
+            cork: SharedCork::default(),
             moved: false,
             failures: Failures::default(),
             ended: EndedProcesses::default(),
@@ -194,25 +191,25 @@ impl Shard {
 
     /// True if there is something to send at once.
     pub(super) fn is_due(&self) -> bool {
-        self.outgoing.is_due() || self.frames.is_due(&self.adapter) || self.gathers()
+        self.outgoing.is_due() || self.frames.is_due(&self.adapter) || self.is_corked()
     }
 
-    /// True if requests wait for more.
-    pub(super) const fn gathers(&self) -> bool {
-        self.gathering.is_waiting()
+    /// True if something is corked.
+    pub(super) fn is_corked(&self) -> bool {
+        self.cork.is_corked()
     }
 
     /// A program, which has served so often until now, has posted something. Returns true if that waits
     /// for more.
-    pub(super) fn gather(&mut self, now: Instant, load: Load, activity: u64) -> bool {
-        let waits = self.gathering.post(now, load, activity);
-        self.link_counters.gathered += if waits { load.requests() } else { 0 };
+    pub(super) fn corks(&mut self, now: Instant, load: Load, activity: u64) -> bool {
+        let waits = self.cork.change(|cork| cork.post(now, load, activity));
+        self.link_counters.corked += if waits { load.requests() } else { 0 };
         waits
     }
 
     /// True if requests have waited for more until the timer.
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
-        self.gathering.is_late(now)
+        self.cork.noting().is_late(now)
     }
 
     /// True if the link is full, and something waits for room.
@@ -246,7 +243,7 @@ impl Shard {
     /// most of these take hardly longer than to read the clock: they are not measured, and the time of their
     /// start is returned.
     pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
-        if self.gathering.is_by_call() {
+        if self.cork.is_by_call() {
             return self.note_hold(start);
         }
         self.moved = false;
@@ -274,10 +271,10 @@ impl Shard {
 
     /// A program finds something. Returns true if acknowledgements are all that is to be sent, and wait.
     fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
-        (written || self.gathering.is_by_call())
+        (written || self.cork.is_by_call())
             && !self.outgoing.is_due()
             && self.adapter.only_acknowledges()
-            && self.gathering.find(now, written)
+            && self.cork.change(|cork| cork.find(now, written))
     }
 
     /// Does what rules have happen now.
@@ -464,8 +461,7 @@ impl Shard {
         self.link = instead;
         self.outgoing.abandon();
         self.frames.abandon();
-        self.gathering.leave(); // for those who look without the lock
-        self.gathering = Gathering::never();
+        self.cork.change(|cork| *cork = Cork::default());
     }
 
     /// Replaces the link, and forgets its observer without dropping it.
@@ -492,7 +488,7 @@ impl Shard {
 
     /// Sends one buffer of what is due, and tells what has happened.
     pub(super) fn transmit(&mut self, now: Instant) {
-        self.gathering.leave();
+        self.cork.change(Cork::leave);
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
             let _uncancelled = Uncancelled::begin();
@@ -603,7 +599,7 @@ impl Shard {
                 Offer::Taken(runs) => {
                     self.link_counters.sent_runs += runs as u64;
                     let shared = self.shared_runs();
-                    self.gathering.note_sent(shared == before);
+                    self.cork.noting().note_sent(shared == before);
                     self.outgoing.note_sent(shared == before);
                     before = shared;
                 }

@@ -17,11 +17,12 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::{
     follow::add_descriptors,
     fork,
-    gathering::Gathering,
     loop_descriptor::LoopSlot,
     poller::Poller,
+    schedule::cork::Cork,
     serve::{Engine, PUBLISH, Progress},
     shard::Shard,
+    shared_cork::SharedCork,
     sink::{CounterSink, Sinks},
     sleep, slice,
 };
@@ -73,21 +74,21 @@ impl Engine {
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
             epoll::add(&*sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let gathering = match progress {
-            Progress::Automatic => Gathering::new(link.limits()),
-            Progress::Manual => Gathering::never(),
+        let cork = match progress {
+            Progress::Automatic => Cork::new(link.limits()),
+            Progress::Manual => Cork::default(),
         };
-        let timer = gathering.is_possible().then(sleep::timer).flatten();
+        let timer = cork.is_possible().then(sleep::timer).flatten();
         let mut shard = Shard::new(name, adapter, link, observer, sinks, sockets.clone());
         if timer.is_some() {
-            shard.gathering = gathering; // else nobody would end it
+            shard.cork = SharedCork::new(cork); // else nobody would end it
         }
         shard.places = places;
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
         shard.publication = (!publishers.is_empty()).then(|| clock::now().plus(PUBLISH));
-        let gathered_until = shard.gathering.until();
+        let corked_until = shard.cork.until_shared();
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
             watch,
@@ -117,7 +118,7 @@ impl Engine {
             loop_not_before: AtomicU64::new(0),
             loop_slot: LoopSlot::default(),
             sleeps_until: AtomicU64::new(0),
-            gathered_until,
+            corked_until,
             timer,
             stop: AtomicBool::new(false),
             background: Mutex::new(None),

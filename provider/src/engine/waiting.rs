@@ -12,24 +12,14 @@ use std::{io, sync::atomic::Ordering, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
-    patience::Patience,
+    schedule::{
+        spin::SpinPolicy,
+        times::{AGAIN, POLLED, SERVES, UNPOLLED},
+    },
     serve::Engine,
     sleep::{Wanted, thread},
 };
 use crate::clock;
-
-/// Longest time that a thread serves without having what it waits for.
-const SERVES: Duration = Duration::from_millis(10);
-
-/// Time for which none does while other threads of the program poll: they serve, and it would only be
-/// woken for nothing. Twice as long each time that they are found polling still. The first, and the longest.
-const POLLED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
-
-/// Time from the beginning of a wait in which the next one is to be expected.
-const AGAIN: Duration = Duration::from_millis(1);
-
-/// Number of waits beside nobody after which no other thread polls any more.
-const UNPOLLED: u32 = 16;
 
 impl Engine {
     /// Serves the adapter on the caller's thread until it has what it waits for, at most for some
@@ -52,7 +42,7 @@ impl Engine {
             if self.sleepers.load(Ordering::SeqCst) > 0 || waiter.polled.lasts(clock::now()) {
                 return Ok(false);
             }
-            if self.linger_until(&mut waiter.patience, &is_there) {
+            if self.linger_until(&mut waiter.spin, &is_there) {
                 waiter.polled.miss(UNPOLLED);
                 return Ok(true);
             }
@@ -72,8 +62,8 @@ impl Engine {
         }
     }
 
-    /// Looks for packets until `is_there`, which is returned, or as long as [`Patience`] lasts.
-    fn linger_until(&self, patience: &mut Patience, is_there: impl Fn() -> bool) -> bool {
+    /// Looks for packets until `is_there`, which is returned, or as long as it spins.
+    fn linger_until(&self, spin: &mut SpinPolicy, is_there: impl Fn() -> bool) -> bool {
         let start = clock::now();
         let mut last = start;
         loop {
@@ -84,8 +74,8 @@ impl Engine {
             let now = clock::now();
             if received > 0 && now.since(start) < SERVES {
                 last = now;
-            } else if patience.lasts(now.since(last), now) {
-                yield_to_others(patience);
+            } else if spin.lasts(now.since(last), now) {
+                yield_to_others(spin);
             } else {
                 return false;
             }
@@ -118,11 +108,11 @@ impl Engine {
 }
 
 /// Leaves the processor to others between two looks, if they want it, and notes for how long.
-pub(super) fn yield_to_others(patience: &mut Patience) {
+pub(super) fn yield_to_others(spin: &mut SpinPolicy) {
     let before = clock::now();
     thread::yield_now();
     let after = clock::now();
-    patience.note_yield(after.since(before), after);
+    spin.note_yield(after.since(before), after);
 }
 
 #[cfg(test)]

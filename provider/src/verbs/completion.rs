@@ -85,7 +85,7 @@ impl CqInner {
         if exposed.is_some_and(|channel| channel.sleeps_in_loop(self)) {
             return; // it polls once more, and perhaps answers
         }
-        engine.send_gathered();
+        engine.uncork();
         if exposed.is_some() {
             engine.hand_over();
         }

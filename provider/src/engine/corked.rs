@@ -1,32 +1,34 @@
-//! What an engine does with requests that are [gathered](super::gathering).
+//! What an engine does with what is [corked](super::schedule::cork).
 //!
 //! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the program
 //! does next.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
 
 use roce_transport::time::Instant;
 
-use super::{gathering::Load, poller::Watched, program::grow, serve::Engine, shard::Shard};
+use super::{
+    poller::Watched,
+    program::grow,
+    schedule::{cork::Load, times::ACK_LONGEST},
+    serve::Engine,
+    shard::Shard,
+};
 use crate::clock;
-
-/// Longest time that acknowledgements wait for a program that others keep from the processor. Peers ask again
-/// after some milliseconds.
-const LATEST: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// What the program has posted leaves, or waits for more. If nobody has looked for long at what has
     /// arrived, this does.
-    pub(super) fn gather(&self, shard: &mut Shard, now: Instant, load: Load) {
-        let waited = shard.gathers();
+    pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
+        let waited = shard.is_corked();
         let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
-        if !shard.gather(now, load, polls[0].wrapping_add(polls[1])) {
+        if !shard.corks(now, load, polls[0].wrapping_add(polls[1])) {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
             self.wake_later(shard, now);
         }
-        if shard.gathering.is_unserved(now) {
+        if shard.cork.is_unserved(now) {
             self.note_activity();
             self.serve(shard, false);
         }
@@ -34,7 +36,7 @@ impl Engine {
 
     /// Has the background thread look at what waits, if nobody has it leave.
     pub(super) fn wake_later(&self, shard: &mut Shard, now: Instant) {
-        if let Some(after) = shard.gathering.set_timer(now) {
+        if let Some(after) = shard.cork.noting().set_timer(now) {
             self.set_timer(after);
         }
     }
@@ -42,9 +44,9 @@ impl Engine {
     /// Serves for a program that polls. What acknowledges the messages that it finds may wait for its
     /// answer.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
-        shard.gathering.note_poll();
+        shard.cork.noting().note_poll();
         let received = self.serve(shard, true);
-        if shard.gathers() {
+        if shard.is_corked() {
             self.wake_later(shard, clock::now());
         }
         received
@@ -55,7 +57,7 @@ impl Engine {
     #[inline]
     pub(crate) fn note_find(&self) {
         grow(&self.finds);
-        let until = self.gathered_until.load(Ordering::Relaxed);
+        let until = self.corked_until.load(Ordering::Relaxed);
         if until != 0
             && clock::now().as_nanos() >= until
             && let Some(mut shard) = self.try_lock()
@@ -66,8 +68,8 @@ impl Engine {
     }
 
     /// Sends what waits: the program is about to do something else.
-    pub(crate) fn send_gathered(&self) {
-        if self.gathered_until.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn uncork(&self) {
+        if self.corked_until.load(Ordering::Relaxed) != 0 {
             let mut shard = self.lock();
             shard.transmit(clock::now());
             self.after_service(&mut shard);
@@ -77,22 +79,22 @@ impl Engine {
     /// Sends what has waited until the timer. Acknowledgements wait on as long as others keep the program from
     /// the processor, whose `answer` they wait for: it is given as soon as it is back.
     pub(super) fn attend_timer(&self, answer: &mut Option<Watched>) {
-        if self.gathered_until.load(Ordering::SeqCst) == 0 {
+        if self.corked_until.load(Ordering::SeqCst) == 0 {
             *answer = None;
             return;
         }
         let is_kept = answer.as_ref().is_some_and(|watched| {
-            watched.since(clock::now()) < LATEST && watched.lacks_processor()
+            watched.since(clock::now()) < ACK_LONGEST && watched.lacks_processor()
         });
         let mut shard = self.lock();
         let now = clock::now();
-        if shard.gathering.is_answer_late(now) {
+        if shard.cork.is_answer_late(now) {
             *answer = match answer.take() {
                 None => self.poller.watch(),
                 watched => watched.filter(|_| is_kept),
             };
             if answer.is_some() {
-                let after = shard.gathering.excuse(now);
+                let after = shard.cork.change(|cork| cork.excuse(now));
                 self.set_timer(after);
                 return;
             }

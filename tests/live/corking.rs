@@ -24,21 +24,21 @@ fn pair() -> (Side, Side) {
 /// Posts WRITEs, each with a call of its own, of the one kind or the other, and returns how many of them
 /// waited for more, and whether the last one did.
 fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
-    let gathered = || a.context.link_counters().gathered;
-    let before = gathered();
+    let corked = || a.context.link_counters().corked;
+    let before = corked();
     let mut last = before;
     a.memory.write_at(0, &noise(COUNT * BYTES, round as u32)).unwrap();
     assert!(a.cq.poll_one().is_none()); // a program that polls
     for at in 0..COUNT {
         let place = at * BYTES..(at + 1) * BYTES;
         let write = SendWr::write(at as u64, b.memory.remote(place.start), a.memory.sge(place));
-        last = gathered();
+        last = corked();
         match round % 2 {
             0 => a.qp.post_send(&[write]).unwrap(),
             _ => a.qp.post_send_all(&[write]).unwrap(),
         }
     }
-    (gathered() - before, gathered() > last)
+    (corked() - before, corked() > last)
 }
 
 fn has_arrived(b: &Side, round: usize) -> bool {
@@ -46,7 +46,7 @@ fn has_arrived(b: &Side, round: usize) -> bool {
 }
 
 #[test]
-fn what_was_gathered_leaves_in_fewer_runs() {
+fn what_was_corked_leaves_in_fewer_runs() {
     let (a, b) = pair();
     for round in 0..ROUNDS {
         leave_together(&a, &b, round);
@@ -56,14 +56,14 @@ fn what_was_gathered_leaves_in_fewer_runs() {
 /// Posts, and waits for all. Returns true if at least half of them waited for more.
 fn leave_together(a: &Side, b: &Side, round: usize) -> bool {
     let before = a.context.link_counters().sent_runs;
-    let (gathered, _) = post(a, b, round);
+    let (corked, _) = post(a, b, round);
     for at in 0..COUNT {
         assert_eq!(a.next().wr_id, at as u64);
     }
     assert!(has_arrived(b, round));
     let runs = a.context.link_counters().sent_runs - before;
-    let is_most = gathered as usize >= COUNT / 2;
-    assert!(!is_most || runs <= COUNT as u64 - gathered / 2, "{runs} runs, {gathered} gathered");
+    let is_most = corked as usize >= COUNT / 2;
+    assert!(!is_most || runs <= COUNT as u64 - corked / 2, "{runs} runs, {corked} corked");
     is_most
 }
 
@@ -162,7 +162,7 @@ fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
 /// acknowledgements, which leave with the answers.
 #[test]
 #[ignore = "its bounds are those of a quiet machine"]
-fn most_rounds_are_gathered() {
+fn most_rounds_are_corked() {
     const MESSAGES: u64 = 20;
     let (a, b) = pair();
     let rounds = 10 * ROUNDS;

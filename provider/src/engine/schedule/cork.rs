@@ -1,0 +1,637 @@
+//! Corking: requests wait for those behind them, so that they leave with one call of the system.
+//!
+//! A call costs as much for one small datagram as for a run of them. So what a program posts, one small
+//! request after the other, is corked, as TCP does it (autocorking): the first one leaves at once, and
+//! those that follow it closely wait for
+//! - the next look of the program at an empty completion queue, and any other call of it but a post,
+//! - a full run,
+//! - or, if the program does nothing of that, [`CORK`], after which its next post or poll has it leave. If
+//!   there is none, a timer of the system wakes the background thread after [`CORK_TIMER`]. Nothing is corked
+//!   for a while for a program with which that happens.
+//!
+//! Where messages go back and forth, the acknowledgement of the one waits in the same way, and leaves
+//! with the answer: if the program has answered the message before within [`CLOSELY`] of finding it, by a
+//! post with nothing in between but receives. The answer itself never waits.
+//!
+//! Only what goes through sockets is corked, of programs that poll; acknowledgements of WRITEs wait through
+//! memory, too, for programs that look at theirs.
+
+use std::{mem, time::Duration};
+
+use roce_transport::{adapter::TransmitLimits, time::Instant};
+
+use super::{
+    backoff::Backoff,
+    times::{
+        ACK_TIMER, CLOSELY, CORK, CORK_TIMER, HEADERS, IN_TIME, LARGEST, POLLS, UNCORKED, UNSERVED,
+    },
+};
+
+/// What a call of the program has posted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Load {
+    requests: usize,
+    bytes: usize,
+    /// Bytes of the largest request.
+    largest: usize,
+}
+
+impl Load {
+    /// Adds a request.
+    pub(in crate::engine) fn add(&mut self, bytes: usize) {
+        self.requests += 1;
+        self.bytes += bytes + HEADERS;
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// Number of requests.
+    pub(in crate::engine) const fn requests(&self) -> u64 {
+        self.requests as u64
+    }
+}
+
+/// See the [module's documentation](self).
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Cork {
+    /// Most that a run of the link can hold; `None`: nothing is corked.
+    run: Option<TransmitLimits>,
+    waiting: Waiting,
+    /// Time for which the timer was set last.
+    timer_at: Instant,
+    posts: Posts,
+    answers: Answers,
+    /// Last time at which anybody served the adapter.
+    served_at: Instant,
+    /// What was sent last took a call of the system.
+    by_call: bool,
+    /// The timer had to send what was corked.
+    uncorked: Backoff,
+}
+
+/// What is corked.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: usize,
+    bytes: usize,
+    acknowledgements: bool,
+    /// Until when.
+    until: Instant,
+}
+
+/// How the program posts.
+#[derive(Debug, Default)]
+struct Posts {
+    /// End of the last one.
+    ended_at: Instant,
+    /// Number of the program's polls, and when another one was seen, or it went on posting after one.
+    polls: u64,
+    polled_at: Instant,
+    /// Number of posts that have followed each other closely.
+    series: usize,
+    /// They go on, and the program polls, or they are many.
+    in_series: bool,
+}
+
+/// How the program answers what it finds.
+#[derive(Debug, Default)]
+struct Answers {
+    /// Time at which it found messages that are only to be acknowledged, if it has not called since.
+    found_at: Option<Instant>,
+    /// Those were nothing but memory that the peer has written.
+    written: bool,
+    /// It answered the last ones.
+    expected: bool,
+    /// It has been kept from the processor since.
+    excused: bool,
+}
+
+impl Cork {
+    /// For a link with these limits, and a background thread. By default nothing is corked.
+    pub(in crate::engine) fn new(limits: TransmitLimits) -> Self {
+        Self { run: (limits.segments > 1).then_some(limits), ..Self::default() }
+    }
+
+    /// True if anything may ever be corked.
+    pub(in crate::engine) const fn is_possible(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// True if what was sent last took a call of the system.
+    pub(in crate::engine) const fn is_by_call(&self) -> bool {
+        self.by_call
+    }
+
+    /// Time until which something is corked.
+    pub(in crate::engine) fn until(&self) -> Option<Instant> {
+        self.is_corked().then_some(self.waiting.until)
+    }
+
+    /// True if something is corked.
+    pub(in crate::engine) const fn is_corked(&self) -> bool {
+        self.waiting.requests > 0 || self.waiting.acknowledgements
+    }
+
+    /// The program polls, and has not posted since it found something: it does not answer that.
+    pub(in crate::engine) fn note_poll(&mut self) {
+        if self.answers.found_at.take().is_some() {
+            self.answers.expected = false;
+        }
+    }
+
+    /// The program finds messages that are only to be acknowledged, or, if `written`, only memory that the
+    /// peer has written. Returns true if the acknowledgements wait.
+    pub(in crate::engine) fn find(&mut self, now: Instant, written: bool) -> bool {
+        if !self.is_possible() {
+            return false;
+        }
+        let expected = self.answers.expected;
+        self.answers = Answers { found_at: Some(now), written, expected, excused: false };
+        let may_wait = self.by_call || written;
+        self.waiting.acknowledgements = may_wait && expected && !self.uncorked.lasts(now);
+        if self.waiting.acknowledgements {
+            self.waiting.until = now.plus(CORK);
+        }
+        self.waiting.acknowledgements
+    }
+
+    /// The program hears now of what it found.
+    pub(in crate::engine) fn note_found(&mut self, now: Instant) {
+        if let Some(at) = &mut self.answers.found_at {
+            *at = now;
+        }
+    }
+
+    /// Time after which the timer is to wake the background thread for what begins to wait; `None`: it
+    /// is set already.
+    pub(in crate::engine) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
+        let after = match self.waiting.acknowledgements {
+            true if self.timer_at >= now.plus(CORK_TIMER) => return None,
+            true => ACK_TIMER,
+            false => CORK_TIMER,
+        };
+        self.timer_at = now.plus(after);
+        Some(after)
+    }
+
+    /// A program, which has polled so often until now, has posted something. Returns true if that waits;
+    /// else everything is to leave.
+    pub(in crate::engine) fn post(&mut self, now: Instant, load: Load, polls: u64) -> bool {
+        let Some(run) = self.run else { return false };
+        self.posts.note(now, polls, run.segments);
+        if let Some(found_at) = self.answers.found_at.take() {
+            // who is known to answer, or to look at memory, may have been kept from the processor for a moment
+            let is_known = self.answers.expected || self.answers.written;
+            let closely = if is_known { CORK_TIMER } else { CLOSELY };
+            self.answers.expected = self.answers.excused || now.since(found_at) <= closely;
+        }
+        if self.waiting.acknowledgements {
+            return false; // which leave with it
+        }
+        let may_wait = self.posts.in_series && self.by_call && !self.uncorked.lasts(now);
+        if !may_wait || load.largest > LARGEST {
+            return false;
+        }
+        let Waiting { requests, bytes, .. } = self.waiting;
+        let (requests, bytes) = (requests + load.requests, bytes + load.bytes);
+        if requests >= run.segments || bytes >= run.bytes || self.is_over(now) {
+            return false;
+        }
+        if !self.is_corked() {
+            self.waiting.until = now.plus(CORK);
+        }
+        (self.waiting.requests, self.waiting.bytes) = (requests, bytes);
+        true
+    }
+
+    /// The program has waited so long for the engine's lock, which does not count.
+    pub(in crate::engine) fn note_wait(&mut self, time: Duration) {
+        self.posts.ended_at = self.posts.ended_at.plus(time);
+    }
+
+    /// Somebody serves the adapter.
+    pub(in crate::engine) fn note_service(&mut self, now: Instant) {
+        self.served_at = now;
+    }
+
+    /// True if the program, which has just posted, has been posting for so long that it is to serve.
+    pub(in crate::engine) fn is_unserved(&self, now: Instant) -> bool {
+        self.posts.in_series && now.since(self.served_at) > UNSERVED
+    }
+
+    /// The post has ended, perhaps with a call of the system.
+    pub(in crate::engine) fn note_end(&mut self, now: Instant) {
+        self.posts.ended_at = now;
+    }
+
+    /// True if what waits has waited long enough.
+    fn is_over(&self, now: Instant) -> bool {
+        self.until().is_some_and(|until| now >= until)
+    }
+
+    /// True if the program lets it wait for so long that the timer has to send it.
+    pub(in crate::engine) fn is_late(&mut self, now: Instant) -> bool {
+        let is_late = self.is_corked() && now >= self.late_at();
+        if is_late {
+            self.uncorked.renew(UNCORKED, now);
+            self.answers.expected = false;
+        }
+        is_late
+    }
+
+    /// True if acknowledgements wait for a program that has not answered in time.
+    pub(in crate::engine) fn is_answer_late(&self, now: Instant) -> bool {
+        self.waiting.acknowledgements && now >= self.late_at()
+    }
+
+    /// They wait on, because others keep the program from the processor, perhaps. Returns the time after
+    /// which that is to be looked at again.
+    pub(in crate::engine) fn excuse(&mut self, now: Instant) -> Duration {
+        let was_excused = mem::replace(&mut self.answers.excused, true);
+        let after = if was_excused { ACK_TIMER } else { CORK_TIMER };
+        self.timer_at = now.plus(after);
+        self.waiting.until = self.timer_at;
+        after
+    }
+
+    /// Time at which the timer has what waits leave.
+    fn late_at(&self) -> Instant {
+        self.waiting.until.plus(CORK_TIMER - CORK)
+    }
+
+    /// What is corked is being sent.
+    pub(in crate::engine) fn leave(&mut self) {
+        if self.is_corked() {
+            self.waiting = Waiting::default();
+            self.uncorked.miss(IN_TIME);
+        }
+    }
+
+    /// Runs were sent, by a call of the system or not.
+    pub(in crate::engine) fn note_sent(&mut self, by_call: bool) {
+        self.by_call = by_call;
+    }
+}
+
+impl Posts {
+    /// The program, which has polled so often until now, posts. A run has so many datagrams.
+    fn note(&mut self, now: Instant, polls: u64, segments: usize) {
+        if polls != self.polls {
+            (self.polls, self.polled_at) = (polls, now);
+        }
+        let follows = now.since(self.ended_at) <= CLOSELY;
+        self.series = if follows { self.series + 1 } else { 0 };
+        self.in_series = follows && (self.series >= segments || now.since(self.polled_at) <= POLLS);
+        if self.in_series {
+            self.polled_at = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TransmitLimits = TransmitLimits { segments: 64, bytes: 65_487 };
+
+    /// A program that polls and posts by turns, on a virtual clock.
+    struct Program {
+        cork: Cork,
+        now: Instant,
+        activity: u64,
+    }
+
+    impl Program {
+        /// Its last message took a call.
+        fn new() -> Self {
+            let now = Instant::ZERO.plus(Duration::from_secs(1));
+            let mut cork = Cork::new(LIMITS);
+            cork.note_sent(true);
+            Self { cork, now, activity: 0 }
+        }
+
+        /// Posts a request so long after the last one; true if it waits.
+        fn post(&mut self, bytes: usize, after: Duration) -> bool {
+            self.now = self.now.plus(after);
+            let mut load = Load::default();
+            load.add(bytes);
+            let waits = self.cork.post(self.now, load, self.activity);
+            if !waits {
+                self.cork.leave();
+                self.now = self.now.plus(CALL);
+            }
+            self.cork.note_end(self.now);
+            waits
+        }
+
+        fn poll(&mut self) {
+            self.activity += 1;
+            self.cork.leave();
+        }
+    }
+
+    /// Of the system.
+    const CALL: Duration = Duration::from_micros(15);
+    const AT_ONCE: Duration = Duration::from_nanos(100);
+
+    #[test]
+    fn the_first_leaves_and_those_behind_it_wait_for_a_poll() {
+        let mut program = Program::new();
+        program.poll();
+        for _ in 0..3 {
+            assert!(!program.post(64, CLOSELY + AT_ONCE));
+            assert!((0..10).all(|_| program.post(64, AT_ONCE)));
+            assert!(program.cork.is_corked());
+            assert!(program.cork.until().is_some());
+            program.poll();
+            assert!(!program.cork.is_corked());
+            assert_eq!(program.cork.until(), None);
+        }
+    }
+
+    #[test]
+    fn messages_back_and_forth_do_not_wait() {
+        let mut program = Program::new();
+        for _ in 0..100 {
+            program.poll();
+            assert!(!program.post(64, CLOSELY + AT_ONCE));
+        }
+    }
+
+    /// A program that finds a message with each poll, and answers it so long after.
+    impl Program {
+        /// True if the acknowledgement waits.
+        fn find(&mut self) -> bool {
+            self.activity += 1;
+            self.cork.leave();
+            self.cork.note_poll();
+            self.cork.find(self.now, false)
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_waits_for_the_answer_of_a_program_that_has_answered() {
+        let mut program = Program::new();
+        assert!(!program.find(), "nobody knows yet whether it answers");
+        assert!(!program.post(64, AT_ONCE));
+        for _ in 0..100 {
+            assert!(program.find());
+            assert!(program.cork.is_corked());
+            assert!(!program.post(64, AT_ONCE), "an answer leaves at once, and takes it along");
+            assert!(!program.cork.is_corked());
+        }
+        // further requests wait as others do
+        assert!(program.post(64, AT_ONCE));
+        assert!(program.find());
+        assert!(program.cork.is_over(program.now.plus(CORK)));
+
+        // it polls once more instead of answering
+        assert!(!program.find());
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.find(), "it answered late");
+        program.post(64, CLOSELY);
+        assert!(program.find());
+
+        program.cork.note_sent(false);
+        program.post(64, AT_ONCE);
+        assert!(!program.find(), "what goes through memory");
+        let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
+        program.cork.note_sent(true);
+        for _ in 0..3 {
+            assert!(!program.find());
+            program.post(64, AT_ONCE);
+        }
+    }
+
+    /// A program that looks at its memory answers what the background thread finds.
+    #[test]
+    fn what_acknowledges_a_write_waits_through_memory_too() {
+        let mut program = Program::new();
+        program.cork.note_sent(false);
+        let finds = |program: &mut Program| program.cork.find(program.now, true);
+        assert!(!finds(&mut program), "nobody knows yet whether it answers");
+        for late in [AT_ONCE, CLOSELY * 2, CORK_TIMER] {
+            program.post(64, late);
+            assert!(finds(&mut program));
+        }
+        program.post(64, CORK_TIMER + AT_ONCE);
+        assert!(!finds(&mut program));
+        program.post(64, AT_ONCE);
+        assert!(!program.cork.find(program.now, false), "what completes a receive request");
+        program.post(64, AT_ONCE);
+        program.cork.find(program.now, true);
+        program.cork.note_poll();
+        assert!(!finds(&mut program), "it has polled once more instead");
+    }
+
+    #[test]
+    fn who_is_kept_from_the_processor_is_excused() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+        let cork = &mut program.cork;
+        assert!(!cork.is_answer_late(program.now));
+        for after in [CORK_TIMER, ACK_TIMER, ACK_TIMER] {
+            program.now = program.now.plus(CORK_TIMER);
+            assert!(cork.is_answer_late(program.now));
+            assert_eq!(cork.excuse(program.now), after);
+            program.now = program.now.plus(after);
+            assert!(!cork.is_answer_late(program.now) && !cork.is_late(program.now));
+        }
+        program.post(64, ACK_TIMER);
+        assert!(program.find(), "it is expected to answer still");
+        program.now = program.now.plus(CORK_TIMER);
+        assert!(program.cork.is_late(program.now));
+        program.cork.leave();
+        assert!(!program.find());
+    }
+
+    #[test]
+    fn who_lets_an_acknowledgement_wait_for_the_timer_is_left_alone() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+        program.now = program.now.plus(CORK_TIMER);
+        assert!(program.cork.is_late(program.now));
+        program.cork.leave();
+        program.post(64, AT_ONCE);
+        assert!(!program.find());
+        program.post(64, AT_ONCE);
+        assert!(!program.find());
+        program.post(64, UNCORKED[0]);
+        program.find();
+        program.post(64, AT_ONCE);
+        assert!(program.find());
+    }
+
+    #[test]
+    fn the_timer_is_seldom_set_for_acknowledgements() {
+        let mut program = Program::new();
+        program.find();
+        program.post(64, AT_ONCE);
+        let mut set = Vec::new();
+        for _ in 0..1000 {
+            assert!(program.find());
+            if let Some(after) = program.cork.set_timer(program.now) {
+                set.push((program.now, after));
+            }
+            let end = set.last().map(|&(at, after)| at.plus(after)).unwrap();
+            assert!(end >= program.now.plus(CORK_TIMER), "it is there for each");
+            program.post(64, AT_ONCE); // and takes `CALL`
+        }
+        let most = (CALL + AT_ONCE) * 1000 / (ACK_TIMER - CORK_TIMER).as_micros() as u32;
+        assert!(set.len() <= most.as_micros() as usize + 1, "{}", set.len());
+
+        assert!(program.post(64, AT_ONCE), "a request");
+        assert_eq!(program.cork.set_timer(program.now), Some(CORK_TIMER));
+    }
+
+    #[test]
+    fn a_full_run_leaves() {
+        let mut program = Program::new();
+        program.poll();
+        let lengths = [(64, LIMITS.segments), (4096, LIMITS.bytes.div_ceil(4096 + HEADERS))];
+        for (bytes, requests) in lengths {
+            program.post(bytes, CLOSELY + AT_ONCE);
+            for _ in 0..3 {
+                assert!((1..requests).all(|_| program.post(bytes, AT_ONCE)));
+                assert!(!program.post(bytes, AT_ONCE), "the last one of a run");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_waits_longer_than_the_time() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        let mut waited = Duration::ZERO;
+        while program.post(64, CLOSELY) {
+            waited += CLOSELY;
+        }
+        assert_eq!(waited, CORK, "counted from the first that waits");
+        program.post(64, AT_ONCE);
+        let until = program.now.plus(CORK);
+        assert!(!program.cork.is_over(program.now));
+        assert!(program.cork.is_over(until));
+    }
+
+    #[test]
+    fn large_requests_leave_with_what_waits() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(program.post(LARGEST, AT_ONCE));
+        assert!(!program.post(LARGEST + 1, AT_ONCE));
+        assert!(!program.cork.is_corked());
+    }
+
+    #[test]
+    fn nothing_waits_for_a_program_that_does_not_poll() {
+        let mut program = Program::new();
+        program.poll();
+        assert!(!program.post(64, Duration::from_secs(1)));
+        assert!(program.post(64, AT_ONCE), "it has polled before the last one");
+        program.cork.leave();
+        program.now = program.now.plus(POLLS);
+        assert!(!program.post(64, AT_ONCE));
+        assert!(!program.post(64, AT_ONCE));
+        program.poll();
+        assert!(program.post(64, AT_ONCE));
+    }
+
+    /// One with thousands of requests outstanding, which has as many to post at a time.
+    #[test]
+    fn a_long_series_of_posts_waits_after_one_poll_and_is_served() {
+        let mut program = Program::new();
+        program.poll();
+        program.cork.note_service(program.now);
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.cork.is_unserved(program.now));
+        let end = program.now.plus(POLLS * 3);
+        let mut unserved = 0;
+        while program.now < end {
+            let waits = (1..LIMITS.segments).all(|_| program.post(64, AT_ONCE));
+            assert!(waits && !program.post(64, AT_ONCE), "full runs");
+            if program.cork.is_unserved(program.now) {
+                unserved += 1;
+                program.cork.note_service(program.now);
+            }
+        }
+        assert!((3..=6).contains(&unserved), "{unserved} times in {:?}", POLLS * 3);
+        program.now = program.now.plus(UNSERVED);
+        program.post(64, CLOSELY + AT_ONCE);
+        assert!(!program.cork.is_unserved(program.now), "it has done something else");
+
+        // who does not poll is served by others, unless it posts that many
+        program.post(64, POLLS);
+        for number in 1..LIMITS.segments * 2 {
+            program.cork.leave();
+            let is_long = number >= LIMITS.segments;
+            assert_eq!(program.post(64, AT_ONCE), is_long);
+            assert_eq!(program.cork.is_unserved(program.now), is_long);
+        }
+    }
+
+    #[test]
+    fn the_time_that_the_lock_takes_does_not_count() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        program.cork.note_wait(CLOSELY);
+        assert!(program.post(64, CLOSELY + AT_ONCE));
+    }
+
+    #[test]
+    fn what_goes_through_memory_or_singly_does_not_wait() {
+        let mut program = Program::new();
+        program.cork.note_sent(false);
+        program.poll();
+        assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
+        program.cork.note_sent(true);
+        assert!(program.post(64, AT_ONCE));
+
+        let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
+        program.cork.note_sent(true);
+        assert!(!program.cork.is_possible());
+        program.poll();
+        assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
+    }
+
+    #[test]
+    fn a_program_that_lets_the_timer_send_is_left_alone() {
+        let mut program = Program::new();
+        program.poll();
+        program.post(64, CLOSELY + AT_ONCE);
+        for length in [UNCORKED[0], UNCORKED[0] * 2] {
+            assert!(program.post(64, AT_ONCE));
+            let due = program.now.plus(CORK_TIMER);
+            assert!(!program.cork.is_late(program.now));
+            assert!(program.cork.is_late(due));
+            program.cork.leave();
+            program.now = due;
+            let end = program.now.plus(length);
+            while program.now.plus(AT_ONCE) < end {
+                program.poll();
+                assert!(!program.post(64, AT_ONCE));
+            }
+        }
+        // it is there again
+        for _ in 0..IN_TIME {
+            program.poll();
+            assert!(program.post(64, AT_ONCE));
+            program.cork.leave();
+        }
+        assert!(program.post(64, AT_ONCE));
+        program.now = program.now.plus(CORK_TIMER);
+        assert!(program.cork.is_late(program.now));
+        program.cork.leave();
+        program.poll();
+        assert!(!program.post(64, CLOSELY));
+        program.now = program.now.plus(UNCORKED[0]);
+        program.poll();
+        program.post(64, AT_ONCE);
+        assert!(program.post(64, AT_ONCE));
+    }
+}

@@ -1,0 +1,332 @@
+//! What the background thread does until its next look at the program.
+//!
+//! | the program | the duty |
+//! |---|---|
+//! | waits in an event loop, on the sockets, too | [`EventLoop`](Duty::EventLoop) |
+//! | has threads that sleep on the sockets | [`Timers`](Duty::Timers), [`Standby`](Duty::Standby) just after one served |
+//! | makes calls that serve, and was absent while something waited | [`Assist`](Duty::Assist) |
+//! | makes calls that serve | [`Standby`](Duty::Standby) |
+//! | makes none, or has handed over | [`Serve`](Duty::Serve) |
+
+use std::time::Duration;
+
+use roce_transport::time::Instant;
+
+use super::{
+    backoff::Backoff,
+    times::{ABSENCES, ASSISTS, IN_VAIN, LOOK, LOOK_LESS, STEADY},
+};
+
+/// See the [module's documentation](self).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Duty {
+    /// The program polls. The thread looks now and then whether it still does.
+    Standby,
+    /// The program polls, but not always: it looks at its memory between, say, for what a peer writes
+    /// there. The thread serves whenever the program makes no call.
+    Assist,
+    /// What arrives wakes the program. The thread serves timers, and looks now and then whether the
+    /// program comes for it.
+    EventLoop,
+    /// Threads of the program sleep on the sockets themselves. This one serves timers.
+    Timers,
+    /// No other thread serves.
+    Serve,
+}
+
+impl Duty {
+    /// True if what arrives wakes the thread.
+    pub(in crate::engine) const fn is_for_packets(self) -> bool {
+        !matches!(self, Self::Timers | Self::EventLoop)
+    }
+}
+
+/// What the thread sees of the program at a look.
+#[derive(Clone, Copy, Default, Debug)]
+pub(in crate::engine) struct Seen {
+    /// Number of its calls that have served.
+    pub(in crate::engine) activity: u64,
+    /// It waits in an event loop, on the sockets, too.
+    pub(in crate::engine) is_in_loop: bool,
+    /// Threads of it sleep on the sockets.
+    pub(in crate::engine) drives: bool,
+    /// One sleeps on a descriptor that only the background thread makes readable.
+    pub(in crate::engine) has_handed_over: bool,
+}
+
+/// What the thread remembers from one look to the next.
+#[derive(Debug)]
+pub(in crate::engine) struct Duties {
+    activity: u64,
+    /// The program has served since the last look.
+    program_serves: bool,
+    /// Looks since the duty was another.
+    looks: u32,
+    /// The program was absent while something waited.
+    absence: Backoff,
+    /// Looks in a row at which its event loop was absent.
+    loop_absences: u32,
+    /// Its event loop is not to be woken.
+    apart: Backoff,
+}
+
+impl Duties {
+    /// After so many calls of the program that have served.
+    pub(in crate::engine) fn new(activity: u64) -> Self {
+        Self {
+            activity,
+            program_serves: false,
+            looks: 0,
+            absence: Backoff::default(),
+            loop_absences: 0,
+            apart: Backoff::default(),
+        }
+    }
+
+    /// The duty until the next look.
+    pub(in crate::engine) fn decide(&mut self, seen: Seen, now: Instant) -> Duty {
+        let serves = seen.activity != self.activity;
+        (self.activity, self.program_serves) = (seen.activity, serves);
+        let polls = serves && !seen.has_handed_over;
+        let duty = match seen {
+            Seen { is_in_loop: true, .. } => Duty::EventLoop,
+            // one that has what it waits for soon comes back as soon
+            Seen { drives: true, .. } if polls => Duty::Standby,
+            Seen { drives: true, .. } => Duty::Timers,
+            // though it finds all done, and has no need to serve
+            Seen { has_handed_over: false, .. } if self.absence.lasts(now) => Duty::Assist,
+            _ if polls => Duty::Standby,
+            _ => Duty::Serve,
+        };
+        self.looks = match duty {
+            Duty::Standby => self.looks + 1,
+            Duty::EventLoop if !serves => self.looks + 1,
+            _ => 0,
+        };
+        duty
+    }
+
+    /// True if the program has served since the look before.
+    pub(in crate::engine) const fn program_serves(&self) -> bool {
+        self.program_serves
+    }
+
+    /// On standby: time until the thread looks whether the program comes for what waits. `None`: at once,
+    /// because it was absent, and a few looks have not yet told whether it is back.
+    pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
+        let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
+        (!self.absence.is_remembered(now)).then_some(after)
+    }
+
+    /// On standby: the program was looked at, and was absent while something waited, or was not; `None`:
+    /// nobody knows.
+    pub(in crate::engine) fn note_look(&mut self, is_absent: Option<bool>, now: Instant) {
+        match is_absent {
+            Some(true) => self.absence.renew(ASSISTS, now),
+            Some(false) => self.absence.miss(STEADY),
+            None => {}
+        }
+    }
+
+    /// The program that was assisted polls again, and needs nobody.
+    pub(in crate::engine) fn note_return(&mut self, now: Instant) {
+        self.absence.end_now(now);
+    }
+
+    /// An event loop was looked at, and was absent while something waited, or was not. It was woken
+    /// `in_vain` so many times in a row; `idle` looks without a call are enough. Returns whether it stays
+    /// one that what arrives wakes, and if it was found unfit, until when it is none.
+    pub(in crate::engine) fn note_loop(
+        &mut self,
+        is_absent: bool,
+        in_vain: u64,
+        idle: u32,
+        now: Instant,
+    ) -> (bool, Option<Instant>) {
+        self.loop_absences = if is_absent { self.loop_absences + 1 } else { 0 };
+        let is_unfit = self.loop_absences == ABSENCES || in_vain > IN_VAIN;
+        if is_unfit {
+            self.apart.renew(ASSISTS, now);
+        } else if self.program_serves {
+            self.apart.miss(STEADY);
+        }
+        let stays = !self.apart.lasts(now) && self.looks <= idle;
+        (stays, is_unfit.then(|| self.apart.end()))
+    }
+
+    /// True if the thread, which has `received` something or nothing, leaves the adapter to the program
+    /// until that hands it over: the program polls faster than the thread wakes, or is `awaited` to.
+    pub(in crate::engine) const fn stands_aside(
+        &self,
+        duty: Duty,
+        received: bool,
+        awaited: bool,
+    ) -> bool {
+        self.program_serves && (!received || awaited) && !matches!(duty, Duty::Assist)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A background thread on a virtual clock.
+    struct Thread {
+        duties: Duties,
+        now: Instant,
+        seen: Seen,
+        looks: u32,
+    }
+
+    impl Thread {
+        fn new() -> Self {
+            let now = Instant::ZERO.plus(Duration::from_secs(1));
+            Self { duties: Duties::new(0), now, seen: Seen::default(), looks: 0 }
+        }
+
+        fn decide(&mut self) -> Duty {
+            self.looks += 1;
+            self.duties.decide(self.seen, self.now)
+        }
+
+        /// Looks as long as it is on standby, for a time at most, beside a program that serves so often,
+        /// and is absent or not.
+        fn stands_by(&mut self, time: Duration, serves_after: Duration, is_absent: bool) -> Duty {
+            let end = self.now.plus(time);
+            loop {
+                let duty = self.decide();
+                if duty != Duty::Standby || self.now >= end {
+                    return duty;
+                }
+                let slept = self.duties.look_after(self.now).unwrap_or(Duration::from_micros(250));
+                self.now = self.now.plus(slept);
+                self.seen.activity += u64::from(slept >= serves_after);
+                self.duties.note_look(Some(is_absent), self.now);
+            }
+        }
+    }
+
+    const OFTEN: Duration = Duration::from_micros(1);
+
+    /// Every row of the table, and every combination of what can be seen.
+    #[test]
+    fn the_duty_follows_from_what_is_seen() {
+        let now = Instant::ZERO.plus(Duration::from_secs(1));
+        for bits in 0..32_u32 {
+            let is = |bit: u32| bits >> bit & 1 == 1;
+            let (serves, was_absent) = (is(0), is(1));
+            let mut duties = Duties::new(0);
+            if was_absent {
+                duties.note_look(Some(true), now);
+            }
+            let seen = Seen {
+                activity: u64::from(serves),
+                is_in_loop: is(2),
+                drives: is(3),
+                has_handed_over: is(4),
+            };
+            let polls = serves && !seen.has_handed_over;
+            let wanted = if seen.is_in_loop {
+                Duty::EventLoop
+            } else if seen.drives {
+                if polls { Duty::Standby } else { Duty::Timers }
+            } else if was_absent && !seen.has_handed_over {
+                Duty::Assist
+            } else if polls {
+                Duty::Standby
+            } else {
+                Duty::Serve
+            };
+            assert_eq!(duties.decide(seen, now), wanted, "{seen:?}, absent: {was_absent}");
+            assert_eq!(duties.program_serves(), serves);
+        }
+    }
+
+    #[test]
+    fn a_program_that_polls_is_looked_at_seldom() {
+        let mut thread = Thread::new();
+        thread.seen.activity = 1;
+        assert_eq!(thread.stands_by(Duration::from_secs(1), OFTEN, false), Duty::Standby);
+        let steady = Duration::from_secs(1).as_millis() / LOOK_LESS.as_millis();
+        assert!(u128::from(thread.looks) <= steady + u128::from(STEADY) + 2, "{}", thread.looks);
+    }
+
+    #[test]
+    fn a_program_that_stops_polling_is_served_at_the_next_look() {
+        let mut thread = Thread::new();
+        thread.seen.activity = 1;
+        thread.stands_by(Duration::from_millis(100), OFTEN, false);
+        let stopped = thread.now;
+        thread.seen.activity += 1;
+        assert_eq!(thread.stands_by(Duration::from_secs(1), Duration::MAX, false), Duty::Serve);
+        assert!(thread.now.since(stopped) <= LOOK_LESS);
+    }
+
+    /// A program that looks at its memory and polls now and then.
+    #[test]
+    fn an_absent_program_is_assisted_longer_each_time_until_it_is_back() {
+        let mut thread = Thread::new();
+        for length in [ASSISTS[0], ASSISTS[0] * 2, ASSISTS[0] * 4] {
+            thread.seen.activity += 1;
+            assert_eq!(thread.stands_by(Duration::from_secs(1), OFTEN, true), Duty::Assist);
+            let begun = thread.now;
+            while thread.decide() == Duty::Assist {
+                thread.seen.activity += 1;
+                thread.now = thread.now.plus(Duration::from_millis(1));
+            }
+            assert_eq!(thread.now.since(begun), length);
+            assert_eq!(thread.duties.look_after(thread.now), None, "it is looked at closely");
+        }
+        let mut duties = thread.duties;
+        (0..STEADY - 1).for_each(|_| duties.note_look(Some(false), thread.now));
+        (0..STEADY).for_each(|_| duties.note_look(None, thread.now));
+        assert_eq!(duties.look_after(thread.now), None, "nobody knows");
+        duties.note_look(Some(false), thread.now);
+        assert!(duties.look_after(thread.now).is_some());
+        duties.note_look(Some(true), thread.now);
+        assert!(duties.absence.lasts(thread.now.plus(ASSISTS[0] / 2)));
+        assert!(!duties.absence.lasts(thread.now.plus(ASSISTS[0])), "it begins anew");
+        duties.note_return(thread.now);
+        assert!(!duties.absence.lasts(thread.now));
+    }
+
+    #[test]
+    fn an_event_loop_that_does_not_come_is_one_no_longer() {
+        const IDLE: u32 = 64;
+        let looks = |absent: &dyn Fn(u32) -> bool, in_vain, serves: bool| {
+            let mut thread = Thread::new();
+            thread.seen.is_in_loop = true;
+            (1..=1000).find(|&look| {
+                thread.seen.activity += u64::from(serves);
+                assert_eq!(thread.decide(), Duty::EventLoop);
+                thread.now = thread.now.plus(LOOK);
+                let (stays, not_before) =
+                    thread.duties.note_loop(absent(look), in_vain, IDLE, thread.now);
+                assert!(stays || not_before.is_none_or(|end| end > thread.now));
+                !stays
+            })
+        };
+        assert_eq!(looks(&|_| false, 0, true), None, "one that comes");
+        assert_eq!(looks(&|look| look % ABSENCES != 0, 0, true), None, "or waits for a processor");
+        assert_eq!(looks(&|_| true, 0, true), Some(ABSENCES));
+        assert_eq!(looks(&|_| false, IN_VAIN + 1, true), Some(1));
+        assert_eq!(looks(&|_| false, IN_VAIN, true), None);
+        assert_eq!(looks(&|_| false, 0, false), Some(IDLE + 1), "one that does nothing");
+    }
+
+    #[test]
+    fn the_thread_stands_aside_for_who_polls_faster_than_it_wakes() {
+        let mut duties = Duties::new(0);
+        let seen = Seen { activity: 1, has_handed_over: true, ..Seen::default() };
+        let duty = duties.decide(seen, Instant::ZERO);
+        assert_eq!(duty, Duty::Serve);
+        for (received, awaited, stands_aside) in
+            [(false, false, true), (true, false, false), (true, true, true), (false, true, true)]
+        {
+            assert_eq!(duties.stands_aside(duty, received, awaited), stands_aside);
+            assert!(!duties.stands_aside(Duty::Assist, received, awaited));
+        }
+        duties.decide(seen, Instant::ZERO);
+        assert!(!duties.stands_aside(Duty::Serve, false, false), "it has stopped");
+    }
+}

@@ -1,0 +1,97 @@
+//! Adaptive spinning: whether a thread looks for the next packet or sleeps until it comes.
+
+use std::time::Duration;
+
+use roce_transport::time::Instant;
+
+use super::{
+    backoff::Backoff,
+    times::{ALONE_YIELDS, CROWDED, LINGER, RARE_YIELDS, SLICE},
+};
+
+/// See the [module's documentation](self).
+#[derive(Debug)]
+pub(in crate::engine) struct SpinPolicy {
+    /// A yield that takes longer has let somebody run who wants the processor.
+    switch: Duration,
+    /// Others want the processor.
+    crowd: Backoff,
+    /// Number of yields to nobody since the last one to others.
+    vain: u32,
+}
+
+impl SpinPolicy {
+    /// `switch`: time of a yield above which others want the processor.
+    pub(in crate::engine) fn new(switch: Duration) -> Self {
+        Self { switch, crowd: Backoff::default(), vain: 0 }
+    }
+
+    /// True if it looks once more, so long after the last packet.
+    pub(in crate::engine) fn lasts(&self, idle: Duration, now: Instant) -> bool {
+        idle <= LINGER && !self.crowd.lasts(now)
+    }
+
+    /// It has left the processor to others, if there were any, for so long.
+    pub(in crate::engine) fn note_yield(&mut self, took: Duration, now: Instant) {
+        if took <= self.switch {
+            self.vain = self.vain.saturating_add(1);
+            self.crowd.miss(ALONE_YIELDS);
+            return;
+        }
+        if took > SLICE || self.vain < RARE_YIELDS {
+            self.crowd.renew(CROWDED, now);
+        }
+        self.vain = 0;
+    }
+}
+
+/// What a thread of the program that waits knows of others.
+#[derive(Debug)]
+pub(in crate::engine) struct Waiter {
+    pub(in crate::engine) spin: SpinPolicy,
+    /// Other threads of the program poll.
+    pub(in crate::engine) polled: Backoff,
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Self { spin: SpinPolicy::new(SLICE), polled: Backoff::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_the_processor_sleeps_at_once() {
+        const SWITCH: Duration = Duration::from_micros(5);
+        let mut spin = SpinPolicy::new(SWITCH);
+        let mut now = Instant::ZERO.plus(Duration::from_secs(1));
+        assert!(spin.lasts(LINGER, now));
+        assert!(!spin.lasts(LINGER + Duration::from_nanos(1), now));
+        spin.note_yield(SWITCH, now);
+        assert!(spin.lasts(Duration::ZERO, now));
+        spin.note_yield(SWITCH * 2, now);
+        assert!(!spin.lasts(Duration::ZERO, now));
+        spin.note_yield(Duration::ZERO, now.plus(CROWDED[0] / 2));
+        assert!(!spin.lasts(Duration::ZERO, now.plus(CROWDED[0] / 2)));
+        assert!(spin.lasts(Duration::ZERO, now.plus(CROWDED[0])));
+        let mut crowd = |spin: &mut SpinPolicy, length: Duration| {
+            spin.note_yield(SWITCH * 2, now);
+            assert!(!spin.lasts(Duration::ZERO, now.plus(length / 2)));
+            now = now.plus(length);
+            assert!(spin.lasts(Duration::ZERO, now));
+        };
+        crowd(&mut spin, CROWDED[0] * 2);
+        (0..10).for_each(|_| spin.note_yield(SWITCH * 2, Instant::ZERO));
+        crowd(&mut spin, CROWDED[1]);
+        (0..ALONE_YIELDS).for_each(|_| spin.note_yield(Duration::ZERO, Instant::ZERO));
+        now = now.plus(CROWDED[1]);
+        spin.note_yield(SWITCH * 2, now);
+        assert!(spin.lasts(Duration::ZERO, now), "once among many, and not for long");
+        spin.note_yield(SLICE * 2, now);
+        assert!(!spin.lasts(Duration::ZERO, now));
+        assert!(spin.lasts(Duration::ZERO, now.plus(CROWDED[0])));
+    }
+}
