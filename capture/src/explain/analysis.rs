@@ -292,14 +292,25 @@ impl Analysis {
             _ => {}
         }
         let end = &mut talk.ends[1 - from];
-        if !end.has(psn) {
-            packet.why = match syndrome {
-                // a NAK may be for what has not come, too
-                Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) => {
-                    Explanation::Negative(psn, syndrome)
-                }
-                _ => Explanation::AnswersUnseen,
+        if let Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) = syndrome {
+            packet.why = Explanation::Negative(psn, syndrome);
+            let cause = match syndrome {
+                Syndrome::Nak(NakCode::PsnSequenceError) => Some(Cause::Nak),
+                Syndrome::RnrNak { .. } => Some(Cause::NotReady),
+                _ => None,
             };
+            // it may be for what has not come as far as here, too
+            if end.has(psn) || end.has_lost(psn) {
+                end.msn = headers.ext().aeth().map(|aeth| aeth.msn);
+                end.refuse(packet.at, psn, cause);
+            }
+            if cause.is_none() {
+                self.find(packet, FindingKind::FatalNak(syndrome.to_string()));
+            }
+            return;
+        }
+        if !end.has(psn) {
+            packet.why = Explanation::AnswersUnseen;
             return;
         }
         end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
@@ -321,20 +332,7 @@ impl Analysis {
                 };
                 answered
             }
-            Some(syndrome) => {
-                let cause = match syndrome {
-                    Syndrome::Nak(NakCode::PsnSequenceError) => Some(Cause::Nak),
-                    Syndrome::RnrNak { .. } => Some(Cause::NotReady),
-                    _ => None,
-                };
-                end.refuse(at, psn, cause);
-                packet.why = Explanation::Negative(psn, syndrome);
-                if let (Syndrome::Nak(_), None) = (syndrome, cause) {
-                    self.find(packet, FindingKind::FatalNak(syndrome.to_string()));
-                }
-                return;
-            }
-            None => return,
+            _ => return,
         };
         self.measure(packet, talk, &answered);
     }

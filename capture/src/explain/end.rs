@@ -10,11 +10,10 @@ use roce_transport::psn::{Msn, Psn};
 
 use super::{
     explained::Requester,
+    naks::{Naks, SILENCE},
     reason::{Cause, Causes, Explanation},
 };
 
-/// Silence after which a packet in its turn may also be a probe. No requester probes sooner.
-const SILENCE: Duration = Duration::from_micros(100);
 /// Places from which something may be sent again, at most.
 const CURSORS: usize = 4;
 /// PSNs whose times are kept: more than are ever under way.
@@ -58,6 +57,7 @@ pub(super) struct End {
     sent: BTreeMap<i64, Sent>,
     awaited: VecDeque<Awaited>,
     cursors: Vec<Cursor>,
+    naks: Naks,
     /// Something was sent or arrived.
     active: Duration,
     /// PSN after the furthest answer with data.
@@ -100,14 +100,17 @@ impl End {
         let at = self.index(psn);
         let silent = now.saturating_sub(self.active) >= SILENCE;
         if at < self.low || self.missing.remove(&at) {
+            self.expect(at);
             self.low = self.low.min(at);
             self.active = now;
+            self.naks.ask_for(now, at, span);
+            self.pass(at, span);
             let sent = Sent { at: now, last: now, times: 2, causes: Causes::UNKNOWN };
             self.sent.insert(at, sent);
             return Explanation::Late;
         }
         if at < self.end {
-            let causes = self.causes(at, span, silent);
+            let causes = self.causes(now, at, span, silent);
             self.active = now;
             self.repeated += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
@@ -146,26 +149,20 @@ impl End {
     }
 
     /// Causes for which what was sent before may be sent again now.
-    fn causes(&mut self, at: i64, span: i64, silent: bool) -> Causes {
+    fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
         if at < self.oldest {
             // the answer was lost behind the capture, and so may others have been
             self.go_back(at + span, None);
             return Causes::UNKNOWN;
         }
-        let mut known = Some(Causes::UNKNOWN);
-        for cursor in &mut self.cursors {
-            if cursor.at == at {
-                known = known
-                    .zip(cursor.causes)
-                    .map(|(known, more)| more.iter().fold(known, Causes::or));
-                cursor.at = at + span;
-            }
+        let is_asked = self.naks.ask_for(now, at, span);
+        let Some(mut causes) = self.pass(at, span) else { return Causes::UNKNOWN };
+        let is_last = at + span >= self.end;
+        if is_last && self.naks.may_have_crossed(now) && causes.contains(Cause::Nak) {
+            causes = causes.or(Cause::NoAnswer);
         }
-        let end = self.end;
-        self.cursors.retain(|cursor| cursor.at < end);
-        let Some(mut causes) = known else { return Causes::UNKNOWN };
-        let by_itself = at <= self.oldest || at + span >= self.end;
-        if by_itself && silent {
+        let by_itself = at <= self.oldest || is_last;
+        if by_itself && silent && !is_asked {
             causes = causes.or(Cause::NoAnswer);
             // it may have been the first of all
             self.go_back(at + span, Some(Cause::NoAnswer));
@@ -174,6 +171,23 @@ impl End {
             self.go_back(at + span, None);
         }
         causes
+    }
+
+    /// Moves the places on from which this packet is due again. Returns their causes; `None`: one of them
+    /// is not in the capture.
+    fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
+        let mut known = Some(Causes::UNKNOWN);
+        // those in between were lost before the capture
+        let below = self.cursors.iter().map(|cursor| cursor.at).filter(|&place| place <= at).max();
+        let place = below.filter(|_| self.naks.are_far).unwrap_or(at);
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.at == place) {
+            known =
+                known.zip(cursor.causes).map(|(known, more)| more.iter().fold(known, Causes::or));
+            cursor.at = at + span;
+        }
+        let end = self.end;
+        self.cursors.retain(|cursor| cursor.at < end);
+        known
     }
 
     fn go_back(&mut self, at: i64, cause: Option<Cause>) {
@@ -206,6 +220,20 @@ impl End {
         self.first.is_some() && (self.low..self.end).contains(&self.index(psn))
     }
 
+    /// True if the PSN was not captured, but others of its time were: it was lost before the capture, or
+    /// sent before its beginning.
+    pub(super) fn has_lost(&self, psn: Psn) -> bool {
+        let at = self.index(psn);
+        self.first.is_some() && (self.low - KEPT as i64..self.low).contains(&at)
+    }
+
+    /// Nothing shows that this PSN, from before the first that was captured, is answered.
+    fn expect(&mut self, at: i64) {
+        if self.oldest <= self.low {
+            self.oldest = self.oldest.min(at);
+        }
+    }
+
     // Answers.
 
     /// An acknowledgement of everything up to `psn`.
@@ -219,10 +247,16 @@ impl End {
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
+        self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
+        // of a second NAK a requester that has gone back need take no notice
+        let alone =
+            self.cursors.is_empty() && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
         self.advance(now, at);
-        if let (Some(cause), false) = (cause, waits) {
+        let stale = at < self.oldest;
+        if let (Some(cause), false) = (cause, waits || stale) {
             self.go_back(at, Some(cause));
+            self.naks.take(now, at, alone, self.sent.contains_key(&at));
         }
     }
 
@@ -251,6 +285,7 @@ impl End {
                 let next = read.next;
                 let answered = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
+                self.naks.leave();
                 answered
             }
             _ => self.reach(now, to),
@@ -279,6 +314,7 @@ impl End {
         for cursor in &mut self.cursors {
             cursor.at = cursor.at.max(to);
         }
+        self.naks.reach(to);
         let end = self.end;
         self.cursors.retain(|cursor| cursor.at < end);
         answered

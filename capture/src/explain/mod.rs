@@ -14,6 +14,7 @@ mod explained;
 mod file;
 mod finding;
 mod frame;
+mod naks;
 mod pairing;
 mod placing;
 mod reason;

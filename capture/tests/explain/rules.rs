@@ -69,6 +69,33 @@ fn the_same_from_the_other_side_shows_the_gap() {
     assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
 }
 
+/// The packet that the NAK names has never come as far as the capture.
+#[test]
+fn a_nak_is_the_reason_at_the_receiver_too() {
+    let (mut pair, a) = recorded("delay 200us, drop write first once", Options::default());
+    write(&mut pair, &a, 1, 5000);
+    let explained = explained(&pair, Side::B);
+    let whys: Vec<_> = explained.packets.iter().map(|packet| packet.why.to_string()).collect();
+    let psn = explained.packets[0].headers.unwrap().bth().psn.get() - 1;
+    assert_eq!(
+        whys,
+        [
+            "the first that was captured".into(),
+            "next of its message".into(),
+            "next of its message".into(),
+            "next of its message".into(),
+            format!("NAK for the gap at {psn}"),
+            "late: overtaken on the way, or lost and sent again".into(),
+            "again: NAK".into(),
+            "again: NAK".into(),
+            "acknowledges 3 packets".into(),
+            "again: NAK".into(),
+            "again: NAK".into(),
+            "acknowledges 2 packets".into(),
+        ]
+    );
+}
+
 #[test]
 fn a_final_nak() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
