@@ -7,19 +7,20 @@ use std::{
 };
 
 use roce_transport::{
-    addr::{Mtu, Qpn, RoceVersion},
+    addr::{Mtu, Qpn},
     cm::{CmMad, Message},
     event::DropReason,
-    wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome, verify_icrc},
+    wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
 use super::{
+    captured::NoPacket,
     connection::{Connection, EndSummary, RoundTrips},
     end::{Answered, End},
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
-    frame::{self, NoPacket},
+    frame,
     pairing::{self, Flow},
     placing::{place, set_mtus},
     reason::{Cause, Explanation},
@@ -101,11 +102,7 @@ impl Analysis {
                 let is_mad = parsed.headers.bth().dest_qp == Qpn::GSI && !captured.truncated;
                 packet.message =
                     is_mad.then(|| CmMad::parse(parsed.payload).ok().map(Box::new)).flatten();
-                // of version 1 the CRC covers a header that is not there: what adapters take for it
-                // was not to be found out for certain
-                let checked =
-                    !captured.truncated && captured.net.frame.version() == RoceVersion::V2;
-                if checked && verify_icrc(&captured.net, &captured.bytes).is_none() {
+                if captured.icrc == Some(false) {
                     packet.why = Explanation::Damaged;
                     self.damaged.insert(number);
                 }
@@ -142,7 +139,7 @@ impl Analysis {
         let mut messages = BTreeSet::new();
         for packet in &mut packets {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
-                let known = (packet.net.src, packet.net.dst, mad.encode());
+                let known = (packet.net.src(), packet.net.dst(), mad.encode());
                 let new = messages.insert(known);
                 packet.why = if new { Explanation::Message } else { Explanation::MessageAgain };
                 if let Message::Rej(rej) = &mad.message {
@@ -198,7 +195,7 @@ impl Analysis {
             return;
         }
         summary.bytes += packet.payload as u64;
-        summary.marked += u64::from(packet.net.traffic_class & 3 == 3);
+        summary.marked += u64::from(packet.is_congested());
         let bth = headers.bth();
         match bth.opcode.service() {
             Service::Cnp => {

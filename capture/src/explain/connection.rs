@@ -1,8 +1,10 @@
 //! Connections of a capture, and their figures.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::Service};
+
+use super::network::Address;
 
 /// Two queue pairs, or a flow of datagrams.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,7 +27,7 @@ pub struct Connection {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EndPoint {
     /// Its address.
-    pub address: IpAddr,
+    pub address: Address,
     /// Its queue pair, if the capture tells.
     pub qpn: Option<Qpn>,
 }

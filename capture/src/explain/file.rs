@@ -36,6 +36,10 @@ pub(super) enum LinkKind {
     Cooked2,
     /// BSD loopback: four bytes of an address family.
     Loopback,
+    /// InfiniBand, from the local route header on.
+    InfiniBand,
+    /// A record of ERF.
+    Erf,
 }
 
 impl LinkKind {
@@ -46,6 +50,8 @@ impl LinkKind {
             DataLink::LINUX_SLL => Self::Cooked,
             DataLink::LINUX_SLL2 => Self::Cooked2,
             DataLink::NULL | DataLink::LOOP => Self::Loopback,
+            DataLink::INFINIBAND => Self::InfiniBand,
+            DataLink::ERF => Self::Erf,
             // how OpenBSD and old tcpdumps number raw IP
             DataLink::Unknown(12 | 14) => Self::Ip,
             other => return Err(CaptureError::LinkType(other.into())),

@@ -8,13 +8,16 @@
 //! repeated: a NAK that a capture has seen may have been lost behind it.
 
 mod analysis;
+mod captured;
 mod connection;
 mod end;
 mod explained;
 mod file;
 mod finding;
 mod frame;
+mod infiniband;
 mod naks;
+mod network;
 mod pairing;
 mod placing;
 mod reason;
@@ -23,6 +26,7 @@ pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};
 pub use file::CaptureError;
 pub use finding::{Finding, FindingKind};
+pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 
 impl Explained {

@@ -1,10 +1,7 @@
 //! Which two flows are the two directions of a connection. A packet names the receiver's queue pair
 //! alone, so its sender's is found by messages of connection management, or by answers that fit.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use roce_transport::{
     addr::Qpn,
@@ -13,13 +10,13 @@ use roce_transport::{
     wire::{Operation, Service},
 };
 
-use super::explained::ExplainedPacket;
+use super::{explained::ExplainedPacket, network::Address};
 
 /// Packets to one queue pair from one address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Flow {
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
+    pub(super) src: Address,
+    pub(super) dst: Address,
     pub(super) qpn: Qpn,
 }
 
@@ -28,7 +25,7 @@ impl Flow {
     pub(super) fn of(packet: &ExplainedPacket) -> Option<Self> {
         let bth = packet.headers?.bth().to_owned();
         let connected = !matches!(bth.opcode.service(), Service::Ud);
-        let (src, dst) = (packet.net.src, packet.net.dst);
+        let (src, dst) = (packet.net.src(), packet.net.dst());
         connected.then_some(Self { src, dst, qpn: bth.dest_qp })
     }
 }
@@ -54,7 +51,7 @@ pub(super) fn pairs(packets: &[ExplainedPacket]) -> BTreeMap<Flow, Flow> {
     }
     let mut votes: BTreeMap<(Flow, Flow), usize> = BTreeMap::new();
     let mut ranges: BTreeMap<Flow, Range> = BTreeMap::new();
-    let mut flows: BTreeMap<(IpAddr, IpAddr), BTreeSet<Flow>> = BTreeMap::new();
+    let mut flows: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
     for packet in packets {
         let (Some(flow), Some(headers)) = (Flow::of(packet), packet.headers) else { continue };
         let bth = headers.bth();
@@ -116,7 +113,7 @@ fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     let mut requests = BTreeMap::new();
     let mut pairs = Vec::new();
     for packet in packets {
-        let (src, dst) = (packet.net.src, packet.net.dst);
+        let (src, dst) = (packet.net.src(), packet.net.dst());
         match packet.message.as_deref().map(|mad| &mad.message) {
             Some(Message::Req(req)) => {
                 requests.insert((src, dst, req.local_id), req.local_qpn);

@@ -1,6 +1,6 @@
 //! Packets to their connections, and what a connection's packets say of its path MTU.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use roce_transport::{
     addr::{Mtu, Qpn},
@@ -11,6 +11,7 @@ use roce_transport::{
 use super::{
     connection::{Connection, EndPoint},
     explained::ExplainedPacket,
+    network::Address,
     pairing::Flow,
     reason::Explanation,
 };
@@ -20,7 +21,7 @@ pub(super) fn place(
     packet: &ExplainedPacket,
     pairs: &BTreeMap<Flow, Flow>,
     by_flow: &mut BTreeMap<Flow, (usize, bool)>,
-    by_datagram: &mut BTreeMap<(IpAddr, IpAddr, Qpn), usize>,
+    by_datagram: &mut BTreeMap<(Address, Address, Qpn), usize>,
     connections: &mut Vec<Connection>,
 ) -> Option<(usize, bool)> {
     let headers = packet.headers?;
@@ -34,7 +35,7 @@ pub(super) fn place(
         time: (packet.at, packet.at),
     };
     let end = |address, qpn| EndPoint { address, qpn };
-    let (src, dst) = (packet.net.src, packet.net.dst);
+    let (src, dst) = (packet.net.src(), packet.net.dst());
     if bth.opcode.service() == Service::Ud {
         let source = match headers.ext() {
             Ext::Deth(deth) | Ext::DethImm(deth, _) => Some(deth.source_qp),
@@ -83,7 +84,7 @@ pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connectio
         if let Some(Message::Req(req)) = packet.message.as_deref().map(|mad| &mad.message)
             && (1..=5).contains(&req.path_mtu)
         {
-            agreed.insert((packet.net.src, req.local_qpn), 128_u32 << req.path_mtu);
+            agreed.insert((packet.net.src(), req.local_qpn), 128_u32 << req.path_mtu);
         }
     }
     for connection in connections.iter_mut() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roce_capture::{
     CaptureWriter,
-    explain::{CaptureError, Explained, Explanation, FindingKind},
+    explain::{CaptureError, Explained, Explanation, FindingKind, Network},
 };
 use roce_transport::{
     addr::RoceVersion,
@@ -99,7 +99,9 @@ fn version_1_has_a_grh_and_no_udp() {
         .collect();
     let explained = Explained::of_file(&forms::pcap(ETHERNET, &frames)).unwrap();
     check(&explained, "version 1");
-    assert!(explained.packets.iter().all(|packet| packet.net.frame.version() == RoceVersion::V1));
+    let is_v1 =
+        |net: Network| matches!(net, Network::Roce(net) if net.frame.version() == RoceVersion::V1);
+    assert!(explained.packets.iter().all(|packet| is_v1(packet.net)));
 }
 
 #[test]

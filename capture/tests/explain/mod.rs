@@ -3,6 +3,7 @@
 
 mod files;
 mod forms;
+mod infiniband;
 mod kernel;
 mod oracle;
 mod rules;

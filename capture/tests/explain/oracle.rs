@@ -143,7 +143,7 @@ fn check_requesters(
     seed: u64,
 ) -> u64 {
     let own = |packet: &ExplainedPacket| {
-        packet.requesters[usize::from(packet.from_second == (packet.net.src == ip))]
+        packet.requesters[usize::from(packet.from_second == (packet.net.src() == ip.into()))]
     };
     let (mut arrived, mut acknowledged) = (0, BTreeMap::new());
     for record in records {
@@ -154,7 +154,8 @@ fn check_requesters(
             _ => {}
         }
     }
-    let arriving: Vec<_> = explained.packets.iter().filter(|packet| packet.net.src != ip).collect();
+    let arriving: Vec<_> =
+        explained.packets.iter().filter(|packet| packet.net.src() != ip.into()).collect();
     assert_eq!(arriving.len(), arrived);
     for (&index, &before) in &acknowledged {
         let packet = arriving[index];
@@ -165,7 +166,7 @@ fn check_requesters(
     for info in adapter.queue_pairs() {
         let queue = adapter.query_send_queue(info.qpn).unwrap();
         let index = explained.connections.iter().position(|connection| {
-            connection.ends.iter().any(|end| end.address == ip && end.qpn == Some(info.qpn))
+            connection.ends.iter().any(|end| end.address == ip.into() && end.qpn == Some(info.qpn))
         });
         let of_it = |packet: &&ExplainedPacket| packet.connection == index;
         let shown = explained.packets.iter().rfind(of_it).and_then(own);
@@ -192,7 +193,7 @@ fn no_reason_is_wrong() {
             assert_eq!(explained.packets.len(), pair.seen[side as usize].len());
             let ip = pair.node(side).ip;
             let records = pair.record(side).to_vec();
-            let own = explained.packets.iter().filter(|packet| packet.net.src == ip);
+            let own = explained.packets.iter().filter(|packet| packet.net.src() == ip.into());
             let truths: Vec<_> = reasons(&records).collect();
             assert_eq!(own.clone().count(), truths.len());
             for (packet, truth) in own.zip(truths) {

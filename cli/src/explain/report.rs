@@ -4,7 +4,9 @@ use std::io::stdout;
 
 use roce::{
     Qpn,
-    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding, Requester},
+    explain::{
+        Address, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Finding, Requester,
+    },
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -177,8 +179,7 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         Service::Rc => "reliable connection",
         Service::Uc => "unreliable connection",
         Service::Xrc => "extended reliable connection",
-        Service::Ud if connection.ends[1].qpn == Some(Qpn::GSI) => "connection management",
-        Service::Ud => "datagrams",
+        Service::Ud => datagrams(connection.ends[1]),
         Service::Cnp => "congestion notifications",
     };
     let mtu = connection.mtu.map_or_else(String::new, |mtu| {
@@ -186,6 +187,16 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         format!(", {how} {mtu}")
     });
     format!("connection {}: {service}{mtu}", index + 1)
+}
+
+/// Datagrams to this end. Over RoCE the general service interface has connection management alone.
+fn datagrams(to: EndPoint) -> &'static str {
+    match (to.qpn, to.address) {
+        (Some(Qpn::GSI), Address::Ip(_)) => "connection management",
+        (Some(Qpn::GSI), Address::Lid(_)) => "general services",
+        (Some(qpn), Address::Lid(_)) if qpn.get() == 0 => "subnet management",
+        _ => "datagrams",
+    }
 }
 
 /// A packet in its connection's ladder.
@@ -211,7 +222,7 @@ pub(super) fn what(packet: &ExplainedPacket) -> String {
 /// Its reason, and what else is to be said of it.
 pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
-    if packet.net.is_congested() {
+    if packet.is_congested() {
         why.push_str(", marked (ECN)");
     }
     if packet.truncated {
@@ -229,18 +240,19 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        lines.push(format!("{end} sent {packets} packets, {bytes} B{rate}; {repeated} again"));
+        let s = if *packets == 1 { "" } else { "s" };
+        lines.push(format!("{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} again"));
         let counted = [
-            ("NAKs", summary.sequence_naks),
-            ("RNR NAKs", summary.rnr_naks),
-            ("CNPs", summary.cnps),
-            ("marked", summary.marked),
-            ("damaged", summary.damaged),
+            ("NAK", "s", summary.sequence_naks),
+            ("RNR NAK", "s", summary.rnr_naks),
+            ("CNP", "s", summary.cnps),
+            ("marked", "", summary.marked),
+            ("damaged", "", summary.damaged),
         ];
         let counted: Vec<_> = counted
             .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{count} {name}"))
+            .filter(|(.., count)| *count > 0)
+            .map(|(name, s, count)| format!("{count} {name}{}", if count == 1 { "" } else { s }))
             .collect();
         if !counted.is_empty() {
             lines.push(format!("  {}", counted.join(", ")));
