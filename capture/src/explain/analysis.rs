@@ -21,6 +21,7 @@ use super::{
     file::Frame,
     finding::{Finding, FindingKind},
     frame,
+    icrc::{Excused, Icrcs},
     pairing::{self, Flow},
     placing::{place, set_mtus},
     reason::{Cause, Explanation},
@@ -50,7 +51,7 @@ pub(super) struct Analysis {
     frames: usize,
     other_frames: usize,
     fragments: usize,
-    damaged: BTreeSet<usize>,
+    icrcs: Icrcs,
 }
 
 /// A connection under way.
@@ -90,6 +91,7 @@ impl Analysis {
             payload: 0,
             message: None,
             truncated: captured.truncated,
+            wrong_icrc: false,
             connection: None,
             from_second: false,
             why: Explanation::Unreadable,
@@ -102,9 +104,10 @@ impl Analysis {
                 let is_mad = parsed.headers.bth().dest_qp == Qpn::GSI && !captured.truncated;
                 packet.message =
                     is_mad.then(|| CmMad::parse(parsed.payload).ok().map(Box::new)).flatten();
-                if captured.icrc == Some(false) {
-                    packet.why = Explanation::Damaged;
-                    self.damaged.insert(number);
+                if let Some(icrc) = captured.icrc {
+                    packet.wrong_icrc = !icrc.is_right;
+                    let way = (captured.net.src(), captured.net.dst());
+                    self.icrcs.add(self.packets.len(), way, icrc);
                 }
             }
             Err(error) => {
@@ -118,6 +121,7 @@ impl Analysis {
     /// Explains everything.
     pub(super) fn finish(mut self, complete: bool) -> Explained {
         let mut packets = mem::take(&mut self.packets);
+        self.find_damage(&mut packets);
         // what is damaged says nothing
         let sound: Vec<_> =
             packets.iter().filter(|packet| packet.why != Explanation::Damaged).cloned().collect();
@@ -146,7 +150,7 @@ impl Analysis {
                     self.find(packet, FindingKind::Rejected(rej.reason.to_string()));
                 }
             }
-            if self.damaged.contains(&packet.frame) {
+            if packet.why == Explanation::Damaged {
                 self.find(packet, FindingKind::WrongIcrc);
             }
             let Some(index) = packet.connection else { continue };
@@ -172,6 +176,24 @@ impl Analysis {
             other_frames: self.other_frames,
             fragments: self.fragments,
             complete,
+        }
+    }
+
+    /// Tells packets that are damaged from those on whose way every ICRC is wrong.
+    fn find_damage(&mut self, packets: &mut [ExplainedPacket]) {
+        let mut excused_packets = BTreeSet::new();
+        for Excused { way, packets: excused, fault } in self.icrcs.excused() {
+            if let Some(&first) = excused.first() {
+                let way = [way.0, way.1];
+                let kind = FindingKind::WrongIcrcs { packets: excused.len(), way, fault };
+                self.find(&packets[first], kind);
+            }
+            excused_packets.extend(excused);
+        }
+        for (index, packet) in packets.iter_mut().enumerate() {
+            if packet.wrong_icrc && !excused_packets.contains(&index) {
+                packet.why = Explanation::Damaged;
+            }
         }
     }
 

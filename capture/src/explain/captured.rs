@@ -2,7 +2,7 @@
 
 use roce_transport::wire::PACKET_MAX;
 
-use super::network::Network;
+use super::{icrc::Icrc, network::Network};
 
 /// A packet as it was captured.
 pub(super) struct Captured {
@@ -11,8 +11,8 @@ pub(super) struct Captured {
     pub(super) bytes: Vec<u8>,
     /// True if not all of it was captured.
     pub(super) truncated: bool,
-    /// True if the ICRC is right; `None` if that cannot be told.
-    pub(super) icrc: Option<bool>,
+    /// Its ICRC; `None` if that cannot be checked.
+    pub(super) icrc: Option<Icrc>,
 }
 
 /// A frame that holds no packet, or not enough of it.

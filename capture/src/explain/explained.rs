@@ -44,6 +44,8 @@ pub struct ExplainedPacket {
     pub message: Option<Box<CmMad>>,
     /// True if not all of it was captured; its ICRC was not checked then.
     pub truncated: bool,
+    /// True if its ICRC is wrong. If those of all others on its way are, too, it counts as right.
+    pub wrong_icrc: bool,
     /// Index of its connection.
     pub connection: Option<usize>,
     /// True if it is from the second of the connection's ends.

@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use roce_transport::event::DropReason;
 
+use super::{icrc::IcrcFault, network::Address};
+
 /// Something that is wrong, or looks so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
@@ -21,6 +23,15 @@ pub struct Finding {
 pub enum FindingKind {
     /// The ICRC is wrong: the packet was damaged, or changed by a router that may not.
     WrongIcrc,
+    /// The ICRCs of so many packets are wrong, and yet taken for right.
+    WrongIcrcs {
+        /// Their number.
+        packets: usize,
+        /// The sender's and the receiver's address.
+        way: [Address; 2],
+        /// What they have in common.
+        fault: IcrcFault,
+    },
     /// Bytes that are no packet.
     Unreadable(DropReason),
     /// So many PSNs are missing.
@@ -60,6 +71,7 @@ impl FindingKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::WrongIcrc => "wrong_icrc",
+            Self::WrongIcrcs { .. } => "wrong_icrcs",
             Self::Unreadable(_) => "unreadable",
             Self::PsnJump(_) => "psn_jump",
             Self::FatalNak(_) => "fatal_nak",
@@ -82,6 +94,10 @@ impl fmt::Display for FindingKind {
         match self {
             Self::WrongIcrc => f.write_str(
                 "wrong ICRC: damaged on the way, or changed by something that may not change it",
+            ),
+            Self::WrongIcrcs { packets, way: [src, dst], fault } => write!(
+                f,
+                "the ICRCs of {packets} packets from {src} to {dst} {fault}; they are taken for right"
             ),
             Self::Unreadable(reason) => write!(f, "no packet: {reason}"),
             Self::PsnJump(1) => f.write_str("a PSN is missing: lost before the capture"),

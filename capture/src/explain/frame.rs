@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_transport::{
     addr::{ROCE_UDP_PORT, RoceVersion},
-    wire::{FrameFields, Ident, NetHeader, verify_icrc},
+    wire::{FrameFields, Ident, NetHeader},
 };
 
 use super::{
     captured::{Captured, NoPacket, skip, transport, u16_at},
     file::{Frame, LinkKind},
+    icrc::Icrc,
     infiniband,
     network::Network,
 };
@@ -132,7 +133,7 @@ fn over_udp(
     let mut captured =
         transport(Network::Roce(net), skip(udp, 8)?, length.saturating_sub(8), missing)?;
     if !captured.truncated {
-        captured.icrc = Some(verify_icrc(&net, &captured.bytes).is_some());
+        captured.icrc = Some(Icrc::of_roce(&net, &captured.bytes));
     }
     Ok(captured)
 }

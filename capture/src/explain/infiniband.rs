@@ -5,6 +5,7 @@ use roce_transport::wire::ICRC_LEN;
 
 use super::{
     captured::{Captured, NoPacket, skip, transport, u16_at},
+    icrc::Icrc,
     network::Network,
 };
 
@@ -54,7 +55,7 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     let mut captured = transport(net, body, length.saturating_sub(before), missing)?;
     captured.icrc = match captured.truncated {
         true => None,
-        false => Some(is_icrc_right(&frame[..before], &captured.bytes)),
+        false => Some(Icrc::of(is_icrc_right(&frame[..before], &captured.bytes), &captured.bytes)),
     };
     Ok(captured)
 }

@@ -15,6 +15,7 @@ mod explained;
 mod file;
 mod finding;
 mod frame;
+mod icrc;
 mod infiniband;
 mod naks;
 mod network;
@@ -26,6 +27,7 @@ pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};
 pub use file::CaptureError;
 pub use finding::{Finding, FindingKind};
+pub use icrc::IcrcFault;
 pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 

@@ -73,6 +73,7 @@ fn packet(packet: &ExplainedPacket) -> Value {
         "causes": causes,
         "marked": packet.is_congested(),
         "truncated": packet.truncated,
+        "wrong_icrc": packet.wrong_icrc,
         "requesters": packet.requesters.map(|requester| requester.map(|requester| json!({
             "next_psn": requester.next_psn.get(),
             "oldest_unacked": requester.oldest_unacked.map(Psn::get),

@@ -5,7 +5,8 @@ use std::io::stdout;
 use roce::{
     Qpn,
     explain::{
-        Address, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Finding, Requester,
+        Address, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation,
+        Finding, Requester,
     },
     transport::wire::Service,
 };
@@ -224,6 +225,9 @@ pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
     if packet.is_congested() {
         why.push_str(", marked (ECN)");
+    }
+    if packet.wrong_icrc && packet.why != Explanation::Damaged {
+        why.push_str(", wrong ICRC");
     }
     if packet.truncated {
         why.push_str(", not all captured");
