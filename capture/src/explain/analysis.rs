@@ -16,7 +16,7 @@ use roce_transport::{
 use super::{
     captured::NoPacket,
     connection::{Connection, EndSummary, RoundTrips},
-    end::{Answered, End},
+    end::{Answered, End, Span},
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
@@ -256,7 +256,8 @@ impl Analysis {
         let from = usize::from(packet.from_second);
         let place = headers.bth().opcode.operation().position();
         let within = matches!(place, PacketPosition::First | PacketPosition::Middle);
-        let (Some(expected), true) = (connection.mtu, within) else { return };
+        let known = connection.mtu.filter(|_| !connection.mtu_at_least);
+        let (Some(expected), true) = (known, within) else { return };
         let found = packet.payload as u32;
         if found != expected && !mem::replace(&mut talk.mismatched[from], true) {
             self.find(packet, FindingKind::MtuMismatch { expected, found });
@@ -273,19 +274,14 @@ impl Analysis {
         let from = usize::from(packet.from_second);
         let bth = headers.bth();
         let operation = bth.opcode.operation();
-        let mtu = connection.mtu.unwrap_or(Mtu::B4096.bytes()).max(1);
-        let (span, awaits) = match (operation, headers.ext().reth()) {
-            (Operation::ReadRequest, Some(reth)) => {
-                (reth.dma_length.div_ceil(mtu).clamp(1, 1 << 22), true)
-            }
-            (Operation::CmpSwap | Operation::FetchAdd, _) => (1, true),
-            _ => (1, false),
+        let (least, most) = match (operation, headers.ext().reth()) {
+            (Operation::ReadRequest, Some(reth)) => spans(reth.dma_length, connection),
+            _ => (1, 1),
         };
+        let is_atomic = matches!(operation, Operation::CmpSwap | Operation::FetchAdd);
+        let span = Span { least, most, awaits: is_atomic || operation == Operation::ReadRequest };
         let starts = operation.position().starts();
-        let end = &mut talk.ends[from];
-        let length = headers.ext().reth().map_or(0, |reth| reth.dma_length);
-        end.is_unsure |= awaits && connection.mtu.is_none() && length > Mtu::B256.bytes();
-        packet.why = end.request(packet.at, bth.psn, span, starts, awaits);
+        packet.why = talk.ends[from].request(packet.at, bth.psn, span, starts);
         connection.summaries[from].requests += 1;
         if let Explanation::AfterGap(count) = packet.why {
             self.find(packet, FindingKind::PsnJump(count));
@@ -421,6 +417,15 @@ impl Analysis {
         if reliable && (one.packets == 0 || other.packets == 0) && one.packets + other.packets > 2 {
             add(last, FindingKind::OneDirection);
         }
+    }
+}
+
+/// How many PSNs a READ takes, at least and at most: one for each packet of its answer.
+fn spans(length: u32, connection: &Connection) -> (u32, u32) {
+    let packets = |mtu: u32| length.div_ceil(mtu.max(1)).clamp(1, 1 << 22);
+    match connection.mtu {
+        Some(mtu) if !connection.mtu_at_least => (packets(mtu), packets(mtu)),
+        mtu => (packets(Mtu::B4096.bytes()), packets(mtu.unwrap_or(Mtu::B256.bytes()))),
     }
 }
 

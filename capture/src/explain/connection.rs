@@ -17,6 +17,8 @@ pub struct Connection {
     pub summaries: [EndSummary; 2],
     /// Path MTU: that of the request for the connection, or the longest payload.
     pub mtu: Option<u32>,
+    /// True if the path MTU may be larger: the longest payload is no part of a longer message.
+    pub mtu_at_least: bool,
     /// True if messages of connection management made it.
     pub by_messages: bool,
     /// Times of its first and its last packet.

@@ -53,6 +53,8 @@ pub(super) struct End {
     missing: BTreeSet<i64>,
     /// PSN after the furthest request.
     end: i64,
+    /// The same, if the last request takes as many PSNs as it may.
+    most: i64,
     oldest: i64,
     sent: BTreeMap<i64, Sent>,
     awaited: VecDeque<Awaited>,
@@ -65,9 +67,18 @@ pub(super) struct End {
     /// That of the last answer.
     pub(super) msn: Option<Msn>,
     /// How many PSNs a READ has taken is not known.
-    pub(super) is_unsure: bool,
+    is_unsure: bool,
     pub(super) repeated: u64,
     pub(super) most_times: u32,
+}
+
+/// PSNs that a request takes.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) least: u32,
+    pub(super) most: u32,
+    /// It is answered with data.
+    pub(super) awaits: bool,
 }
 
 /// What an answer has told.
@@ -81,36 +92,35 @@ pub(super) struct Answered {
 }
 
 impl End {
-    /// A request leaves, which takes `span` PSNs. `awaits`: it is answered with data. Returns the
-    /// reason.
+    /// A request leaves. Returns the reason.
     pub(super) fn request(
         &mut self,
         now: Duration,
         psn: Psn,
-        span: u32,
+        span: Span,
         starts: bool,
-        awaits: bool,
     ) -> Explanation {
-        let span = i64::from(span);
         let Some(_) = self.first else {
             self.first = Some(psn);
-            self.add(now, 0, span, awaits);
+            self.add(now, 0, span);
             return Explanation::Joined;
         };
         let at = self.index(psn);
+        // the READ before takes no more than that
+        self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
         if at < self.low || self.missing.remove(&at) {
             self.expect(at);
             self.low = self.low.min(at);
             self.active = now;
-            self.naks.ask_for(now, at, span);
-            self.pass(at, span);
+            self.naks.ask_for(now, at, span.least.into());
+            self.pass(at, span.least.into());
             let sent = Sent { at: now, last: now, times: 2, causes: Causes::UNKNOWN };
             self.sent.insert(at, sent);
             return Explanation::Late;
         }
         if at < self.end {
-            let causes = self.causes(now, at, span, silent);
+            let causes = self.causes(now, at, span.least.into(), silent);
             self.active = now;
             self.repeated += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
@@ -124,7 +134,7 @@ impl End {
         if gap < KEPT as i64 && self.missing.len() < KEPT {
             self.missing.extend(self.end..at);
         }
-        self.add(now, at, span, awaits);
+        self.add(now, at, span);
         match gap {
             0 if starts => Explanation::First,
             0 => Explanation::Next,
@@ -132,19 +142,31 @@ impl End {
         }
     }
 
-    fn add(&mut self, now: Duration, at: i64, span: i64, awaits: bool) {
+    fn add(&mut self, now: Duration, at: i64, Span { least, most, awaits }: Span) {
         self.active = now;
-        self.end = at + span;
+        self.end = at + i64::from(least);
+        self.most = at + i64::from(most);
+        self.is_unsure |= least < most;
         let sent = Sent { at: now, last: now, times: 1, causes: Causes::UNKNOWN };
         self.sent.insert(at, sent);
         while self.sent.len() > KEPT {
             self.sent.pop_first();
         }
         if awaits {
-            self.awaited.push_back(Awaited { next: at, end: at + span });
+            self.awaited.push_back(Awaited { next: at, end: self.end });
             if self.awaited.len() > KEPT {
                 self.awaited.pop_front();
             }
+        }
+    }
+
+    /// Something has the PSN `at`: if it may be one of the last READ's, or the next, that goes as far.
+    fn stretch(&mut self, at: i64) {
+        if (self.end + 1..=self.most).contains(&at) {
+            if let Some(read) = self.awaited.back_mut().filter(|read| read.end == self.end) {
+                read.end = at;
+            }
+            self.end = at;
         }
     }
 
@@ -215,9 +237,11 @@ impl End {
         }
     }
 
-    /// True if the PSN is one of what was captured.
-    pub(super) fn has(&self, psn: Psn) -> bool {
-        self.first.is_some() && (self.low..self.end).contains(&self.index(psn))
+    /// True if the PSN, that of an answer, is one of what was captured.
+    pub(super) fn has(&mut self, psn: Psn) -> bool {
+        let at = self.index(psn);
+        self.stretch(at + 1);
+        self.first.is_some() && (self.low..self.end).contains(&at)
     }
 
     /// True if the PSN was not captured, but others of its time were: it was lost before the capture, or

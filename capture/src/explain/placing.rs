@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use roce_transport::{
     addr::{Mtu, Qpn},
     cm::Message,
-    wire::{Ext, Service},
+    wire::{Ext, PacketPosition, Service},
 };
 
 use super::{
@@ -31,6 +31,7 @@ pub(super) fn place(
         ends,
         summaries: Default::default(),
         mtu: None,
+        mtu_at_least: false,
         by_messages: false,
         time: (packet.at, packet.at),
     };
@@ -56,20 +57,20 @@ pub(super) fn place(
         return Some((index, connections[index].ends[0].address != src));
     }
     let flow = Flow::of(packet)?;
-    if let Some(place) = by_flow.get(&flow) {
-        return Some(*place);
+    if let Some(&place) = by_flow.get(&flow) {
+        let service = &mut connections[place.0].service;
+        if *service == Service::Cnp {
+            *service = bth.opcode.service(); // until now, nothing has shown it
+        }
+        return Some(place);
     }
     if packet.why == Explanation::Damaged {
         return None; // its queue pair may be any
     }
     let other = pairs.get(&flow);
     let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
-    let service = match bth.opcode.service() {
-        Service::Cnp => Service::Rc,
-        service => service,
-    };
     let index = connections.len();
-    connections.push(new(ends, service));
+    connections.push(new(ends, bth.opcode.service()));
     by_flow.insert(flow, (index, false));
     if let Some(other) = other {
         by_flow.insert(*other, (index, true));
@@ -93,17 +94,25 @@ pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connectio
         connection.mtu = named.copied().next();
         connection.by_messages = connection.mtu.is_some();
     }
-    let mut longest = vec![0; connections.len()];
+    // the longest payload, and the longest within a message, which has the length of the path MTU
+    let mut longest = vec![(0, 0); connections.len()];
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
-        if let Some(index) = packet.connection {
-            longest[index] = packet.payload.max(longest[index]);
+        let headers = packet.headers.filter(|it| it.bth().opcode.service() != Service::Cnp);
+        if let (Some(index), Some(headers)) = (packet.connection, headers) {
+            let (any, within) = &mut longest[index];
+            *any = packet.payload.max(*any);
+            let place = headers.bth().opcode.operation().position();
+            if matches!(place, PacketPosition::First | PacketPosition::Middle) {
+                *within = packet.payload.max(*within);
+            }
         }
     }
-    for (connection, longest) in connections.iter_mut().zip(longest) {
+    for (connection, (any, within)) in connections.iter_mut().zip(longest) {
         if connection.mtu.is_none() && connection.service != Service::Ud {
-            let fits = |mtu: &Mtu| mtu.bytes() as usize >= longest;
-            connection.mtu =
-                Mtu::ALL.into_iter().find(fits).map(Mtu::bytes).filter(|_| longest > 0);
+            let fits = |mtu: &Mtu| mtu.bytes() as usize >= any;
+            let least = Mtu::ALL.into_iter().find(fits).map(Mtu::bytes);
+            connection.mtu = least.filter(|_| any > 0);
+            connection.mtu_at_least = least.is_some_and(|mtu| within < mtu as usize);
         }
     }
 }

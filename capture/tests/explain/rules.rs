@@ -134,6 +134,43 @@ fn a_state_that_cannot_be_known_is_not_shown() {
     }
 }
 
+/// Only a packet inside a message has the length of the path MTU.
+#[test]
+fn the_path_mtu_is_known_by_long_messages() {
+    for (length, at_least, mtu) in [(7, true, 256), (1024, true, 1024), (1025, false, 1024)] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        pair.post_send(&a, &SendWr::read(1, far.remote(0), near.sge(0, length)));
+        pair.run();
+        let explained = explained(&pair, Side::A);
+        let connection = &explained.connections[0];
+        assert_eq!((connection.mtu, connection.mtu_at_least), (Some(mtu), at_least), "{length}");
+    }
+}
+
+/// Nor is a request behind a READ of so many PSNs said to be behind a gap, or to come again.
+#[test]
+fn what_comes_behind_a_read_of_unknown_span() {
+    // requests alone, or with the last of each answer as well
+    for kept in [&[0x0C, 0x0A][..], &[0x0C, 0x0A, 0x0F]] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        for id in 0..2 {
+            pair.post_send(&a, &SendWr::read(id, far.remote(0), near.sge(0, 2000)));
+            pair.post_send(&a, &SendWr::write(id, far.remote(0), near.sge(0, 8)));
+        }
+        pair.run();
+        pair.seen[0].retain(|(.., bytes)| kept.contains(&bytes[0]));
+        assert_eq!(pair.seen[0].len(), 4 + if kept.len() == 3 { 2 } else { 0 });
+        let explained = explained(&pair, Side::A);
+        let is_wrong = |why: Explanation| {
+            matches!(why, Explanation::AfterGap(_) | Explanation::Again(_) | Explanation::Late)
+        };
+        assert!(explained.connections[0].mtu_at_least);
+        assert!(!explained.packets.iter().any(|packet| is_wrong(packet.why)), "{explained:?}");
+    }
+}
+
 #[test]
 fn many_repeats() {
     let (mut pair, a) = recorded("delay 5us, drop 15% tx", Options::default());

@@ -116,6 +116,7 @@ fn connection(index: usize, connection: &Connection) -> Value {
         "connection": index + 1,
         "service": format!("{:?}", connection.service).to_uppercase(),
         "mtu": connection.mtu,
+        "mtu_at_least": connection.mtu_at_least,
         "by_messages": connection.by_messages,
         "ends": ends.collect::<Value>(),
     })

@@ -184,7 +184,11 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         Service::Cnp => "congestion notifications",
     };
     let mtu = connection.mtu.map_or_else(String::new, |mtu| {
-        let how = if connection.by_messages { "path MTU" } else { "path MTU, by its packets," };
+        let how = match (connection.by_messages, connection.mtu_at_least) {
+            (true, _) => "path MTU",
+            (false, false) => "path MTU, by its packets,",
+            (false, true) => "path MTU, by its packets, at least",
+        };
         format!(", {how} {mtu}")
     });
     format!("connection {}: {service}{mtu}", index + 1)
