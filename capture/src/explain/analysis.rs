@@ -13,6 +13,8 @@ use roce_transport::{
     wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
+use crate::comment;
+
 use super::{
     captured::NoPacket,
     connection::{Connection, EndSummary, RoundTrips},
@@ -20,11 +22,12 @@ use super::{
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
+    flow::{self, Flow},
     frame,
     icrc::{Excused, Icrcs},
-    pairing::{self, Flow},
+    pairing::Pairs,
     placing::{place, set_mtus},
-    reason::{Cause, Explanation},
+    reason::{Cause, Causes, Explanation},
 };
 
 /// Part of repeated packets that is a finding, in percent, of so many packets at least.
@@ -63,7 +66,23 @@ struct Talk {
     data: [Vec<(Duration, u64)>; 2],
     notified: [Vec<(usize, Duration)>; 2],
     mismatched: [bool; 2],
+    /// The capture has something that an end has sent.
+    heard: [bool; 2],
     last_frame: usize,
+}
+
+impl Talk {
+    /// Of a requester whose other end was not heard, nothing says why it sends again.
+    fn begin(&mut self, connection: &Connection) {
+        for from in 0..2 {
+            if !self.heard[1 - from] {
+                self.ends[from].deaf_causes = Some(match connection.one_of {
+                    0 => Causes::of(&[Cause::NotCaptured]),
+                    _ => Causes::UNKNOWN,
+                });
+            }
+        }
+    }
 }
 
 impl Analysis {
@@ -92,6 +111,7 @@ impl Analysis {
             message: None,
             truncated: captured.truncated,
             wrong_icrc: false,
+            sender_qp: frame.comment.and_then(comment::sender),
             connection: None,
             from_second: false,
             why: Explanation::Unreadable,
@@ -122,15 +142,14 @@ impl Analysis {
     pub(super) fn finish(mut self, complete: bool) -> Explained {
         let mut packets = mem::take(&mut self.packets);
         self.find_damage(&mut packets);
-        // what is damaged says nothing
-        let sound: Vec<_> =
-            packets.iter().filter(|packet| packet.why != Explanation::Damaged).cloned().collect();
-        let pairs = pairing::pairs(&sound);
+        let flows = flow::flows(&packets);
+        let pairs = Pairs::of(&packets, &flows);
         let mut connections: Vec<Connection> = Vec::new();
         let mut by_flow: BTreeMap<Flow, (usize, bool)> = BTreeMap::new();
         let mut by_datagram: BTreeMap<_, usize> = BTreeMap::new();
-        for packet in &mut packets {
-            let place = place(packet, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
+        for (packet, flow) in packets.iter_mut().zip(flows) {
+            let place =
+                place(packet, flow, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
             if let Some((index, from_second)) = place {
                 packet.connection = Some(index);
                 packet.from_second = from_second;
@@ -140,6 +159,14 @@ impl Analysis {
         }
         set_mtus(&packets, &mut connections);
         let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
+        for packet in &packets {
+            if let Some(index) = packet.connection {
+                talks[index].heard[usize::from(packet.from_second)] = true;
+            }
+        }
+        for (talk, connection) in talks.iter_mut().zip(&connections) {
+            talk.begin(connection);
+        }
         let mut messages = BTreeSet::new();
         for packet in &mut packets {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
@@ -325,7 +352,10 @@ impl Analysis {
             return;
         }
         if !end.has(psn) {
-            packet.why = Explanation::AnswersUnseen;
+            packet.why = match connection.one_of {
+                0 => Explanation::AnswersUnseen,
+                count => Explanation::AnswersOneOf(count),
+            };
             return;
         }
         end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
@@ -414,7 +444,10 @@ impl Analysis {
             }
         }
         let [one, other] = &connection.summaries;
-        if reliable && (one.packets == 0 || other.packets == 0) && one.packets + other.packets > 2 {
+        let half = one.packets == 0 || other.packets == 0;
+        if connection.one_of > 0 {
+            add(last, FindingKind::OneOf(connection.one_of));
+        } else if reliable && half && one.packets + other.packets > 2 {
             add(last, FindingKind::OneDirection);
         }
     }

@@ -68,6 +68,8 @@ pub(super) struct End {
     pub(super) msn: Option<Msn>,
     /// How many PSNs a READ has taken is not known.
     is_unsure: bool,
+    /// Causes of everything that is sent again, if the capture has nothing from the other end.
+    pub(super) deaf_causes: Option<Causes>,
     pub(super) repeated: u64,
     pub(super) most_times: u32,
 }
@@ -172,6 +174,9 @@ impl End {
 
     /// Causes for which what was sent before may be sent again now.
     fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
+        if let Some(causes) = self.deaf_causes {
+            return causes;
+        }
         if at < self.oldest {
             // the answer was lost behind the capture, and so may others have been
             self.go_back(at + span, None);

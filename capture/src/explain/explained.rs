@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use roce_transport::{
+    addr::Qpn,
     cm::CmMad,
     psn::{Msn, Psn},
     wire::Headers,
@@ -46,6 +47,8 @@ pub struct ExplainedPacket {
     pub truncated: bool,
     /// True if its ICRC is wrong. If those of all others on its way are, too, it counts as right.
     pub wrong_icrc: bool,
+    /// The sender's queue pair, if a comment of roce's own names it.
+    pub sender_qp: Option<Qpn>,
     /// Index of its connection.
     pub connection: Option<usize>,
     /// True if it is from the second of the connection's ends.

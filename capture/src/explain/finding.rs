@@ -59,8 +59,10 @@ pub enum FindingKind {
     },
     /// Sent again after this time, though the answer to the first was on its way.
     TimeoutTooShort(Duration, Duration),
-    /// The capture has one direction only.
+    /// The capture has one direction only, or the other end was silent.
     OneDirection,
+    /// The other direction is in one of so many connections, and the capture does not show in which.
+    OneOf(usize),
     /// A request for a connection was refused.
     Rejected(String),
 }
@@ -84,6 +86,7 @@ impl FindingKind {
             Self::MtuMismatch { .. } => "mtu_mismatch",
             Self::TimeoutTooShort(..) => "timeout_too_short",
             Self::OneDirection => "one_direction",
+            Self::OneOf(_) => "one_of",
             Self::Rejected(_) => "rejected",
         }
     }
@@ -133,9 +136,18 @@ impl fmt::Display for FindingKind {
                 "sent again after {waited:.1?}, but the answer takes {round_trip:.1?}: the timeout \
                  is too short"
             ),
-            Self::OneDirection => {
-                f.write_str("one direction only: reasons that lie in the other are not known")
-            }
+            Self::OneDirection => f.write_str(
+                "nothing came from the other end, or the capture has one direction only: reasons \
+                     that lie in the other are not known",
+            ),
+            Self::OneOf(1) => f.write_str(
+                "its other direction may be another connection here: the capture does not show it",
+            ),
+            Self::OneOf(count) => write!(
+                f,
+                "its other direction is one of {count} connections here: the capture does not show \
+                 which"
+            ),
             Self::Rejected(reason) => write!(f, "the connection was refused: {reason}"),
         }
     }

@@ -11,15 +11,17 @@ use roce_transport::{
 use super::{
     connection::{Connection, EndPoint},
     explained::ExplainedPacket,
+    flow::Flow,
     network::Address,
-    pairing::Flow,
+    pairing::Pairs,
     reason::Explanation,
 };
 
 /// The connection of a packet, a new one if need be, and whether the packet is from its second end.
 pub(super) fn place(
     packet: &ExplainedPacket,
-    pairs: &BTreeMap<Flow, Flow>,
+    flow: Option<Flow>,
+    pairs: &Pairs,
     by_flow: &mut BTreeMap<Flow, (usize, bool)>,
     by_datagram: &mut BTreeMap<(Address, Address, Qpn), usize>,
     connections: &mut Vec<Connection>,
@@ -29,6 +31,7 @@ pub(super) fn place(
     let new = |ends, service| Connection {
         service,
         ends,
+        one_of: 0,
         summaries: Default::default(),
         mtu: None,
         mtu_at_least: false,
@@ -56,7 +59,7 @@ pub(super) fn place(
         });
         return Some((index, connections[index].ends[0].address != src));
     }
-    let flow = Flow::of(packet)?;
+    let flow = flow?;
     if let Some(&place) = by_flow.get(&flow) {
         let service = &mut connections[place.0].service;
         if *service == Service::Cnp {
@@ -67,13 +70,14 @@ pub(super) fn place(
     if packet.why == Explanation::Damaged {
         return None; // its queue pair may be any
     }
-    let other = pairs.get(&flow);
+    let other = pairs.other(&flow);
     let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
     let index = connections.len();
-    connections.push(new(ends, bth.opcode.service()));
+    let one_of = pairs.candidates(&flow);
+    connections.push(Connection { one_of, ..new(ends, bth.opcode.service()) });
     by_flow.insert(flow, (index, false));
     if let Some(other) = other {
-        by_flow.insert(*other, (index, true));
+        by_flow.insert(other, (index, true));
     }
     Some((index, false))
 }
