@@ -6,4 +6,5 @@ mod forms;
 mod infiniband;
 mod kernel;
 mod oracle;
+mod pairing;
 mod rules;
