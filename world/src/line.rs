@@ -98,6 +98,7 @@ impl From<&Explanation> for Tone {
                 Self::Bad
             }
             Explanation::Again(_)
+            | Explanation::Anew
             | Explanation::AfterGap(_)
             | Explanation::Late
             | Explanation::MessageAgain

@@ -108,6 +108,12 @@ impl End {
             return Explanation::Joined;
         };
         let at = self.index(psn);
+        if !(self.low - KEPT as i64..self.end.max(self.most) + KEPT as i64).contains(&at) {
+            let Self { deaf_causes, repeated, most_times, .. } = *self;
+            *self = Self { first: Some(psn), deaf_causes, repeated, most_times, ..Self::default() };
+            self.add(now, 0, span);
+            return Explanation::Anew;
+        }
         // the READ before takes no more than that
         self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
@@ -133,7 +139,7 @@ impl End {
             return Explanation::Again(causes);
         }
         let gap = at - self.end;
-        if gap < KEPT as i64 && self.missing.len() < KEPT {
+        if self.missing.len() < KEPT {
             self.missing.extend(self.end..at);
         }
         self.add(now, at, span);

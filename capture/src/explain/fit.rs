@@ -82,6 +82,17 @@ impl Requests {
         self.first.is_none()
     }
 
+    /// Begins anew if the PSN of this request is far from the others, as that of another connection with
+    /// the same queue pair is. Returns whether it did.
+    pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
+        let at = self.index(headers.bth().psn);
+        let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
+        if !is_near {
+            *self = Self::default();
+        }
+        !is_near
+    }
+
     /// A request leaves. Returns its PSN if it is new.
     pub(super) fn take(&mut self, headers: &Headers) -> Option<i64> {
         let bth = headers.bth();
@@ -208,6 +219,12 @@ impl Fit {
         if self.ahead.len() < KEPT {
             self.ahead.push((at, now));
         }
+    }
+
+    /// The requests begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.ahead.clear();
+        self.msns = Msns::None;
     }
 
     /// This is asked for the first time now: what has answered it before has answered something else.

@@ -184,11 +184,13 @@ impl Fits {
     }
 
     fn request(&mut self, number: usize, back: &[usize], at: Duration, headers: &Headers) {
-        let begins = self.flows[number].requests.is_empty();
-        let Some(psn) = self.flows[number].requests.take(headers) else { return };
-        for fit in self.flows[number].fits.values_mut() {
-            fit.ask(psn, at);
+        let Seen { requests, fits, .. } = &mut self.flows[number];
+        let begins = requests.is_empty();
+        if requests.begin_anew(headers) {
+            fits.values_mut().for_each(Fit::begin_anew);
         }
+        let Some(psn) = requests.take(headers) else { return };
+        fits.values_mut().for_each(|fit| fit.ask(psn, at));
         for &answerer in back.iter().filter(|answerer| begins && **answerer != number) {
             let answers = self.flows[answerer].answers.clone();
             let Seen { requests, fits, .. } = &mut self.flows[number];

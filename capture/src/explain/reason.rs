@@ -91,6 +91,8 @@ pub enum Explanation {
     Next,
     /// The first packet of a requester that the capture has: maybe not the first that was sent.
     Joined,
+    /// Its PSN is far from those before: much was not captured, or its queue pair was connected anew.
+    Anew,
     /// So many PSNs before it were not captured.
     AfterGap(u32),
     /// Behind later ones, and not seen before: it was overtaken, or lost and sent again.
@@ -140,6 +142,9 @@ impl fmt::Display for Explanation {
             Self::First => f.write_str("first of a message"),
             Self::Next => f.write_str("next of its message"),
             Self::Joined => f.write_str("the first that was captured"),
+            Self::Anew => f.write_str(
+                "far from the PSNs before: much was not captured, or it is connected anew",
+            ),
             Self::AfterGap(1) => f.write_str("one packet before it was not captured"),
             Self::AfterGap(count) => write!(f, "{count} packets before it were not captured"),
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),

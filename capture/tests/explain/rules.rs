@@ -69,6 +69,28 @@ fn the_same_from_the_other_side_shows_the_gap() {
     assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
 }
 
+/// Nobody knows whether it is the same connection, so nothing is said to be missing, or late.
+#[test]
+fn a_psn_that_is_far_from_the_others() {
+    for far in [100_000, 0xFF_FFFF - 100_000] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        write(&mut pair, &a, 2, 2000);
+        let first = pair.seen[0].len() / 2;
+        for (_, net, bytes) in &mut pair.seen[0][first..] {
+            let psn = u32::from_be_bytes([0, bytes[9], bytes[10], bytes[11]]) + far;
+            bytes[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
+            let body = bytes.len() - 4;
+            let icrc = roce_transport::wire::icrc(net, &bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&icrc);
+        }
+        let explained = explained(&pair, Side::A);
+        assert_eq!(explained.packets[first].why, Explanation::Anew);
+        assert_eq!(explained.findings, []);
+        let last = explained.packets.last().unwrap().why;
+        assert!(matches!(last, Explanation::Acknowledges { packets: 2, .. }), "{last:?}");
+    }
+}
+
 /// The packet that the NAK names has never come as far as the capture.
 #[test]
 fn a_nak_is_the_reason_at_the_receiver_too() {
