@@ -340,6 +340,7 @@ impl Shard {
                     net: &receipt.identify(datagram),
                     bytes: datagram.sealed(&mut room),
                     disposition: Some(receipt.disposition),
+                    sender_qp: Observed::sender(adapter, datagram, &receipt),
                 });
             });
         });
@@ -510,6 +511,7 @@ impl Shard {
                         net: &net,
                         bytes,
                         disposition: None,
+                        sender_qp: None,
                     });
                 }
             }
