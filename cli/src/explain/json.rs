@@ -65,6 +65,7 @@ fn packet(packet: &ExplainedPacket) -> Value {
         "psn": bth.map(|bth| bth.psn.get()),
         "length": packet.payload,
         "syndrome": aeth.map(|aeth| aeth.syndrome.to_string()),
+        "credits": aeth.and_then(|aeth| aeth.syndrome.granted()),
         "msn": aeth.map(|aeth| aeth.msn.get()),
         "text": packet.headers.as_ref().map(|headers| {
             packet_text::packet(headers, packet.payload, packet.message.as_deref())
