@@ -340,7 +340,8 @@ impl End {
         if let Some((_, last)) = done.last_key_value() {
             let after = now.saturating_sub(last.at);
             if last.times == 1 {
-                answered.after = Some(after);
+                // packets that a capture was given together have one time
+                answered.after = Some(after).filter(|after| !after.is_zero());
             } else if last.causes == Causes::of(&[Cause::NoAnswer]) {
                 let waited = last.last.saturating_sub(last.at);
                 answered.hasty = Some((waited, now.saturating_sub(last.last), after));

@@ -34,8 +34,10 @@ fn records() -> Vec<Vec<u8>> {
 }
 
 fn explained(link: u32, frames: &[Vec<u8>]) -> Explained {
-    let frame = |bytes: &Vec<u8>| (Instant::ZERO, bytes.clone(), bytes.len());
-    let frames: Vec<_> = frames.iter().map(frame).collect();
+    let frame = |(number, bytes): (usize, &Vec<u8>)| {
+        (Instant::from_nanos(number as u64 * 1000), bytes.clone(), bytes.len())
+    };
+    let frames: Vec<_> = frames.iter().enumerate().map(frame).collect();
     Explained::of_file(&forms::pcap(link, &frames)).unwrap()
 }
 

@@ -2,6 +2,7 @@
 //! files in every form.
 
 mod files;
+mod foreign;
 mod forms;
 mod infiniband;
 mod kernel;

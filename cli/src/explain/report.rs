@@ -64,7 +64,9 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
             outln!("{line}");
         }
         let [one, other] = connection.ends.map(|end| end.to_string());
-        outln!("{}", ladder.heads(&one, &other));
+        for line in ladder.heads(&one, &other) {
+            outln!("{line}");
+        }
         let mut left_out = 0;
         let mut states = States::default();
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
@@ -134,14 +136,15 @@ pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter
     if !any {
         lines.push("none".into());
     }
-    lines.extend(notes(explained, filter));
+    lines.extend(notes(explained, filter).iter().flat_map(|note| ladder.prose(note, Tone::Plain)));
     lines.push(String::new());
     lines.extend(ladder.prose("figures", Tone::Strong));
     for (index, connection) in explained.connections.iter().enumerate() {
         if filter.has_connection(connection) {
             let duration = connection.time.1.saturating_sub(connection.time.0);
             lines.push(format!("connection {} ({}):", index + 1, time(duration)));
-            lines.extend(figures(connection).iter().map(|line| format!("  {line}")));
+            let figures = figures(connection);
+            lines.extend(figures.iter().flat_map(|line| ladder.indented(&format!("  {line}"))));
         }
     }
     lines
