@@ -125,6 +125,28 @@ fn captures_of_other_stacks() {
     assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
 }
 
+/// Of many findings that are the same, a few stand one by one.
+#[test]
+fn findings_that_are_alike_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.pcap");
+    let mut bytes = fs::read(capture("rc_write_mtu4096.pcap")).unwrap();
+    let (mut at, mut count) = (24, 0);
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        at += 16 + length;
+        if length > 4000 && count < 8 {
+            count += 1;
+            bytes[at - 100 - count] ^= 1; // each in another place
+        }
+    }
+    fs::write(&path, &bytes).unwrap();
+    let text = said(&[path.to_str().unwrap()]);
+    let findings = text.split_once("\nfindings\n").unwrap().1;
+    assert_eq!(findings.matches("wrong ICRC: damaged").count(), 6, "{text}");
+    assert_eq!(findings.matches("and 3 more: wrong ICRC: damaged").count(), 1, "{text}");
+}
+
 /// One direction of a capture, in which every ICRC is wrong.
 #[test]
 fn wrong_icrcs_and_one_direction_are_said_once() {

@@ -1,6 +1,6 @@
 //! A capture's report: ladders, findings, figures.
 
-use std::io::stdout;
+use std::{collections::BTreeMap, io::stdout};
 
 use roce::{
     Qpn,
@@ -16,6 +16,9 @@ use crate::{
     ladder::{End, Event, Ladder, Tone, time},
     output::outln,
 };
+
+/// Findings of one text that are told one by one.
+const ALIKE: usize = 5;
 
 /// What is shown; by default, everything.
 #[derive(Default)]
@@ -124,16 +127,24 @@ fn state(requester: Option<&Requester>) -> String {
 /// Findings and figures.
 pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter) -> Vec<String> {
     let mut lines = ladder.prose("findings", Tone::Strong);
-    let mut any = false;
+    let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     for finding in findings(explained, filter) {
-        any = true;
+        let text = finding.kind.to_string();
+        let count = alike.entry(text.clone()).or_default();
+        *count += 1;
+        if *count > ALIKE {
+            continue;
+        }
         let of = finding
             .connection
             .map_or_else(String::new, |index| format!(" connection {}:", index + 1));
-        let text = format!("frame {}:{of} {}", finding.frame, finding.kind);
-        lines.extend(ladder.prose(&text, Tone::Bad));
+        lines.extend(ladder.prose(&format!("frame {}:{of} {text}", finding.frame), Tone::Bad));
     }
-    if !any {
+    for (text, count) in alike.iter().filter(|(_, count)| **count > ALIKE) {
+        let more = count - ALIKE;
+        lines.extend(ladder.prose(&format!("and {more} more: {text}"), Tone::Bad));
+    }
+    if alike.is_empty() {
         lines.push("none".into());
     }
     lines.extend(notes(explained, filter).iter().flat_map(|note| ladder.prose(note, Tone::Plain)));
