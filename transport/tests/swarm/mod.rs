@@ -158,7 +158,6 @@ const OFTEN: &[&str] = &[
 const SELDOM: &[&str] = &[
     "failed LocProtErr",
     "failed MwBindErr",
-    "failed LocQpOpErr",
     "failed LocLenErr",
     "request_refused",
 ];
