@@ -1,37 +1,55 @@
-//! The ladder: the ends, and the packets between them, one line an event, 80 columns.
+//! The ladder: the ends, and the packets between them, one line an event, in 80 columns or the fewer that a
+//! terminal has.
 
 mod lanes;
 
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::{env, io::IsTerminal, time::Duration};
 
 use roce_world::Way;
 pub(crate) use roce_world::{End, Event, Tone};
 
-/// Columns of a line.
+/// Columns of a line, and the fewest: what is narrower breaks it.
 const WIDTH: usize = 80;
+const NARROW: usize = 50;
 /// Columns of the time.
 const TIME: usize = 10;
-/// Columns between the lines of the two ends.
-const INNER: usize = WIDTH - TIME - 2;
+
+/// What a ladder is drawn on.
+#[cfg(target_os = "linux")]
+pub(crate) trait Output: IsTerminal + AsFd {}
+#[cfg(target_os = "linux")]
+impl<T: IsTerminal + AsFd> Output for T {}
+/// The same elsewhere, where it does not say its width.
+#[cfg(not(target_os = "linux"))]
+pub(crate) trait Output: IsTerminal {}
+#[cfg(not(target_os = "linux"))]
+impl<T: IsTerminal> Output for T {}
 
 /// Writes lines, in colours if the reader wants them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ladder {
     colours: bool,
     ends: usize,
+    width: usize,
 }
 
 impl Ladder {
-    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set.
-    pub(crate) fn on(output: &impl IsTerminal) -> Self {
+    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set. `COLUMNS` counts before
+    /// the terminal's own width.
+    pub(crate) fn on(output: &impl Output) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { colours: asked && output.is_terminal(), ends: 2 }
+        let colours = asked && output.is_terminal();
+        let said = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let width = said.or_else(|| terminal_columns(output)).unwrap_or(WIDTH);
+        Self { colours, ends: 2, width: width.clamp(NARROW, WIDTH) }
     }
 
     /// Without colours.
     #[cfg(any(test, target_os = "linux"))]
     pub(crate) const fn plain() -> Self {
-        Self { colours: false, ends: 2 }
+        Self { colours: false, ends: 2, width: WIDTH }
     }
 
     /// The same for another number of ends, from two to four.
@@ -39,25 +57,46 @@ impl Ladder {
         Self { ends, ..self }
     }
 
+    /// Columns between the lines of the two ends.
+    const fn inner(&self) -> usize {
+        self.width - TIME - 2
+    }
+
     /// The letters of the ends, above their lines.
     pub(crate) fn letters(&self) -> String {
-        if self.ends == 2 {
-            return self.heads("A", "B");
-        }
-        let line = format!("{}{}", " ".repeat(TIME), lanes::heads(self.ends));
+        let line = match self.ends {
+            2 => format!("{}A{:>rest$}", " ".repeat(TIME), "B", rest = self.width - TIME - 1),
+            ends => format!("{}{}", " ".repeat(TIME), lanes::heads(ends)),
+        };
         self.paint(line.trim_end(), Tone::Strong)
     }
 
-    /// The names of both ends, above their lines.
-    pub(crate) fn heads(&self, left: &str, right: &str) -> String {
-        let gap = WIDTH.saturating_sub(TIME + columns(left) + columns(right)).max(1);
-        let line = format!("{}{left}{}{right}", " ".repeat(TIME), " ".repeat(gap));
-        self.paint(&line, Tone::Strong)
+    /// The names of both ends, above their lines; of two lines where one has no room for them.
+    pub(crate) fn heads(&self, left: &str, right: &str) -> Vec<String> {
+        let room = self.width - TIME;
+        let before = " ".repeat(TIME);
+        let lines = match room.checked_sub(columns(left) + columns(right)) {
+            Some(gap @ 1..) => vec![format!("{before}{left}{}{right}", " ".repeat(gap))],
+            _ => vec![format!("{before}{left}"), format!("{before}{right:>room$}")],
+        };
+        lines.iter().map(|line| self.paint(line, Tone::Strong)).collect()
     }
 
     /// Text across all columns, in paragraphs.
     pub(crate) fn prose(&self, text: &str, tone: Tone) -> Vec<String> {
-        wrap(text, WIDTH).iter().map(|line| self.paint(line, tone)).collect()
+        wrap(text, self.width).iter().map(|line| self.paint(line, tone)).collect()
+    }
+
+    /// A line that is so far indented, and what it has no room for, further.
+    pub(crate) fn indented(&self, line: &str) -> Vec<String> {
+        let indent = line.len() - line.trim_start().len();
+        let before = |number| " ".repeat(indent + if number > 0 { 4 } else { 0 });
+        let lines = wrap(line, self.width - indent - 4);
+        let fits = columns(line) <= self.width;
+        if fits {
+            return vec![line.to_owned()];
+        }
+        lines.iter().enumerate().map(|(number, text)| before(number) + text).collect()
     }
 
     /// The lines of an event.
@@ -71,6 +110,7 @@ impl Ladder {
 
     /// Lines with the text on the arrow.
     fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
+        let inner = self.inner();
         let mut lines = Vec::new();
         let mut push = |inner: (char, String, char)| {
             let time = if lines.is_empty() { time(at) } else { String::new() };
@@ -80,11 +120,11 @@ impl Ladder {
         };
         match event {
             Event::Note(end, text) => {
-                for line in wrap(text, INNER - 2) {
-                    push(('│', placed(*end, &line), '│'));
+                for line in wrap(text, inner - 2) {
+                    push(('│', placed(*end, &line, inner), '│'));
                 }
             }
-            Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost")), '│')),
+            Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost"), inner), '│')),
             Event::Sent(way, what, why)
             | Event::Arrived(way, what, why)
             | Event::Seen(way, what, why) => {
@@ -93,13 +133,18 @@ impl Ladder {
                     _ => way.from,
                 };
                 let whole = with_reason(what, why);
-                let fits = columns(&whole) + 8 <= INNER;
-                let text = if fits { &whole } else { what };
-                push(arrow(event, text));
-                if !fits {
-                    for line in wrap(why, INNER - 2) {
-                        push(('│', placed(end, &line), '│'));
-                    }
+                let fits = columns(&whole) + 8 <= inner;
+                if fits {
+                    push(arrow(event, &whole, inner));
+                    return lines;
+                }
+                let (what, below) = (wrap(what, inner - 8), wrap(why, inner - 2));
+                let below = below.iter().filter(|line| !line.is_empty());
+                for (number, line) in what.iter().chain(below).enumerate() {
+                    push(match number {
+                        0 => arrow(event, line, inner),
+                        _ => ('│', placed(end, line, inner), '│'),
+                    });
                 }
             }
         }
@@ -117,7 +162,7 @@ impl Ladder {
         };
         let drawn = lanes::drawn(self.ends, event);
         let empty = String::from_iter(lanes::empty(self.ends));
-        let lines = wrap(&text, WIDTH - TIME - columns(&empty) - 2);
+        let lines = wrap(&text, self.width - TIME - columns(&empty) - 2);
         let line = |(index, text): (usize, &String)| {
             let (time, lanes) =
                 if index == 0 { (time(at), &drawn) } else { (String::new(), &empty) };
@@ -138,15 +183,28 @@ impl Ladder {
     }
 }
 
+/// Columns of the terminal, if it is one that says so.
+fn terminal_columns(output: &impl Output) -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    if output.is_terminal()
+        && let Ok(size) = rustix::termios::tcgetwinsize(output)
+        && size.ws_col > 0
+    {
+        return Some(size.ws_col.into());
+    }
+    let _ = output;
+    None
+}
+
 /// A packet, and the reason for it or what became of it.
 fn with_reason(what: &str, why: &str) -> String {
     if why.is_empty() { what.to_owned() } else { format!("{what} ─ {why}") }
 }
 
 /// A packet's line between the two ends.
-fn arrow(event: &Event, text: &str) -> (char, String, char) {
-    let text = shortened(text, INNER - 8);
-    let fill = INNER - columns(&text);
+fn arrow(event: &Event, text: &str, inner: usize) -> (char, String, char) {
+    let text = shortened(text, inner - 8);
+    let fill = inner - columns(&text);
     match event {
         Event::Sent(Way { from: End::A, .. }, ..) => {
             ('├', format!("─ {text} {}▶ ", "─".repeat(fill - 5)), '│')
@@ -172,15 +230,15 @@ const fn halves(columns: usize) -> (usize, usize) {
     (columns - columns / 3, columns / 3)
 }
 
-fn placed(end: End, text: &str) -> String {
+fn placed(end: End, text: &str, inner: usize) -> String {
     match end {
-        End::A => format!(" {text:<width$}", width = INNER - 1),
-        _ => format!("{text:>width$} ", width = INNER - 1),
+        End::A => format!(" {text:<width$}", width = inner - 1),
+        _ => format!("{text:>width$} ", width = inner - 1),
     }
 }
 
-fn centred(text: &str) -> String {
-    format!("{text:^INNER$}")
+fn centred(text: &str, inner: usize) -> String {
+    format!("{text:^inner$}")
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -229,10 +287,14 @@ mod tests {
     const PLAIN: Ladder = Ladder::plain();
 
     #[test]
-    fn every_line_has_eighty_columns_at_most() {
+    fn every_line_has_the_columns_that_there_are() {
         let long =
             "a reason of so many words that it takes a line of its own, and then another one";
-        for length in [0, 1, 20, 59, 60, 61, 68, 200] {
+        for (width, length) in [0, 1, 20, 30, 39, 40, 59, 60, 61, 68, 200]
+            .into_iter()
+            .flat_map(|length| [(80, length), (60, length), (50, length)])
+        {
+            let ladder = Ladder { width, ..PLAIN };
             let what = "x".repeat(length);
             for (from, to) in [(End::A, End::B), (End::B, End::A)] {
                 let way = from.to(to);
@@ -242,21 +304,37 @@ mod tests {
                     Event::Seen(way, what.clone(), String::new()),
                     Event::Note(from, long.into()),
                 ] {
-                    let lines = PLAIN.event(Duration::from_millis(1234), &event, Tone::Bad);
+                    let lines = ladder.event(Duration::from_millis(1234), &event, Tone::Bad);
                     assert!(!lines.is_empty());
                     for line in lines {
-                        assert_eq!(columns(&line), WIDTH, "{line}");
+                        assert_eq!(columns(&line), width, "{line}");
                     }
                     for ends in [3, 4] {
-                        for line in PLAIN.of(ends).event(Duration::ZERO, &event, Tone::Bad) {
+                        for line in ladder.of(ends).event(Duration::ZERO, &event, Tone::Bad) {
                             // a word is not broken
-                            let most = if length < 40 { WIDTH } else { WIDTH + length };
+                            let most = if length < 20 { width } else { width + length };
                             assert!(columns(&line) <= most, "{line}");
                         }
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_on_in_another_line() {
+        let narrow = Ladder { width: 60, ..PLAIN };
+        let [one, other] = ["10.9.0.1 qp 0x663e41", "10.9.0.2 qp 0x6f33f2"];
+        assert_eq!(narrow.heads(one, other).concat().len(), 60);
+        let long = "fe80::5054:ff:fe77:3 qp 0x000013";
+        let lines = narrow.heads(long, long);
+        assert_eq!(lines, [format!("{:>42}", long), format!("{long:>60}")]);
+        let figures = "  10.9.0.1 qp 0x663e41 sent 6 packets, 6000 B, 12.0 Mbit/s; 0 again";
+        assert_eq!(PLAIN.indented(figures), [figures]);
+        assert_eq!(
+            narrow.indented(figures),
+            ["  10.9.0.1 qp 0x663e41 sent 6 packets, 6000 B, 12.0", "      Mbit/s; 0 again"]
+        );
     }
 
     #[test]

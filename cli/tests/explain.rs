@@ -43,6 +43,31 @@ fn a_ladder_findings_and_figures_in_eighty_columns() {
     }
 }
 
+/// A narrow terminal has the same words in more lines.
+#[test]
+fn fewer_columns() {
+    for entry in fs::read_dir(capture("")).unwrap() {
+        let path = entry.unwrap().path();
+        let narrow = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .arg("explain")
+            .arg(&path)
+            .env("COLUMNS", "60")
+            .output()
+            .unwrap();
+        let narrow = String::from_utf8(narrow.stdout).unwrap();
+        let longest = narrow.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(60), "{path:?}: {narrow}");
+        let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
+        let words = |text: &str| {
+            let mut words: Vec<_> =
+                text.split_whitespace().filter(is_word).map(str::to_owned).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(words(&narrow), words(&said(&[path.to_str().unwrap()])), "{path:?}");
+    }
+}
+
 /// What has come through a pipe is drawn before its end; in the end the same is said of the whole.
 #[test]
 fn a_pipe_is_drawn_while_it_goes_on() {
@@ -83,6 +108,75 @@ fn only_standard_input_is_drawn_live() {
     let output = roce(&["--live", "-"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("standard input is neither pcap nor pcapng"), "{error}");
+}
+
+fn foreign(name: &str) -> String {
+    format!("{}/../capture/tests/captures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Connections that begin at one PSN, and a requester of which only one message was captured.
+#[test]
+fn captures_of_other_stacks() {
+    let text = said(&[&foreign("same-psn.pcapng")]);
+    assert_eq!(text.matches(": reliable connection, path MTU, by its packets, 1024\n").count(), 3);
+    assert!(!text.contains(" qp ?") && text.contains("\nfindings\nnone\n"), "{text}");
+    let text = said(&[&foreign("blue-rdma-nak.pcapng")]);
+    assert!(text.contains("again: NAK ") && !text.contains("no answer in time"), "{text}");
+    assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
+}
+
+/// Of many findings that are the same, a few stand one by one.
+#[test]
+fn findings_that_are_alike_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.pcap");
+    let mut bytes = fs::read(capture("rc_write_mtu4096.pcap")).unwrap();
+    let (mut at, mut count) = (24, 0);
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        at += 16 + length;
+        if length > 4000 && count < 8 {
+            count += 1;
+            bytes[at - 100 - count] ^= 1; // each in another place
+        }
+    }
+    fs::write(&path, &bytes).unwrap();
+    let text = said(&[path.to_str().unwrap()]);
+    let findings = text.split_once("\nfindings\n").unwrap().1;
+    assert_eq!(findings.matches("wrong ICRC: damaged").count(), 6, "{text}");
+    assert_eq!(findings.matches("and 3 more: wrong ICRC: damaged").count(), 1, "{text}");
+}
+
+/// One direction of a capture, in which every ICRC is wrong.
+#[test]
+fn wrong_icrcs_and_one_direction_are_said_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rewritten.pcap");
+    let mut bytes = fs::read(capture("rc_send_4096_mtu1024.pcap")).unwrap();
+    // behind the file's header records with their lengths, of Ethernet frames with IPv4 headers
+    let mut kept = bytes[..24].to_vec();
+    let mut rest = &mut bytes[24..];
+    while rest.len() > 16 {
+        let length = 16 + u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let (record, behind) = rest.split_at_mut(length);
+        if record[16 + 12..16 + 14] == [8, 0] && record[16 + 14 + 15] == 3 {
+            record[16 + 14 + 12] = 192; // 10.77.0.3
+            kept.extend(&*record);
+        }
+        rest = behind;
+    }
+    fs::write(&path, &kept).unwrap();
+    let text = said(&[path.to_str().unwrap()]);
+    let once = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let finding =
+        "packets from 192.77.0.3 to 10.77.0.2 are wrong, all by the same change of the headers";
+    assert_eq!(once.matches(finding).count(), 1, "{text}");
+    assert!(once.contains("next of its message, wrong ICRC"), "{text}");
+    assert_eq!(once.matches("nothing came from the other end").count(), 1, "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&said(&[path.to_str().unwrap(), "--json"])).unwrap();
+    assert!(json["packets"].as_array().unwrap().iter().all(|it| it["wrong_icrc"] == true));
+    assert_eq!(json["findings"][0]["kind"], "wrong_icrcs");
 }
 
 #[test]

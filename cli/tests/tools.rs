@@ -157,7 +157,7 @@ fn faults_are_survived_and_captures_keep_apart() {
         while let Some(block) = reader.next_block() {
             comments.push_str(&format!("{:?}", block.unwrap()));
         }
-        comments.contains("refused with RNR NAK")
+        comments.contains("refused with RNR NAK") && comments.contains("; from qp 0x")
     };
     assert!(files.len() >= 2 && files.iter().filter(|path| whole(path)).count() == 2, "{files:?}");
 }

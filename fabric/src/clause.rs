@@ -3,6 +3,8 @@
 
 mod quantity;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use thiserror::Error;
@@ -171,6 +173,24 @@ impl Counts {
             };
         self.hits += u64::from(hit);
         hit
+    }
+}
+
+/// The counters of a rule, which several places have together that each see a part of what matches it:
+/// both directions of a link, and the links of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(Arc<Mutex<Counts>>);
+
+impl Tally {
+    /// The counters now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Counts::hits`].
+    pub(crate) fn hits(&self, often: Often, chance: &mut Chance) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).hits(often, chance)
     }
 }
 

@@ -10,7 +10,7 @@ use roce_transport::{
 };
 
 use super::{
-    clause::{Chance, Counts, Often, happens},
+    clause::{Chance, Often, Tally, happens},
     queue::{Bottleneck, Receiver},
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
@@ -109,10 +109,7 @@ impl FaultPlan {
     /// receiver that is not ready, and receive buffers, concern received datagrams only.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
-        let concerned = |rule: &&Rule| {
-            rule.direction.is_none_or(|its| its == direction)
-                && (rule.action != Action::NotReady || direction == Direction::Received)
-        };
+        let concerned = |rule: &&Rule| rule.concerns(direction);
         let receiver = self.conditions.receiver.filter(|_| direction == Direction::Received);
         Self {
             conditions: Conditions { receiver, ..self.conditions },
@@ -149,17 +146,11 @@ impl Verdict {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleId(usize);
 
-#[derive(Debug)]
-struct Counted {
-    rule: Rule,
-    counts: Counts,
-}
-
 /// Decides about datagrams: rules and conditions, counters, and the source of chance.
 #[derive(Debug)]
 pub struct Faults {
     conditions: Conditions,
-    rules: Vec<Counted>,
+    rules: Vec<(Rule, Tally)>,
     chance: Chance,
 }
 
@@ -188,7 +179,12 @@ impl Faults {
 
     /// Adds a rule behind those that exist.
     pub fn add(&mut self, rule: Rule) -> RuleId {
-        self.rules.push(Counted { rule, counts: Counts::default() });
+        self.add_counted(rule, Tally::default())
+    }
+
+    /// The same, for a rule that others have as well, whose hits count as its own.
+    pub fn add_counted(&mut self, rule: Rule, tally: Tally) -> RuleId {
+        self.rules.push((rule, tally));
         RuleId(self.rules.len() - 1)
     }
 
@@ -200,14 +196,14 @@ impl Faults {
     /// Number of datagrams that the rule has hit.
     #[must_use]
     pub fn hits(&self, rule: RuleId) -> u64 {
-        self.rules.get(rule.0).map_or(0, |counted| counted.counts.hits)
+        self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().hits)
     }
 
     /// Number of datagrams that have matched the rule, hit or not. Those that an earlier rule hit
     /// are not among them.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
-        self.rules.get(rule.0).map_or(0, |counted| counted.counts.seen)
+        self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().seen)
     }
 
     /// Decides about a datagram; `bytes` is the UDP payload.
@@ -226,15 +222,15 @@ impl Faults {
             return None;
         }
         let packet = Packet::parse(bytes).ok();
-        for counted in &mut self.rules {
-            let Rule { matcher, frequency, action, times, direction: _ } = &counted.rule;
+        for (rule, tally) in &self.rules {
+            let Rule { matcher, frequency, action, times, direction: _ } = rule;
             let concerned =
                 *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
             if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
             let often = Often { frequency: Some(*frequency), times: *times };
-            if counted.counts.hits(often, &mut self.chance) {
+            if tally.hits(often, &mut self.chance) {
                 return Some(*action);
             }
         }

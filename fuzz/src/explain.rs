@@ -7,7 +7,7 @@ use roce_provider::explain::Explained;
 pub fn explain(data: &[u8]) {
     check(data);
     let Some((&[link, chunk], rest)) = data.split_first_chunk() else { return };
-    let link = [1_u32, 101, 113, 276, 0][usize::from(link) % 5];
+    let link = [1_u32, 101, 113, 276, 0, 197, 247][usize::from(link) % 7];
     let mut file = Vec::new();
     for word in [0xA1B2_3C4D_u32, 0x0004_0002, 0, 0, 0xFFFF, link] {
         file.extend(word.to_le_bytes());

@@ -41,8 +41,11 @@ const FABRIC: Crate = Crate {
     layers: &[&["queue", "rule"], &["clause"], &["faults"], &["syntax"]],
 };
 
-const CAPTURE: Crate =
-    Crate { folder: "capture/src", root: "lib.rs", layers: &[&["writer"], &["explain"]] };
+const CAPTURE: Crate = Crate {
+    folder: "capture/src",
+    root: "lib.rs",
+    layers: &[&["comment", "writer"], &["explain"]],
+};
 
 const WORLD: Crate = Crate {
     folder: "world/src",

@@ -374,6 +374,17 @@ proptest! {
 }
 
 #[test]
+fn credits_of_acknowledgements() {
+    let granted = |credits| Syndrome::Ack { credits }.granted();
+    let counts = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192];
+    for (code, count) in counts.into_iter().enumerate() {
+        assert_eq!(granted(code as u8), Some(count), "{code}");
+    }
+    assert_eq!((granted(29), granted(30), granted(31)), (Some(24_576), Some(32_768), None));
+    assert_eq!(Syndrome::RnrNak { timer: 1 }.granted(), None);
+}
+
+#[test]
 fn every_syndrome_byte_reads_back() {
     for byte in 0..=u8::MAX {
         let syndrome = Syndrome::from_wire(byte);

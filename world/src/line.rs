@@ -92,8 +92,13 @@ impl From<&Explanation> for Tone {
     fn from(why: &Explanation) -> Self {
         match why {
             Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Self::Bad,
-            Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Self::Bad,
+            Explanation::Again(causes)
+                if causes.contains(Cause::NoAnswer) || causes.contains(Cause::NotCaptured) =>
+            {
+                Self::Bad
+            }
             Explanation::Again(_)
+            | Explanation::Anew
             | Explanation::AfterGap(_)
             | Explanation::Late
             | Explanation::MessageAgain

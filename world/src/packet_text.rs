@@ -19,7 +19,7 @@ pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> Str
     let name = name.split_once(' ').filter(|_| service != Service::Cnp).map_or(&*name, |it| it.1);
     match (bth.opcode.operation(), headers.ext()) {
         (Operation::Acknowledge, Ext::Aeth(aeth)) => {
-            format!("{} psn {psn} msn {}", aeth.syndrome, aeth.msn.get())
+            format!("{} psn {psn} msn {}{}", aeth.syndrome, aeth.msn.get(), credits(aeth.syndrome))
         }
         (Operation::ReadRequest, Ext::Reth(reth)) => {
             format!("{name} psn {psn} for {} B", reth.dma_length)
@@ -30,12 +30,21 @@ pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> Str
                 Some(aeth) if !matches!(aeth.syndrome, Syndrome::Ack { .. }) => {
                     format!(" {}", aeth.syndrome)
                 }
-                Some(aeth) => format!(" msn {}", aeth.msn.get()),
+                Some(aeth) => format!(" msn {}{}", aeth.msn.get(), credits(aeth.syndrome)),
                 None => String::new(),
             };
             format!("{name} psn {psn}{bytes}{msn}")
         }
         _ => "CNP".into(),
+    }
+}
+
+/// Receive requests that an acknowledgement grants, if it counts them.
+fn credits(syndrome: Syndrome) -> String {
+    match syndrome.granted() {
+        Some(1) => ", 1 credit".into(),
+        Some(count) => format!(", {count} credits"),
+        None => String::new(),
     }
 }
 

@@ -7,22 +7,27 @@ use std::{
 };
 
 use roce_transport::{
-    addr::{Mtu, Qpn, RoceVersion},
+    addr::{Mtu, Qpn},
     cm::{CmMad, Message},
     event::DropReason,
-    wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome, verify_icrc},
+    wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
+use crate::comment;
+
 use super::{
+    captured::NoPacket,
     connection::{Connection, EndSummary, RoundTrips},
-    end::{Answered, End},
+    end::{Answered, End, Span},
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
-    frame::{self, NoPacket},
-    pairing::{self, Flow},
+    flow::{self, Flow},
+    frame,
+    icrc::{Excused, Icrcs},
+    pairing::Pairs,
     placing::{place, set_mtus},
-    reason::{Cause, Explanation},
+    reason::{Cause, Causes, Explanation},
 };
 
 /// Part of repeated packets that is a finding, in percent, of so many packets at least.
@@ -49,7 +54,7 @@ pub(super) struct Analysis {
     frames: usize,
     other_frames: usize,
     fragments: usize,
-    damaged: BTreeSet<usize>,
+    icrcs: Icrcs,
 }
 
 /// A connection under way.
@@ -61,7 +66,23 @@ struct Talk {
     data: [Vec<(Duration, u64)>; 2],
     notified: [Vec<(usize, Duration)>; 2],
     mismatched: [bool; 2],
+    /// The capture has something that an end has sent.
+    heard: [bool; 2],
     last_frame: usize,
+}
+
+impl Talk {
+    /// Of a requester whose other end was not heard, nothing says why it sends again.
+    fn begin(&mut self, connection: &Connection) {
+        for from in 0..2 {
+            if !self.heard[1 - from] {
+                self.ends[from].deaf_causes = Some(match connection.one_of {
+                    0 => Causes::of(&[Cause::NotCaptured]),
+                    _ => Causes::UNKNOWN,
+                });
+            }
+        }
+    }
 }
 
 impl Analysis {
@@ -89,6 +110,8 @@ impl Analysis {
             payload: 0,
             message: None,
             truncated: captured.truncated,
+            wrong_icrc: false,
+            sender_qp: frame.comment.and_then(comment::sender),
             connection: None,
             from_second: false,
             why: Explanation::Unreadable,
@@ -101,13 +124,10 @@ impl Analysis {
                 let is_mad = parsed.headers.bth().dest_qp == Qpn::GSI && !captured.truncated;
                 packet.message =
                     is_mad.then(|| CmMad::parse(parsed.payload).ok().map(Box::new)).flatten();
-                // of version 1 the CRC covers a header that is not there: what adapters take for it
-                // was not to be found out for certain
-                let checked =
-                    !captured.truncated && captured.net.frame.version() == RoceVersion::V2;
-                if checked && verify_icrc(&captured.net, &captured.bytes).is_none() {
-                    packet.why = Explanation::Damaged;
-                    self.damaged.insert(number);
+                if let Some(icrc) = captured.icrc {
+                    packet.wrong_icrc = !icrc.is_right;
+                    let way = (captured.net.src(), captured.net.dst());
+                    self.icrcs.add(self.packets.len(), way, icrc);
                 }
             }
             Err(error) => {
@@ -121,15 +141,15 @@ impl Analysis {
     /// Explains everything.
     pub(super) fn finish(mut self, complete: bool) -> Explained {
         let mut packets = mem::take(&mut self.packets);
-        // what is damaged says nothing
-        let sound: Vec<_> =
-            packets.iter().filter(|packet| packet.why != Explanation::Damaged).cloned().collect();
-        let pairs = pairing::pairs(&sound);
+        self.find_damage(&mut packets);
+        let flows = flow::flows(&packets);
+        let pairs = Pairs::of(&packets, &flows);
         let mut connections: Vec<Connection> = Vec::new();
         let mut by_flow: BTreeMap<Flow, (usize, bool)> = BTreeMap::new();
         let mut by_datagram: BTreeMap<_, usize> = BTreeMap::new();
-        for packet in &mut packets {
-            let place = place(packet, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
+        for (packet, flow) in packets.iter_mut().zip(flows) {
+            let place =
+                place(packet, flow, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
             if let Some((index, from_second)) = place {
                 packet.connection = Some(index);
                 packet.from_second = from_second;
@@ -139,17 +159,25 @@ impl Analysis {
         }
         set_mtus(&packets, &mut connections);
         let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
+        for packet in &packets {
+            if let Some(index) = packet.connection {
+                talks[index].heard[usize::from(packet.from_second)] = true;
+            }
+        }
+        for (talk, connection) in talks.iter_mut().zip(&connections) {
+            talk.begin(connection);
+        }
         let mut messages = BTreeSet::new();
         for packet in &mut packets {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
-                let known = (packet.net.src, packet.net.dst, mad.encode());
+                let known = (packet.net.src(), packet.net.dst(), mad.encode());
                 let new = messages.insert(known);
                 packet.why = if new { Explanation::Message } else { Explanation::MessageAgain };
                 if let Message::Rej(rej) = &mad.message {
                     self.find(packet, FindingKind::Rejected(rej.reason.to_string()));
                 }
             }
-            if self.damaged.contains(&packet.frame) {
+            if packet.why == Explanation::Damaged {
                 self.find(packet, FindingKind::WrongIcrc);
             }
             let Some(index) = packet.connection else { continue };
@@ -178,6 +206,24 @@ impl Analysis {
         }
     }
 
+    /// Tells packets that are damaged from those on whose way every ICRC is wrong.
+    fn find_damage(&mut self, packets: &mut [ExplainedPacket]) {
+        let mut excused_packets = BTreeSet::new();
+        for Excused { way, packets: excused, fault } in self.icrcs.excused() {
+            if let Some(&first) = excused.first() {
+                let way = [way.0, way.1];
+                let kind = FindingKind::WrongIcrcs { packets: excused.len(), way, fault };
+                self.find(&packets[first], kind);
+            }
+            excused_packets.extend(excused);
+        }
+        for (index, packet) in packets.iter_mut().enumerate() {
+            if packet.wrong_icrc && !excused_packets.contains(&index) {
+                packet.why = Explanation::Damaged;
+            }
+        }
+    }
+
     fn find(&mut self, packet: &ExplainedPacket, kind: FindingKind) {
         let (frame, connection) = (packet.frame, packet.connection);
         self.findings.push(Finding { frame, connection, kind });
@@ -198,7 +244,7 @@ impl Analysis {
             return;
         }
         summary.bytes += packet.payload as u64;
-        summary.marked += u64::from(packet.net.traffic_class & 3 == 3);
+        summary.marked += u64::from(packet.is_congested());
         let bth = headers.bth();
         match bth.opcode.service() {
             Service::Cnp => {
@@ -237,7 +283,8 @@ impl Analysis {
         let from = usize::from(packet.from_second);
         let place = headers.bth().opcode.operation().position();
         let within = matches!(place, PacketPosition::First | PacketPosition::Middle);
-        let (Some(expected), true) = (connection.mtu, within) else { return };
+        let known = connection.mtu.filter(|_| !connection.mtu_at_least);
+        let (Some(expected), true) = (known, within) else { return };
         let found = packet.payload as u32;
         if found != expected && !mem::replace(&mut talk.mismatched[from], true) {
             self.find(packet, FindingKind::MtuMismatch { expected, found });
@@ -254,19 +301,14 @@ impl Analysis {
         let from = usize::from(packet.from_second);
         let bth = headers.bth();
         let operation = bth.opcode.operation();
-        let mtu = connection.mtu.unwrap_or(Mtu::B4096.bytes()).max(1);
-        let (span, awaits) = match (operation, headers.ext().reth()) {
-            (Operation::ReadRequest, Some(reth)) => {
-                (reth.dma_length.div_ceil(mtu).clamp(1, 1 << 22), true)
-            }
-            (Operation::CmpSwap | Operation::FetchAdd, _) => (1, true),
-            _ => (1, false),
+        let (least, most) = match (operation, headers.ext().reth()) {
+            (Operation::ReadRequest, Some(reth)) => spans(reth.dma_length, connection),
+            _ => (1, 1),
         };
+        let is_atomic = matches!(operation, Operation::CmpSwap | Operation::FetchAdd);
+        let span = Span { least, most, awaits: is_atomic || operation == Operation::ReadRequest };
         let starts = operation.position().starts();
-        let end = &mut talk.ends[from];
-        let length = headers.ext().reth().map_or(0, |reth| reth.dma_length);
-        end.is_unsure |= awaits && connection.mtu.is_none() && length > Mtu::B256.bytes();
-        packet.why = end.request(packet.at, bth.psn, span, starts, awaits);
+        packet.why = talk.ends[from].request(packet.at, bth.psn, span, starts);
         connection.summaries[from].requests += 1;
         if let Explanation::AfterGap(count) = packet.why {
             self.find(packet, FindingKind::PsnJump(count));
@@ -292,13 +334,27 @@ impl Analysis {
             _ => {}
         }
         let end = &mut talk.ends[1 - from];
+        if let Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) = syndrome {
+            packet.why = Explanation::Negative(psn, syndrome);
+            let cause = match syndrome {
+                Syndrome::Nak(NakCode::PsnSequenceError) => Some(Cause::Nak),
+                Syndrome::RnrNak { .. } => Some(Cause::NotReady),
+                _ => None,
+            };
+            // it may be for what has not come as far as here, too
+            if end.has(psn) || end.has_lost(psn) {
+                end.msn = headers.ext().aeth().map(|aeth| aeth.msn);
+                end.refuse(packet.at, psn, cause);
+            }
+            if cause.is_none() {
+                self.find(packet, FindingKind::FatalNak(syndrome.to_string()));
+            }
+            return;
+        }
         if !end.has(psn) {
-            packet.why = match syndrome {
-                // a NAK may be for what has not come, too
-                Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) => {
-                    Explanation::Negative(psn, syndrome)
-                }
-                _ => Explanation::AnswersUnseen,
+            packet.why = match connection.one_of {
+                0 => Explanation::AnswersUnseen,
+                count => Explanation::AnswersOneOf(count),
             };
             return;
         }
@@ -321,20 +377,7 @@ impl Analysis {
                 };
                 answered
             }
-            Some(syndrome) => {
-                let cause = match syndrome {
-                    Syndrome::Nak(NakCode::PsnSequenceError) => Some(Cause::Nak),
-                    Syndrome::RnrNak { .. } => Some(Cause::NotReady),
-                    _ => None,
-                };
-                end.refuse(at, psn, cause);
-                packet.why = Explanation::Negative(psn, syndrome);
-                if let (Syndrome::Nak(_), None) = (syndrome, cause) {
-                    self.find(packet, FindingKind::FatalNak(syndrome.to_string()));
-                }
-                return;
-            }
-            None => return,
+            _ => return,
         };
         self.measure(packet, talk, &answered);
     }
@@ -401,9 +444,21 @@ impl Analysis {
             }
         }
         let [one, other] = &connection.summaries;
-        if reliable && (one.packets == 0 || other.packets == 0) && one.packets + other.packets > 2 {
+        let half = one.packets == 0 || other.packets == 0;
+        if connection.one_of > 0 {
+            add(last, FindingKind::OneOf(connection.one_of));
+        } else if reliable && half && one.packets + other.packets > 2 {
             add(last, FindingKind::OneDirection);
         }
+    }
+}
+
+/// How many PSNs a READ takes, at least and at most: one for each packet of its answer.
+fn spans(length: u32, connection: &Connection) -> (u32, u32) {
+    let packets = |mtu: u32| length.div_ceil(mtu.max(1)).clamp(1, 1 << 22);
+    match connection.mtu {
+        Some(mtu) if !connection.mtu_at_least => (packets(mtu), packets(mtu)),
+        mtu => (packets(Mtu::B4096.bytes()), packets(mtu.unwrap_or(Mtu::B256.bytes()))),
     }
 }
 

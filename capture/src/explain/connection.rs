@@ -1,8 +1,10 @@
 //! Connections of a capture, and their figures.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::Service};
+
+use super::network::Address;
 
 /// Two queue pairs, or a flow of datagrams.
 #[derive(Clone, PartialEq, Debug)]
@@ -11,10 +13,15 @@ pub struct Connection {
     pub service: Service,
     /// The end whose packet came first, and the other.
     pub ends: [EndPoint; 2],
+    /// Number of connections with one of which this one is the same: its other direction is in one of
+    /// them, and the capture does not show in which. 0: it has both, or no other was captured.
+    pub one_of: usize,
     /// Figures of what each end has sent.
     pub summaries: [EndSummary; 2],
     /// Path MTU: that of the request for the connection, or the longest payload.
     pub mtu: Option<u32>,
+    /// True if the path MTU may be larger: the longest payload is no part of a longer message.
+    pub mtu_at_least: bool,
     /// True if messages of connection management made it.
     pub by_messages: bool,
     /// Times of its first and its last packet.
@@ -25,7 +32,7 @@ pub struct Connection {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EndPoint {
     /// Its address.
-    pub address: IpAddr,
+    pub address: Address,
     /// Its queue pair, if the capture tells.
     pub qpn: Option<Qpn>,
 }

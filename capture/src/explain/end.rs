@@ -10,11 +10,10 @@ use roce_transport::psn::{Msn, Psn};
 
 use super::{
     explained::Requester,
+    naks::{Naks, SILENCE},
     reason::{Cause, Causes, Explanation},
 };
 
-/// Silence after which a packet in its turn may also be a probe. No requester probes sooner.
-const SILENCE: Duration = Duration::from_micros(100);
 /// Places from which something may be sent again, at most.
 const CURSORS: usize = 4;
 /// PSNs whose times are kept: more than are ever under way.
@@ -54,10 +53,13 @@ pub(super) struct End {
     missing: BTreeSet<i64>,
     /// PSN after the furthest request.
     end: i64,
+    /// The same, if the last request takes as many PSNs as it may.
+    most: i64,
     oldest: i64,
     sent: BTreeMap<i64, Sent>,
     awaited: VecDeque<Awaited>,
     cursors: Vec<Cursor>,
+    naks: Naks,
     /// Something was sent or arrived.
     active: Duration,
     /// PSN after the furthest answer with data.
@@ -65,9 +67,20 @@ pub(super) struct End {
     /// That of the last answer.
     pub(super) msn: Option<Msn>,
     /// How many PSNs a READ has taken is not known.
-    pub(super) is_unsure: bool,
+    is_unsure: bool,
+    /// Causes of everything that is sent again, if the capture has nothing from the other end.
+    pub(super) deaf_causes: Option<Causes>,
     pub(super) repeated: u64,
     pub(super) most_times: u32,
+}
+
+/// PSNs that a request takes.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) least: u32,
+    pub(super) most: u32,
+    /// It is answered with data.
+    pub(super) awaits: bool,
 }
 
 /// What an answer has told.
@@ -81,33 +94,41 @@ pub(super) struct Answered {
 }
 
 impl End {
-    /// A request leaves, which takes `span` PSNs. `awaits`: it is answered with data. Returns the
-    /// reason.
+    /// A request leaves. Returns the reason.
     pub(super) fn request(
         &mut self,
         now: Duration,
         psn: Psn,
-        span: u32,
+        span: Span,
         starts: bool,
-        awaits: bool,
     ) -> Explanation {
-        let span = i64::from(span);
         let Some(_) = self.first else {
             self.first = Some(psn);
-            self.add(now, 0, span, awaits);
+            self.add(now, 0, span);
             return Explanation::Joined;
         };
         let at = self.index(psn);
+        if !(self.low - KEPT as i64..self.end.max(self.most) + KEPT as i64).contains(&at) {
+            let Self { deaf_causes, repeated, most_times, .. } = *self;
+            *self = Self { first: Some(psn), deaf_causes, repeated, most_times, ..Self::default() };
+            self.add(now, 0, span);
+            return Explanation::Anew;
+        }
+        // the READ before takes no more than that
+        self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
         if at < self.low || self.missing.remove(&at) {
+            self.expect(at);
             self.low = self.low.min(at);
             self.active = now;
+            self.naks.ask_for(now, at, span.least.into());
+            self.pass(at, span.least.into());
             let sent = Sent { at: now, last: now, times: 2, causes: Causes::UNKNOWN };
             self.sent.insert(at, sent);
             return Explanation::Late;
         }
         if at < self.end {
-            let causes = self.causes(at, span, silent);
+            let causes = self.causes(now, at, span.least.into(), silent);
             self.active = now;
             self.repeated += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
@@ -118,10 +139,10 @@ impl End {
             return Explanation::Again(causes);
         }
         let gap = at - self.end;
-        if gap < KEPT as i64 && self.missing.len() < KEPT {
+        if self.missing.len() < KEPT {
             self.missing.extend(self.end..at);
         }
-        self.add(now, at, span, awaits);
+        self.add(now, at, span);
         match gap {
             0 if starts => Explanation::First,
             0 => Explanation::Next,
@@ -129,43 +150,52 @@ impl End {
         }
     }
 
-    fn add(&mut self, now: Duration, at: i64, span: i64, awaits: bool) {
+    fn add(&mut self, now: Duration, at: i64, Span { least, most, awaits }: Span) {
         self.active = now;
-        self.end = at + span;
+        self.end = at + i64::from(least);
+        self.most = at + i64::from(most);
+        self.is_unsure |= least < most;
         let sent = Sent { at: now, last: now, times: 1, causes: Causes::UNKNOWN };
         self.sent.insert(at, sent);
         while self.sent.len() > KEPT {
             self.sent.pop_first();
         }
         if awaits {
-            self.awaited.push_back(Awaited { next: at, end: at + span });
+            self.awaited.push_back(Awaited { next: at, end: self.end });
             if self.awaited.len() > KEPT {
                 self.awaited.pop_front();
             }
         }
     }
 
+    /// Something has the PSN `at`: if it may be one of the last READ's, or the next, that goes as far.
+    fn stretch(&mut self, at: i64) {
+        if (self.end + 1..=self.most).contains(&at) {
+            if let Some(read) = self.awaited.back_mut().filter(|read| read.end == self.end) {
+                read.end = at;
+            }
+            self.end = at;
+        }
+    }
+
     /// Causes for which what was sent before may be sent again now.
-    fn causes(&mut self, at: i64, span: i64, silent: bool) -> Causes {
+    fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
+        if let Some(causes) = self.deaf_causes {
+            return causes;
+        }
         if at < self.oldest {
             // the answer was lost behind the capture, and so may others have been
             self.go_back(at + span, None);
             return Causes::UNKNOWN;
         }
-        let mut known = Some(Causes::UNKNOWN);
-        for cursor in &mut self.cursors {
-            if cursor.at == at {
-                known = known
-                    .zip(cursor.causes)
-                    .map(|(known, more)| more.iter().fold(known, Causes::or));
-                cursor.at = at + span;
-            }
+        let is_asked = self.naks.ask_for(now, at, span);
+        let Some(mut causes) = self.pass(at, span) else { return Causes::UNKNOWN };
+        let is_last = at + span >= self.end;
+        if is_last && self.naks.may_have_crossed(now) && causes.contains(Cause::Nak) {
+            causes = causes.or(Cause::NoAnswer);
         }
-        let end = self.end;
-        self.cursors.retain(|cursor| cursor.at < end);
-        let Some(mut causes) = known else { return Causes::UNKNOWN };
-        let by_itself = at <= self.oldest || at + span >= self.end;
-        if by_itself && silent {
+        let by_itself = at <= self.oldest || is_last;
+        if by_itself && silent && !is_asked {
             causes = causes.or(Cause::NoAnswer);
             // it may have been the first of all
             self.go_back(at + span, Some(Cause::NoAnswer));
@@ -174,6 +204,23 @@ impl End {
             self.go_back(at + span, None);
         }
         causes
+    }
+
+    /// Moves the places on from which this packet is due again. Returns their causes; `None`: one of them
+    /// is not in the capture.
+    fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
+        let mut known = Some(Causes::UNKNOWN);
+        // those in between were lost before the capture
+        let below = self.cursors.iter().map(|cursor| cursor.at).filter(|&place| place <= at).max();
+        let place = below.filter(|_| self.naks.are_far).unwrap_or(at);
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.at == place) {
+            known =
+                known.zip(cursor.causes).map(|(known, more)| more.iter().fold(known, Causes::or));
+            cursor.at = at + span;
+        }
+        let end = self.end;
+        self.cursors.retain(|cursor| cursor.at < end);
+        known
     }
 
     fn go_back(&mut self, at: i64, cause: Option<Cause>) {
@@ -201,9 +248,25 @@ impl End {
         }
     }
 
-    /// True if the PSN is one of what was captured.
-    pub(super) fn has(&self, psn: Psn) -> bool {
-        self.first.is_some() && (self.low..self.end).contains(&self.index(psn))
+    /// True if the PSN, that of an answer, is one of what was captured.
+    pub(super) fn has(&mut self, psn: Psn) -> bool {
+        let at = self.index(psn);
+        self.stretch(at + 1);
+        self.first.is_some() && (self.low..self.end).contains(&at)
+    }
+
+    /// True if the PSN was not captured, but others of its time were: it was lost before the capture, or
+    /// sent before its beginning.
+    pub(super) fn has_lost(&self, psn: Psn) -> bool {
+        let at = self.index(psn);
+        self.first.is_some() && (self.low - KEPT as i64..self.low).contains(&at)
+    }
+
+    /// Nothing shows that this PSN, from before the first that was captured, is answered.
+    fn expect(&mut self, at: i64) {
+        if self.oldest <= self.low {
+            self.oldest = self.oldest.min(at);
+        }
     }
 
     // Answers.
@@ -219,10 +282,16 @@ impl End {
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
+        self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
+        // of a second NAK a requester that has gone back need take no notice
+        let alone =
+            self.cursors.is_empty() && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
         self.advance(now, at);
-        if let (Some(cause), false) = (cause, waits) {
+        let stale = at < self.oldest;
+        if let (Some(cause), false) = (cause, waits || stale) {
             self.go_back(at, Some(cause));
+            self.naks.take(now, at, alone, self.sent.contains_key(&at));
         }
     }
 
@@ -251,6 +320,7 @@ impl End {
                 let next = read.next;
                 let answered = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
+                self.naks.leave();
                 answered
             }
             _ => self.reach(now, to),
@@ -270,7 +340,8 @@ impl End {
         if let Some((_, last)) = done.last_key_value() {
             let after = now.saturating_sub(last.at);
             if last.times == 1 {
-                answered.after = Some(after);
+                // packets that a capture was given together have one time
+                answered.after = Some(after).filter(|after| !after.is_zero());
             } else if last.causes == Causes::of(&[Cause::NoAnswer]) {
                 let waited = last.last.saturating_sub(last.at);
                 answered.hasty = Some((waited, now.saturating_sub(last.last), after));
@@ -279,6 +350,7 @@ impl End {
         for cursor in &mut self.cursors {
             cursor.at = cursor.at.max(to);
         }
+        self.naks.reach(to);
         let end = self.end;
         self.cursors.retain(|cursor| cursor.at < end);
         answered

@@ -5,7 +5,13 @@ use std::time::Duration;
 use pcap_file::{
     DataLink, PcapError,
     pcap::PcapParser,
-    pcapng::{Block, PcapNgParser, blocks::interface_description::InterfaceDescriptionOption},
+    pcapng::{
+        Block, PcapNgParser,
+        blocks::{
+            enhanced_packet::EnhancedPacketOption,
+            interface_description::InterfaceDescriptionOption,
+        },
+    },
 };
 use thiserror::Error;
 
@@ -36,6 +42,10 @@ pub(super) enum LinkKind {
     Cooked2,
     /// BSD loopback: four bytes of an address family.
     Loopback,
+    /// InfiniBand, from the local route header on.
+    InfiniBand,
+    /// A record of ERF.
+    Erf,
 }
 
 impl LinkKind {
@@ -46,6 +56,8 @@ impl LinkKind {
             DataLink::LINUX_SLL => Self::Cooked,
             DataLink::LINUX_SLL2 => Self::Cooked2,
             DataLink::NULL | DataLink::LOOP => Self::Loopback,
+            DataLink::INFINIBAND => Self::InfiniBand,
+            DataLink::ERF => Self::Erf,
             // how OpenBSD and old tcpdumps number raw IP
             DataLink::Unknown(12 | 14) => Self::Ip,
             other => return Err(CaptureError::LinkType(other.into())),
@@ -61,6 +73,7 @@ pub(super) struct Frame<'a> {
     pub(super) bytes: &'a [u8],
     /// Bytes that it had on the wire.
     pub(super) length: usize,
+    pub(super) comment: Option<&'a str>,
 }
 
 /// Hands over each frame. Returns false if the file ends within one, or goes on with something that
@@ -83,7 +96,13 @@ fn pcap(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureErr
             pcap_file::TsResolution::NanoSecond => u64::from(packet.ts_frac),
         };
         let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(fraction);
-        take(Frame { at, link, bytes: &packet.data, length: packet.orig_len as usize });
+        take(Frame {
+            at,
+            link,
+            bytes: &packet.data,
+            length: packet.orig_len as usize,
+            comment: None,
+        });
     }
     Ok(true)
 }
@@ -99,15 +118,19 @@ fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureE
             Err(_) => return if any { Ok(false) } else { Err(CaptureError::Format) },
         };
         rest = next;
-        let (interface, ticks, bytes, length) = match &block {
+        let (interface, ticks, bytes, length, comment) = match &block {
             Block::EnhancedPacket(packet) => (
                 packet.interface_id as usize,
                 packet.timestamp,
                 &packet.data,
                 packet.original_len as usize,
+                packet.options.iter().find_map(|option| match option {
+                    EnhancedPacketOption::Comment(comment) => Some(&**comment),
+                    _ => None,
+                }),
             ),
             Block::SimplePacket(packet) => {
-                (0, Duration::ZERO, &packet.data, packet.original_len as usize)
+                (0, Duration::ZERO, &packet.data, packet.original_len as usize, None)
             }
             _ => continue,
         };
@@ -119,7 +142,8 @@ fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureE
         });
         match LinkKind::of(interface.linktype) {
             Ok(link) => {
-                take(Frame { at: time(ticks, resolution.unwrap_or(6)), link, bytes, length });
+                let at = time(ticks, resolution.unwrap_or(6));
+                take(Frame { at, link, bytes, length, comment });
             }
             // other interfaces of the file may be of use
             Err(error) => unknown = Some(error),

@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use roce_transport::event::DropReason;
 
+use super::{icrc::IcrcFault, network::Address};
+
 /// Something that is wrong, or looks so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
@@ -21,6 +23,15 @@ pub struct Finding {
 pub enum FindingKind {
     /// The ICRC is wrong: the packet was damaged, or changed by a router that may not.
     WrongIcrc,
+    /// The ICRCs of so many packets are wrong, and yet taken for right.
+    WrongIcrcs {
+        /// Their number.
+        packets: usize,
+        /// The sender's and the receiver's address.
+        way: [Address; 2],
+        /// What they have in common.
+        fault: IcrcFault,
+    },
     /// Bytes that are no packet.
     Unreadable(DropReason),
     /// So many PSNs are missing.
@@ -48,8 +59,10 @@ pub enum FindingKind {
     },
     /// Sent again after this time, though the answer to the first was on its way.
     TimeoutTooShort(Duration, Duration),
-    /// The capture has one direction only.
+    /// The capture has one direction only, or the other end was silent.
     OneDirection,
+    /// The other direction is in one of so many connections, and the capture does not show in which.
+    OneOf(usize),
     /// A request for a connection was refused.
     Rejected(String),
 }
@@ -60,6 +73,7 @@ impl FindingKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::WrongIcrc => "wrong_icrc",
+            Self::WrongIcrcs { .. } => "wrong_icrcs",
             Self::Unreadable(_) => "unreadable",
             Self::PsnJump(_) => "psn_jump",
             Self::FatalNak(_) => "fatal_nak",
@@ -72,6 +86,7 @@ impl FindingKind {
             Self::MtuMismatch { .. } => "mtu_mismatch",
             Self::TimeoutTooShort(..) => "timeout_too_short",
             Self::OneDirection => "one_direction",
+            Self::OneOf(_) => "one_of",
             Self::Rejected(_) => "rejected",
         }
     }
@@ -82,6 +97,10 @@ impl fmt::Display for FindingKind {
         match self {
             Self::WrongIcrc => f.write_str(
                 "wrong ICRC: damaged on the way, or changed by something that may not change it",
+            ),
+            Self::WrongIcrcs { packets, way: [src, dst], fault } => write!(
+                f,
+                "the ICRCs of {packets} packets from {src} to {dst} {fault}; they are taken for right"
             ),
             Self::Unreadable(reason) => write!(f, "no packet: {reason}"),
             Self::PsnJump(1) => f.write_str("a PSN is missing: lost before the capture"),
@@ -117,9 +136,18 @@ impl fmt::Display for FindingKind {
                 "sent again after {waited:.1?}, but the answer takes {round_trip:.1?}: the timeout \
                  is too short"
             ),
-            Self::OneDirection => {
-                f.write_str("one direction only: reasons that lie in the other are not known")
-            }
+            Self::OneDirection => f.write_str(
+                "nothing came from the other end, or the capture has one direction only: reasons \
+                     that lie in the other are not known",
+            ),
+            Self::OneOf(1) => f.write_str(
+                "its other direction may be another connection here: the capture does not show it",
+            ),
+            Self::OneOf(count) => write!(
+                f,
+                "its other direction is one of {count} connections here: the capture does not show \
+                 which"
+            ),
             Self::Rejected(reason) => write!(f, "the connection was refused: {reason}"),
         }
     }

@@ -1,13 +1,19 @@
-//! The RoCE packet in a frame.
+//! The packet in a frame.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_transport::{
     addr::{ROCE_UDP_PORT, RoceVersion},
-    wire::{FrameFields, Ident, NetHeader, PACKET_MAX},
+    wire::{FrameFields, Ident, NetHeader},
 };
 
-use super::file::{Frame, LinkKind};
+use super::{
+    captured::{Captured, NoPacket, skip, transport, u16_at},
+    file::{Frame, LinkKind},
+    icrc::Icrc,
+    infiniband,
+    network::Network,
+};
 use crate::writer::ETHERTYPE_ROCE_V1;
 
 const IPV4: u16 = 0x0800;
@@ -15,25 +21,6 @@ const IPV6: u16 = 0x86DD;
 const UDP: u8 = 17;
 /// The GRH's "next header" of the transport.
 const IBA: u8 = 27;
-
-/// A packet as it was captured.
-pub(super) struct Captured {
-    pub(super) net: NetHeader,
-    /// From the BTH to the ICRC; zeros in place of what was not captured.
-    pub(super) bytes: Vec<u8>,
-    /// True if not all of it was captured.
-    pub(super) truncated: bool,
-}
-
-/// A frame that holds no RoCE packet, or not enough of it.
-pub(super) enum NoPacket {
-    /// Something else.
-    Other,
-    /// A fragment of an IP packet.
-    Fragment,
-    /// Not even its headers were captured.
-    Cut,
-}
 
 /// The packet of a frame.
 pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
@@ -44,6 +31,8 @@ pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
         LinkKind::Cooked2 => (u16_at(frame.bytes, 0)?, skip(frame.bytes, 20)?),
         LinkKind::Loopback => (0, skip(frame.bytes, 4)?),
         LinkKind::Ip => (0, frame.bytes),
+        LinkKind::InfiniBand => return infiniband::infiniband(frame.bytes, missing),
+        LinkKind::Erf => return infiniband::erf(frame.bytes, missing),
     };
     // VLANs, one within the other
     for _ in 0..4 {
@@ -119,7 +108,9 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         frame: FrameFields::new(version, 0, flow_label),
     };
     if next == IBA {
-        return transport(net, body, total, missing);
+        // of version 1 the CRC covers a header that is not there: what adapters take for it was not to be
+        // found out for certain
+        return transport(Network::Roce(net), body, total, missing);
     }
     net.src_port = u16_at(body, 0)?;
     over_udp(net, body, total, missing)
@@ -139,33 +130,10 @@ fn over_udp(
         0 => total,
         length => length,
     };
-    transport(net, skip(udp, 8)?, length.saturating_sub(8), missing)
-}
-
-/// `length`: of the packet, as its headers have it.
-fn transport(
-    net: NetHeader,
-    bytes: &[u8],
-    length: usize,
-    missing: usize,
-) -> Result<Captured, NoPacket> {
-    let captured = bytes.get(..length).unwrap_or(bytes);
-    let truncated = captured.len() < length && missing > 0;
-    let mut bytes = captured.to_vec();
-    if truncated {
-        if bytes.len() < 12 {
-            return Err(NoPacket::Cut);
-        }
-        bytes.resize(length.min(PACKET_MAX), 0);
+    let mut captured =
+        transport(Network::Roce(net), skip(udp, 8)?, length.saturating_sub(8), missing)?;
+    if !captured.truncated {
+        captured.icrc = Some(Icrc::of_roce(&net, &captured.bytes));
     }
-    Ok(Captured { net, bytes, truncated })
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, NoPacket> {
-    let two = bytes.get(at..at + 2).ok_or(NoPacket::Other)?;
-    Ok(u16::from_be_bytes([two[0], two[1]]))
-}
-
-fn skip(bytes: &[u8], count: usize) -> Result<&[u8], NoPacket> {
-    bytes.get(count..).ok_or(NoPacket::Other)
+    Ok(captured)
 }

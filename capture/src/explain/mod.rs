@@ -8,12 +8,20 @@
 //! repeated: a NAK that a capture has seen may have been lost behind it.
 
 mod analysis;
+mod captured;
 mod connection;
 mod end;
 mod explained;
 mod file;
 mod finding;
+mod fit;
+mod flow;
 mod frame;
+mod icrc;
+mod infiniband;
+mod matching;
+mod naks;
+mod network;
 mod pairing;
 mod placing;
 mod reason;
@@ -22,6 +30,8 @@ pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};
 pub use file::CaptureError;
 pub use finding::{Finding, FindingKind};
+pub use icrc::IcrcFault;
+pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 
 impl Explained {

@@ -1,134 +1,329 @@
 //! Which two flows are the two directions of a connection. A packet names the receiver's queue pair
-//! alone, so its sender's is found by messages of connection management, or by answers that fit.
+//! alone, so its sender's is found by messages of connection management, by comments of roce, or by
+//! answers that fit one flow's requests and no other's.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    time::Duration,
 };
 
 use roce_transport::{
-    addr::Qpn,
+    addr::udp_source_port,
     cm::Message,
-    psn::Psn,
-    wire::{Operation, Service},
+    wire::{Headers, Service},
 };
 
-use super::explained::ExplainedPacket;
+use super::{
+    explained::ExplainedPacket,
+    fit::{Answer, Fit, Requests},
+    flow::{Flow, Made},
+    matching,
+    network::{Address, Network},
+    reason::Explanation,
+};
 
-/// Packets to one queue pair from one address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Flow {
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
-    pub(super) qpn: Qpn,
-}
+/// Answers of a flow that are kept until the requests of another begin.
+const KEPT: usize = 16;
 
-impl Flow {
-    /// The flow of a packet of a connection.
-    pub(super) fn of(packet: &ExplainedPacket) -> Option<Self> {
-        let bth = packet.headers?.bth().to_owned();
-        let connected = !matches!(bth.opcode.service(), Service::Ud);
-        let (src, dst) = (packet.net.src, packet.net.dst);
-        connected.then_some(Self { src, dst, qpn: bth.dest_qp })
-    }
-}
-
-/// Requests that a flow has carried, as a range of PSNs.
+/// The other direction of flows.
 #[derive(Default)]
-struct Range {
-    first: Option<Psn>,
-    end: Psn,
+pub(super) struct Pairs {
+    others: BTreeMap<Flow, Flow>,
+    /// Flows that have another direction, and how many it may be.
+    open: BTreeMap<Flow, usize>,
 }
 
-/// The other direction of each flow that has one.
-pub(super) fn pairs(packets: &[ExplainedPacket]) -> BTreeMap<Flow, Flow> {
-    let mut found = BTreeMap::new();
-    let mut pair = |one: Flow, other: Flow| {
-        if !found.contains_key(&one) && !found.contains_key(&other) {
-            found.insert(one, other);
-            found.insert(other, one);
+impl Pairs {
+    /// Those of a capture. `flows`: of each packet.
+    pub(super) fn of(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> Self {
+        let mut pairs = Self::default();
+        for (one, other) in by_messages(packets).into_iter().chain(by_comments(packets, flows)) {
+            pairs.pair(one, other);
         }
-    };
-    for (one, other) in by_messages(packets) {
-        pair(one, other);
+        let mut fits = Fits::of(packets, flows, &pairs);
+        fits.prefer();
+        fits.pair_certain(&mut pairs);
+        fits.pair_rest(&mut pairs);
+        fits.note_open(&mut pairs);
+        pairs
     }
-    let mut votes: BTreeMap<(Flow, Flow), usize> = BTreeMap::new();
-    let mut ranges: BTreeMap<Flow, Range> = BTreeMap::new();
-    let mut flows: BTreeMap<(IpAddr, IpAddr), BTreeSet<Flow>> = BTreeMap::new();
-    for packet in packets {
-        let (Some(flow), Some(headers)) = (Flow::of(packet), packet.headers) else { continue };
-        let bth = headers.bth();
-        if bth.opcode.service() == Service::Cnp {
-            continue;
-        }
-        flows.entry((flow.src, flow.dst)).or_default().insert(flow);
-        if bth.opcode.operation().is_response() {
-            let answers = |(candidate, range): (&Flow, &Range)| {
-                let fits = range
-                    .first
-                    .is_some_and(|first| !bth.psn.is_before(first) && bth.psn.is_before(range.end));
-                (candidate.src == flow.dst && candidate.dst == flow.src && fits)
-                    .then_some(*candidate)
-            };
-            let mut candidates = ranges.iter().filter_map(answers);
-            if let (Some(only), None) = (candidates.next(), candidates.next()) {
-                *votes.entry((only, flow)).or_default() += 1;
-            }
-            continue;
-        }
-        let range = ranges.entry(flow).or_default();
-        range.first.get_or_insert(bth.psn);
-        // as many as a READ's answer can have at the smallest path MTU
-        let packets = match (bth.opcode.operation(), headers.ext().reth()) {
-            (Operation::ReadRequest, Some(reth)) => reth.dma_length.div_ceil(256).clamp(1, 1 << 22),
-            _ => 1,
-        };
-        let end = bth.psn.plus(packets);
-        if range.end.is_before(end) || range.first == Some(bth.psn) {
-            range.end = end;
+
+    /// The other direction of a flow.
+    pub(super) fn other(&self, flow: &Flow) -> Option<Flow> {
+        self.others.get(flow).copied()
+    }
+
+    /// Number of flows one of which is the other direction; 0 if none was captured, or it is known.
+    pub(super) fn candidates(&self, flow: &Flow) -> usize {
+        self.open.get(flow).copied().unwrap_or_default()
+    }
+
+    fn pair(&mut self, one: Flow, other: Flow) {
+        if one != other && !self.others.contains_key(&one) && !self.others.contains_key(&other) {
+            self.others.insert(one, other);
+            self.others.insert(other, one);
         }
     }
-    let mut votes: Vec<_> = votes.into_iter().map(|(pair, count)| (count, pair)).collect();
-    votes.sort_by(|a, b| b.cmp(a));
-    for (_, (one, other)) in votes {
-        pair(one, other);
-    }
-    // what is left between two addresses, if it is one each way
-    for ((src, dst), there) in &flows {
-        let Some(back) = flows.get(&(*dst, *src)) else { continue };
-        let mut there = there.iter().filter(|flow| !found.contains_key(flow));
-        let mut back = back.iter().filter(|flow| !found.contains_key(flow));
-        if let (Some(&one), None, Some(&other), None) =
-            (there.next(), there.next(), back.next(), back.next())
-        {
-            drop((there, back));
-            if one != other {
-                found.insert(one, other);
-                found.insert(other, one);
-            }
-        }
-    }
-    found
 }
 
 /// Queue pairs that a request and its reply name.
 fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
-    let mut requests = BTreeMap::new();
-    let mut pairs = Vec::new();
-    for packet in packets {
-        let (src, dst) = (packet.net.src, packet.net.dst);
+    let (mut made, mut requests, mut pairs) = (Made::default(), BTreeMap::new(), Vec::new());
+    for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
+        made.note(packet);
+        let (src, dst) = (packet.net.src(), packet.net.dst());
         match packet.message.as_deref().map(|mad| &mad.message) {
             Some(Message::Req(req)) => {
                 requests.insert((src, dst, req.local_id), req.local_qpn);
             }
             Some(Message::Rep(rep)) => {
                 if let Some(&qpn) = requests.get(&(dst, src, rep.remote_id)) {
-                    let there = Flow { src: dst, dst: src, qpn: rep.local_qpn };
-                    pairs.push((there, Flow { src, dst, qpn }));
+                    pairs.push((made.flow(dst, src, rep.local_qpn), made.flow(src, dst, qpn)));
                 }
             }
             _ => {}
         }
     }
     pairs
+}
+
+/// Queue pairs that comments of roce name.
+fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<(Flow, Flow)> {
+    let mut made = Made::default();
+    let mut pairs = BTreeSet::new();
+    for (packet, flow) in packets.iter().zip(flows) {
+        if packet.why == Explanation::Damaged {
+            continue;
+        }
+        made.note(packet);
+        if let (Some(flow), Some(qpn)) = (flow, packet.sender_qp) {
+            pairs.insert((*flow, made.flow(flow.dst, flow.src, qpn)));
+        }
+    }
+    pairs
+}
+
+/// A flow whose other direction is looked for.
+struct Seen {
+    flow: Flow,
+    service: Service,
+    /// UDP source port; `None`: there are several, or none.
+    port: Option<u16>,
+    requests: Requests,
+    /// The first answers, for requests that begin later.
+    answers: Vec<Answer>,
+    /// How the answers of others fit its requests.
+    fits: BTreeMap<usize, Fit>,
+}
+
+/// Flows whose other direction is looked for, and how they fit each other.
+struct Fits {
+    flows: Vec<Seen>,
+    /// For each of them, those whose requests its answers fit.
+    candidates: Vec<BTreeSet<usize>>,
+}
+
+impl Fits {
+    fn of(packets: &[ExplainedPacket], flows: &[Option<Flow>], pairs: &Pairs) -> Self {
+        let mut fits = Self { flows: Vec::new(), candidates: Vec::new() };
+        let mut numbers = BTreeMap::new();
+        let mut ways: BTreeMap<(Address, Address), Vec<usize>> = BTreeMap::new();
+        for (packet, flow) in packets.iter().zip(flows) {
+            let (Some(flow), Some(headers)) = (*flow, packet.headers) else { continue };
+            let bth = headers.bth();
+            let says_nothing =
+                packet.why == Explanation::Damaged || bth.opcode.service() == Service::Cnp;
+            if says_nothing || pairs.other(&flow).is_some() {
+                continue;
+            }
+            let port = match packet.net {
+                Network::Roce(net) => Some(net.src_port),
+                Network::InfiniBand { .. } => None,
+            };
+            let number = *numbers.entry(flow).or_insert_with(|| {
+                ways.entry((flow.src, flow.dst)).or_default().push(fits.flows.len());
+                fits.flows.push(Seen {
+                    flow,
+                    service: bth.opcode.service(),
+                    port,
+                    requests: Requests::default(),
+                    answers: Vec::new(),
+                    fits: BTreeMap::new(),
+                });
+                fits.flows.len() - 1
+            });
+            let seen = &mut fits.flows[number];
+            seen.port = seen.port.filter(|its| Some(*its) == port);
+            let back = ways.get(&(flow.dst, flow.src)).map(Vec::as_slice).unwrap_or_default();
+            if bth.opcode.operation().is_response() {
+                fits.answer(number, back, Answer::of(packet.at, &headers));
+            } else if bth.opcode.service() != Service::Uc {
+                fits.request(number, back, packet.at, &headers);
+            }
+        }
+        for seen in &mut fits.flows {
+            let Seen { requests, fits, .. } = seen;
+            fits.values_mut().for_each(|fit| fit.end(requests));
+        }
+        fits.find_candidates();
+        fits
+    }
+
+    fn answer(&mut self, number: usize, back: &[usize], answer: Answer) {
+        for &asker in back.iter().filter(|asker| **asker != number) {
+            let Seen { requests, fits, .. } = &mut self.flows[asker];
+            if !requests.is_empty() {
+                fits.entry(number).or_default().take(requests, &answer);
+            }
+        }
+        let answers = &mut self.flows[number].answers;
+        if answers.len() < KEPT {
+            answers.push(answer);
+        }
+    }
+
+    fn request(&mut self, number: usize, back: &[usize], at: Duration, headers: &Headers) {
+        let Seen { requests, fits, .. } = &mut self.flows[number];
+        let begins = requests.is_empty();
+        if requests.begin_anew(headers) {
+            fits.values_mut().for_each(Fit::begin_anew);
+        }
+        let Some(psn) = requests.take(headers) else { return };
+        fits.values_mut().for_each(|fit| fit.ask(psn, at));
+        for &answerer in back.iter().filter(|answerer| begins && **answerer != number) {
+            let answers = self.flows[answerer].answers.clone();
+            let Seen { requests, fits, .. } = &mut self.flows[number];
+            let fit = fits.entry(answerer).or_default();
+            answers.iter().for_each(|answer| fit.before(requests, answer));
+        }
+    }
+
+    /// For each flow with answers, those whose requests they fit.
+    fn find_candidates(&mut self) {
+        let mut nearly = vec![BTreeSet::new(); self.flows.len()];
+        self.candidates = nearly.clone();
+        for (asker, seen) in self.flows.iter().enumerate() {
+            for (&answerer, fit) in &seen.fits {
+                if fit.is_right() {
+                    self.candidates[answerer].insert(asker);
+                }
+                if fit.is_nearly_right() {
+                    nearly[answerer].insert(asker);
+                }
+            }
+        }
+        for (right, nearly) in self.candidates.iter_mut().zip(nearly) {
+            if right.is_empty() {
+                *right = nearly;
+            }
+        }
+    }
+
+    /// Of several that fit, one by its MSNs, or by the UDP source ports.
+    fn prefer(&mut self) {
+        for answerer in 0..self.flows.len() {
+            let counts = |asker: usize| self.flows[asker].fits.get(&answerer)?.counts();
+            let candidates = &self.candidates[answerer];
+            let only = |is_it: &dyn Fn(usize) -> bool| {
+                let mut those = candidates.iter().copied().filter(|&asker| is_it(asker));
+                those.next().filter(|_| those.next().is_none())
+            };
+            let by_msn = only(&|asker| counts(asker) != Some(false))
+                .filter(|&asker| counts(asker) == Some(true));
+            let by_port = || only(&|asker| self.has_ports_of_a_pair(asker, answerer));
+            if candidates.len() > 1
+                && let Some(preferred) = by_msn.or_else(by_port)
+            {
+                self.candidates[answerer] = BTreeSet::from([preferred]);
+            }
+        }
+    }
+
+    /// True if both flows have the source ports of two queue pairs that are connected, as Linux and most
+    /// adapters choose them: by both numbers, or by each one's own.
+    fn has_ports_of_a_pair(&self, one: usize, other: usize) -> bool {
+        let [one, other] = [one, other].map(|number| &self.flows[number]);
+        let (Some(port), Some(others)) = (one.port, other.port) else { return false };
+        let own = |flow: &Flow| flow.qpn.get() as u16;
+        let by_both = udp_source_port(0, one.flow.qpn, other.flow.qpn);
+        [port, others] == [by_both; 2] || [port, others] == [own(&other.flow), own(&one.flow)]
+    }
+
+    /// True if nothing that either has answered speaks against it.
+    fn may_be(&self, answerer: usize, asker: usize) -> bool {
+        self.candidates[answerer].contains(&asker)
+            && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&answerer))
+    }
+
+    /// The flows with answers in one order of addresses that are not paired, and what they may answer.
+    fn rows(&self, order: Ordering, pairs: &Pairs) -> BTreeMap<usize, BTreeSet<usize>> {
+        let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
+        let is_row = |&number: &usize| {
+            let Flow { src, dst, .. } = self.flows[number].flow;
+            src.cmp(&dst) == order && is_free(number) && !self.candidates[number].is_empty()
+        };
+        let row = |answerer: usize| {
+            let askers = self.candidates[answerer].iter().copied();
+            let askers = askers.filter(|&asker| is_free(asker) && self.may_be(answerer, asker));
+            (answerer, askers.collect())
+        };
+        (0..self.flows.len()).filter(is_row).map(row).collect()
+    }
+
+    /// Pairs all of whose answers would fit nowhere else.
+    fn pair_certain(&self, pairs: &mut Pairs) {
+        loop {
+            let before = pairs.others.len();
+            for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
+                let rows = self.rows(order, pairs);
+                // from an address to itself, flows of both directions are the same to a matching
+                let certain = match order {
+                    Ordering::Equal => matching::only(&rows),
+                    _ => matching::certain(&rows),
+                };
+                for (answerer, asker) in certain {
+                    pairs.pair(self.flows[answerer].flow, self.flows[asker].flow);
+                }
+            }
+            if pairs.others.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// What is left between two addresses, if it is one each way and nothing speaks against it.
+    fn pair_rest(&self, pairs: &mut Pairs) {
+        let mut ways: BTreeMap<(Address, Address), Vec<usize>> = BTreeMap::new();
+        for (number, Seen { flow, .. }) in self.flows.iter().enumerate() {
+            if pairs.other(flow).is_none() {
+                ways.entry((flow.src, flow.dst)).or_default().push(number);
+            }
+        }
+        let is_wrong = |asker: usize, answerer: usize| {
+            self.flows[asker].fits.get(&answerer).is_some_and(Fit::is_wrong)
+        };
+        for (&(src, dst), there) in &ways {
+            if let ([one], Some([other])) = (&there[..], ways.get(&(dst, src)).map(Vec::as_slice))
+                && self.flows[*one].service == self.flows[*other].service
+                && !is_wrong(*one, *other)
+                && !is_wrong(*other, *one)
+            {
+                pairs.pair(self.flows[*one].flow, self.flows[*other].flow);
+            }
+        }
+    }
+
+    /// Numbers of flows one of which is the other direction of one that is not paired.
+    fn note_open(&self, pairs: &mut Pairs) {
+        for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
+            for (answerer, askers) in self.rows(order, pairs) {
+                for asker in askers {
+                    for number in [answerer, asker] {
+                        *pairs.open.entry(self.flows[number].flow).or_default() += 1;
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,26 +1,29 @@
 //! Packets to their connections, and what a connection's packets say of its path MTU.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use roce_transport::{
     addr::{Mtu, Qpn},
     cm::Message,
-    wire::{Ext, Service},
+    wire::{Ext, PacketPosition, Service},
 };
 
 use super::{
     connection::{Connection, EndPoint},
     explained::ExplainedPacket,
-    pairing::Flow,
+    flow::Flow,
+    network::Address,
+    pairing::Pairs,
     reason::Explanation,
 };
 
 /// The connection of a packet, a new one if need be, and whether the packet is from its second end.
 pub(super) fn place(
     packet: &ExplainedPacket,
-    pairs: &BTreeMap<Flow, Flow>,
+    flow: Option<Flow>,
+    pairs: &Pairs,
     by_flow: &mut BTreeMap<Flow, (usize, bool)>,
-    by_datagram: &mut BTreeMap<(IpAddr, IpAddr, Qpn), usize>,
+    by_datagram: &mut BTreeMap<(Address, Address, Qpn), usize>,
     connections: &mut Vec<Connection>,
 ) -> Option<(usize, bool)> {
     let headers = packet.headers?;
@@ -28,13 +31,15 @@ pub(super) fn place(
     let new = |ends, service| Connection {
         service,
         ends,
+        one_of: 0,
         summaries: Default::default(),
         mtu: None,
+        mtu_at_least: false,
         by_messages: false,
         time: (packet.at, packet.at),
     };
     let end = |address, qpn| EndPoint { address, qpn };
-    let (src, dst) = (packet.net.src, packet.net.dst);
+    let (src, dst) = (packet.net.src(), packet.net.dst());
     if bth.opcode.service() == Service::Ud {
         let source = match headers.ext() {
             Ext::Deth(deth) | Ext::DethImm(deth, _) => Some(deth.source_qp),
@@ -54,24 +59,25 @@ pub(super) fn place(
         });
         return Some((index, connections[index].ends[0].address != src));
     }
-    let flow = Flow::of(packet)?;
-    if let Some(place) = by_flow.get(&flow) {
-        return Some(*place);
+    let flow = flow?;
+    if let Some(&place) = by_flow.get(&flow) {
+        let service = &mut connections[place.0].service;
+        if *service == Service::Cnp {
+            *service = bth.opcode.service(); // until now, nothing has shown it
+        }
+        return Some(place);
     }
     if packet.why == Explanation::Damaged {
         return None; // its queue pair may be any
     }
-    let other = pairs.get(&flow);
+    let other = pairs.other(&flow);
     let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
-    let service = match bth.opcode.service() {
-        Service::Cnp => Service::Rc,
-        service => service,
-    };
     let index = connections.len();
-    connections.push(new(ends, service));
+    let one_of = pairs.candidates(&flow);
+    connections.push(Connection { one_of, ..new(ends, bth.opcode.service()) });
     by_flow.insert(flow, (index, false));
     if let Some(other) = other {
-        by_flow.insert(*other, (index, true));
+        by_flow.insert(other, (index, true));
     }
     Some((index, false))
 }
@@ -83,7 +89,7 @@ pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connectio
         if let Some(Message::Req(req)) = packet.message.as_deref().map(|mad| &mad.message)
             && (1..=5).contains(&req.path_mtu)
         {
-            agreed.insert((packet.net.src, req.local_qpn), 128_u32 << req.path_mtu);
+            agreed.insert((packet.net.src(), req.local_qpn), 128_u32 << req.path_mtu);
         }
     }
     for connection in connections.iter_mut() {
@@ -92,17 +98,25 @@ pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connectio
         connection.mtu = named.copied().next();
         connection.by_messages = connection.mtu.is_some();
     }
-    let mut longest = vec![0; connections.len()];
+    // the longest payload, and the longest within a message, which has the length of the path MTU
+    let mut longest = vec![(0, 0); connections.len()];
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
-        if let Some(index) = packet.connection {
-            longest[index] = packet.payload.max(longest[index]);
+        let headers = packet.headers.filter(|it| it.bth().opcode.service() != Service::Cnp);
+        if let (Some(index), Some(headers)) = (packet.connection, headers) {
+            let (any, within) = &mut longest[index];
+            *any = packet.payload.max(*any);
+            let place = headers.bth().opcode.operation().position();
+            if matches!(place, PacketPosition::First | PacketPosition::Middle) {
+                *within = packet.payload.max(*within);
+            }
         }
     }
-    for (connection, longest) in connections.iter_mut().zip(longest) {
+    for (connection, (any, within)) in connections.iter_mut().zip(longest) {
         if connection.mtu.is_none() && connection.service != Service::Ud {
-            let fits = |mtu: &Mtu| mtu.bytes() as usize >= longest;
-            connection.mtu =
-                Mtu::ALL.into_iter().find(fits).map(Mtu::bytes).filter(|_| longest > 0);
+            let fits = |mtu: &Mtu| mtu.bytes() as usize >= any;
+            let least = Mtu::ALL.into_iter().find(fits).map(Mtu::bytes);
+            connection.mtu = least.filter(|_| any > 0);
+            connection.mtu_at_least = least.is_some_and(|mtu| within < mtu as usize);
         }
     }
 }

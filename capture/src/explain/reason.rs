@@ -16,10 +16,13 @@ pub enum Cause {
     NoAnswer = 4,
     /// The receiver was not ready, and the wait that it asked for is over.
     NotReady = 8,
+    /// Nothing of the other end was captured.
+    NotCaptured = 16,
 }
 
 impl Cause {
-    const ALL: [Self; 4] = [Self::Nak, Self::ImpliedNak, Self::NoAnswer, Self::NotReady];
+    const ALL: [Self; 5] =
+        [Self::Nak, Self::ImpliedNak, Self::NoAnswer, Self::NotReady, Self::NotCaptured];
 }
 
 impl fmt::Display for Cause {
@@ -29,6 +32,7 @@ impl fmt::Display for Cause {
             Self::ImpliedNak => "implied NAK",
             Self::NoAnswer => "no answer in time",
             Self::NotReady => "RNR",
+            Self::NotCaptured => "no answer was captured",
         })
     }
 }
@@ -87,6 +91,8 @@ pub enum Explanation {
     Next,
     /// The first packet of a requester that the capture has: maybe not the first that was sent.
     Joined,
+    /// Its PSN is far from those before: much was not captured, or its queue pair was connected anew.
+    Anew,
     /// So many PSNs before it were not captured.
     AfterGap(u32),
     /// Behind later ones, and not seen before: it was overtaken, or lost and sent again.
@@ -114,6 +120,8 @@ pub enum Explanation {
     },
     /// Answers something that the capture does not have.
     AnswersUnseen,
+    /// Answers one of so many connections; which, the capture does not show.
+    AnswersOneOf(usize),
     /// A congestion notification.
     Congestion,
     /// A datagram.
@@ -134,6 +142,9 @@ impl fmt::Display for Explanation {
             Self::First => f.write_str("first of a message"),
             Self::Next => f.write_str("next of its message"),
             Self::Joined => f.write_str("the first that was captured"),
+            Self::Anew => f.write_str(
+                "far from the PSNs before: much was not captured, or it is connected anew",
+            ),
             Self::AfterGap(1) => f.write_str("one packet before it was not captured"),
             Self::AfterGap(count) => write!(f, "{count} packets before it were not captured"),
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
@@ -161,6 +172,12 @@ impl fmt::Display for Explanation {
             Self::Answers { again: false } => f.write_str("answer"),
             Self::Answers { again: true } => f.write_str("answer, again"),
             Self::AnswersUnseen => f.write_str("answers what was not captured"),
+            Self::AnswersOneOf(1) => {
+                f.write_str("answers another connection, or what was not captured")
+            }
+            Self::AnswersOneOf(count) => {
+                write!(f, "answers one of {count} connections: the capture does not show which")
+            }
             Self::Congestion => f.write_str("its packets meet congestion"),
             Self::Datagram => f.write_str("datagram"),
             Self::Message => f.write_str("for the first time"),

@@ -1,10 +1,10 @@
 //! Files in every form: links, VLANs, version 1, snapshot lengths, both formats, ends cut off.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use roce_capture::{
     CaptureWriter,
-    explain::{CaptureError, Explained, Explanation, FindingKind},
+    explain::{CaptureError, Explained, Explanation, FindingKind, IcrcFault, Network},
 };
 use roce_transport::{
     addr::RoceVersion,
@@ -99,7 +99,9 @@ fn version_1_has_a_grh_and_no_udp() {
         .collect();
     let explained = Explained::of_file(&forms::pcap(ETHERNET, &frames)).unwrap();
     check(&explained, "version 1");
-    assert!(explained.packets.iter().all(|packet| packet.net.frame.version() == RoceVersion::V1));
+    let is_v1 =
+        |net: Network| matches!(net, Network::Roce(net) if net.frame.version() == RoceVersion::V1);
+    assert!(explained.packets.iter().all(|packet| is_v1(packet.net)));
 }
 
 #[test]
@@ -159,6 +161,61 @@ fn what_is_not_roce_is_counted() {
     let file = forms::pcap(RAW, &[frame(&other_port), frame(&fragment), frame(&[0x45])]);
     let explained = Explained::of_file(&file).unwrap();
     assert_eq!((explained.packets.len(), explained.other_frames, explained.fragments), (0, 2, 1));
+}
+
+fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, IcrcFault)> {
+    let wrong = explained.findings.iter().filter_map(|finding| match finding.kind {
+        FindingKind::WrongIcrcs { packets, fault, .. } => Some((finding.frame, packets, fault)),
+        _ => None,
+    });
+    wrong.collect()
+}
+
+/// An anonymizer changes both addresses and leaves the ICRC; what was damaged before is found all the same.
+#[test]
+fn rewritten_addresses_are_said_once() {
+    for ipv6 in [false, true] {
+        let [one, other]: [IpAddr; 2] = match ipv6 {
+            false => ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap()),
+            true => ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse().unwrap()),
+        };
+        let mut seen = write(ipv6);
+        let first = seen[0].1.src;
+        for (_, net, _) in &mut seen {
+            (net.src, net.dst) = if net.src == first { (one, other) } else { (other, one) };
+        }
+        let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
+        // of a single acknowledgement nothing shows what is wrong with it
+        let expected = [(1, 3, IcrcFault::Rewritten), (4, 1, IcrcFault::Unknown)];
+        assert_eq!(wrong_icrcs(&explained), expected);
+        assert_eq!(explained.findings.len(), 2, "{:?}", explained.findings);
+        assert!(explained.packets.iter().all(|packet| packet.wrong_icrc));
+        assert!(matches!(explained.packets[3].why, Explanation::Acknowledges { packets: 3, .. }));
+
+        seen[1].2[20] ^= 1;
+        let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
+        assert_eq!(wrong_icrcs(&explained)[0], (1, 2, IcrcFault::Rewritten));
+        let whys = explained.packets.iter().map(|packet| packet.why == Explanation::Damaged);
+        assert_eq!(whys.collect::<Vec<_>>(), [false, true, false, false]);
+    }
+}
+
+/// An FPGA that computes none, and one whose are of no use; its peer's are right.
+#[test]
+fn a_sender_without_icrcs_is_said_once() {
+    for (wrong, fault) in [(0, IcrcFault::Zero), (1, IcrcFault::Unknown)] {
+        let mut seen = write(false);
+        seen.insert(3, seen[2].clone()); // sent again
+        for (n, (_, _, bytes)) in seen[..4].iter_mut().enumerate() {
+            let icrc = bytes.len() - 4;
+            bytes[icrc..].fill(wrong * (n as u8 + 1));
+        }
+        let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
+        assert_eq!(wrong_icrcs(&explained), [(1, 4, fault)]);
+        let wrong: Vec<_> = explained.packets.iter().map(|packet| packet.wrong_icrc).collect();
+        assert_eq!(wrong, [true, true, true, true, false]);
+        assert!(explained.packets.iter().all(|packet| packet.why != Explanation::Damaged));
+    }
 }
 
 #[test]

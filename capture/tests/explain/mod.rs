@@ -2,7 +2,10 @@
 //! files in every form.
 
 mod files;
+mod foreign;
 mod forms;
+mod infiniband;
 mod kernel;
 mod oracle;
+mod pairing;
 mod rules;

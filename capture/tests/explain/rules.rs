@@ -69,6 +69,55 @@ fn the_same_from_the_other_side_shows_the_gap() {
     assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
 }
 
+/// Nobody knows whether it is the same connection, so nothing is said to be missing, or late.
+#[test]
+fn a_psn_that_is_far_from_the_others() {
+    for far in [100_000, 0xFF_FFFF - 100_000] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        write(&mut pair, &a, 2, 2000);
+        let first = pair.seen[0].len() / 2;
+        for (_, net, bytes) in &mut pair.seen[0][first..] {
+            let psn = u32::from_be_bytes([0, bytes[9], bytes[10], bytes[11]]) + far;
+            bytes[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
+            let body = bytes.len() - 4;
+            let icrc = roce_transport::wire::icrc(net, &bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&icrc);
+        }
+        let explained = explained(&pair, Side::A);
+        assert_eq!(explained.packets[first].why, Explanation::Anew);
+        assert_eq!(explained.findings, []);
+        let last = explained.packets.last().unwrap().why;
+        assert!(matches!(last, Explanation::Acknowledges { packets: 2, .. }), "{last:?}");
+    }
+}
+
+/// The packet that the NAK names has never come as far as the capture.
+#[test]
+fn a_nak_is_the_reason_at_the_receiver_too() {
+    let (mut pair, a) = recorded("delay 200us, drop write first once", Options::default());
+    write(&mut pair, &a, 1, 5000);
+    let explained = explained(&pair, Side::B);
+    let whys: Vec<_> = explained.packets.iter().map(|packet| packet.why.to_string()).collect();
+    let psn = explained.packets[0].headers.unwrap().bth().psn.get() - 1;
+    assert_eq!(
+        whys,
+        [
+            "the first that was captured".into(),
+            "next of its message".into(),
+            "next of its message".into(),
+            "next of its message".into(),
+            format!("NAK for the gap at {psn}"),
+            "late: overtaken on the way, or lost and sent again".into(),
+            "again: NAK".into(),
+            "again: NAK".into(),
+            "acknowledges 3 packets".into(),
+            "again: NAK".into(),
+            "again: NAK".into(),
+            "acknowledges 2 packets".into(),
+        ]
+    );
+}
+
 #[test]
 fn a_final_nak() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
@@ -104,6 +153,43 @@ fn a_state_that_cannot_be_known_is_not_shown() {
         let first = explained.packets[0].headers.unwrap().bth().psn;
         let expected = known.then(|| (Some(first), first.plus(1).get()));
         assert_eq!(shown, expected, "{length}");
+    }
+}
+
+/// Only a packet inside a message has the length of the path MTU.
+#[test]
+fn the_path_mtu_is_known_by_long_messages() {
+    for (length, at_least, mtu) in [(7, true, 256), (1024, true, 1024), (1025, false, 1024)] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        pair.post_send(&a, &SendWr::read(1, far.remote(0), near.sge(0, length)));
+        pair.run();
+        let explained = explained(&pair, Side::A);
+        let connection = &explained.connections[0];
+        assert_eq!((connection.mtu, connection.mtu_at_least), (Some(mtu), at_least), "{length}");
+    }
+}
+
+/// Nor is a request behind a READ of so many PSNs said to be behind a gap, or to come again.
+#[test]
+fn what_comes_behind_a_read_of_unknown_span() {
+    // requests alone, or with the last of each answer as well
+    for kept in [&[0x0C, 0x0A][..], &[0x0C, 0x0A, 0x0F]] {
+        let (mut pair, a) = recorded("delay 5us", Options::default());
+        let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
+        for id in 0..2 {
+            pair.post_send(&a, &SendWr::read(id, far.remote(0), near.sge(0, 2000)));
+            pair.post_send(&a, &SendWr::write(id, far.remote(0), near.sge(0, 8)));
+        }
+        pair.run();
+        pair.seen[0].retain(|(.., bytes)| kept.contains(&bytes[0]));
+        assert_eq!(pair.seen[0].len(), 4 + if kept.len() == 3 { 2 } else { 0 });
+        let explained = explained(&pair, Side::A);
+        let is_wrong = |why: Explanation| {
+            matches!(why, Explanation::AfterGap(_) | Explanation::Again(_) | Explanation::Late)
+        };
+        assert!(explained.connections[0].mtu_at_least);
+        assert!(!explained.packets.iter().any(|packet| is_wrong(packet.why)), "{explained:?}");
     }
 }
 

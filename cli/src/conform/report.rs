@@ -120,7 +120,7 @@ impl Played {
         };
         let heads = ladder.heads("roce conform", "device under test");
         let lines = self.outcome.packets.iter().flat_map(line);
-        std::iter::once(heads).chain(lines).collect()
+        heads.into_iter().chain(lines).collect()
     }
 }
 

@@ -47,7 +47,7 @@ impl Growing {
                 let title = format!("{name}{}", report::title(index, connection));
                 lines.extend(ladder.prose(&title, Tone::Strong));
                 let [one, other] = connection.ends.map(|end| end.to_string());
-                lines.push(ladder.heads(&one, &other));
+                lines.extend(ladder.heads(&one, &other));
                 self.connection = Some(index);
             }
             lines.extend(report::packet_lines(ladder, connection, packet));

@@ -1,6 +1,8 @@
 //! A capture's report as one JSON document.
 
-use roce::explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation};
+use roce::explain::{
+    Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation, Network,
+};
 use roce::transport::{
     addr::RoceVersion,
     psn::{Msn, Psn},
@@ -56,29 +58,32 @@ fn packet(packet: &ExplainedPacket) -> Value {
         "frame": packet.frame,
         "time_ns": u64::try_from(packet.at.as_nanos()).unwrap_or(u64::MAX),
         "connection": packet.connection.map(|index| index + 1),
-        "src": packet.net.src.to_string(),
-        "dst": packet.net.dst.to_string(),
+        "src": packet.net.src().to_string(),
+        "dst": packet.net.dst().to_string(),
         "dest_qp": bth.map(|bth| bth.dest_qp.get()),
         "opcode": bth.map(|bth| bth.opcode.to_string()),
         "psn": bth.map(|bth| bth.psn.get()),
         "length": packet.payload,
         "syndrome": aeth.map(|aeth| aeth.syndrome.to_string()),
+        "credits": aeth.and_then(|aeth| aeth.syndrome.granted()),
         "msn": aeth.map(|aeth| aeth.msn.get()),
         "text": packet.headers.as_ref().map(|headers| {
             packet_text::packet(headers, packet.payload, packet.message.as_deref())
         }),
         "why": packet.why.to_string(),
         "causes": causes,
-        "marked": packet.net.is_congested(),
+        "marked": packet.is_congested(),
         "truncated": packet.truncated,
+        "wrong_icrc": packet.wrong_icrc,
         "requesters": packet.requesters.map(|requester| requester.map(|requester| json!({
             "next_psn": requester.next_psn.get(),
             "oldest_unacked": requester.oldest_unacked.map(Psn::get),
             "msn": requester.msn.map(Msn::get),
         }))),
-        "roce_version": match packet.net.frame.version() {
-            RoceVersion::V1 => 1,
-            RoceVersion::V2 => 2,
+        "roce_version": match packet.net {
+            Network::Roce(net) if net.frame.version() == RoceVersion::V1 => Some(1),
+            Network::Roce(_) => Some(2),
+            Network::InfiniBand { .. } => None,
         },
     })
 }
@@ -112,6 +117,7 @@ fn connection(index: usize, connection: &Connection) -> Value {
         "connection": index + 1,
         "service": format!("{:?}", connection.service).to_uppercase(),
         "mtu": connection.mtu,
+        "mtu_at_least": connection.mtu_at_least,
         "by_messages": connection.by_messages,
         "ends": ends.collect::<Value>(),
     })

@@ -1,10 +1,13 @@
 //! A capture's report: ladders, findings, figures.
 
-use std::io::stdout;
+use std::{collections::BTreeMap, io::stdout};
 
 use roce::{
     Qpn,
-    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding, Requester},
+    explain::{
+        Address, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation,
+        Finding, Requester,
+    },
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -13,6 +16,9 @@ use crate::{
     ladder::{End, Event, Ladder, Tone, time},
     output::outln,
 };
+
+/// Findings of one text that are told one by one.
+const ALIKE: usize = 5;
 
 /// What is shown; by default, everything.
 #[derive(Default)]
@@ -61,7 +67,9 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
             outln!("{line}");
         }
         let [one, other] = connection.ends.map(|end| end.to_string());
-        outln!("{}", ladder.heads(&one, &other));
+        for line in ladder.heads(&one, &other) {
+            outln!("{line}");
+        }
         let mut left_out = 0;
         let mut states = States::default();
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
@@ -119,26 +127,35 @@ fn state(requester: Option<&Requester>) -> String {
 /// Findings and figures.
 pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter) -> Vec<String> {
     let mut lines = ladder.prose("findings", Tone::Strong);
-    let mut any = false;
+    let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     for finding in findings(explained, filter) {
-        any = true;
+        let text = finding.kind.to_string();
+        let count = alike.entry(text.clone()).or_default();
+        *count += 1;
+        if *count > ALIKE {
+            continue;
+        }
         let of = finding
             .connection
             .map_or_else(String::new, |index| format!(" connection {}:", index + 1));
-        let text = format!("frame {}:{of} {}", finding.frame, finding.kind);
-        lines.extend(ladder.prose(&text, Tone::Bad));
+        lines.extend(ladder.prose(&format!("frame {}:{of} {text}", finding.frame), Tone::Bad));
     }
-    if !any {
+    for (text, count) in alike.iter().filter(|(_, count)| **count > ALIKE) {
+        let more = count - ALIKE;
+        lines.extend(ladder.prose(&format!("and {more} more: {text}"), Tone::Bad));
+    }
+    if alike.is_empty() {
         lines.push("none".into());
     }
-    lines.extend(notes(explained, filter));
+    lines.extend(notes(explained, filter).iter().flat_map(|note| ladder.prose(note, Tone::Plain)));
     lines.push(String::new());
     lines.extend(ladder.prose("figures", Tone::Strong));
     for (index, connection) in explained.connections.iter().enumerate() {
         if filter.has_connection(connection) {
             let duration = connection.time.1.saturating_sub(connection.time.0);
             lines.push(format!("connection {} ({}):", index + 1, time(duration)));
-            lines.extend(figures(connection).iter().map(|line| format!("  {line}")));
+            let figures = figures(connection);
+            lines.extend(figures.iter().flat_map(|line| ladder.indented(&format!("  {line}"))));
         }
     }
     lines
@@ -177,15 +194,28 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         Service::Rc => "reliable connection",
         Service::Uc => "unreliable connection",
         Service::Xrc => "extended reliable connection",
-        Service::Ud if connection.ends[1].qpn == Some(Qpn::GSI) => "connection management",
-        Service::Ud => "datagrams",
+        Service::Ud => datagrams(connection.ends[1]),
         Service::Cnp => "congestion notifications",
     };
     let mtu = connection.mtu.map_or_else(String::new, |mtu| {
-        let how = if connection.by_messages { "path MTU" } else { "path MTU, by its packets," };
+        let how = match (connection.by_messages, connection.mtu_at_least) {
+            (true, _) => "path MTU",
+            (false, false) => "path MTU, by its packets,",
+            (false, true) => "path MTU, by its packets, at least",
+        };
         format!(", {how} {mtu}")
     });
     format!("connection {}: {service}{mtu}", index + 1)
+}
+
+/// Datagrams to this end. Over RoCE the general service interface has connection management alone.
+fn datagrams(to: EndPoint) -> &'static str {
+    match (to.qpn, to.address) {
+        (Some(Qpn::GSI), Address::Ip(_)) => "connection management",
+        (Some(Qpn::GSI), Address::Lid(_)) => "general services",
+        (Some(qpn), Address::Lid(_)) if qpn.get() == 0 => "subnet management",
+        _ => "datagrams",
+    }
 }
 
 /// A packet in its connection's ladder.
@@ -211,8 +241,11 @@ pub(super) fn what(packet: &ExplainedPacket) -> String {
 /// Its reason, and what else is to be said of it.
 pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
-    if packet.net.is_congested() {
+    if packet.is_congested() {
         why.push_str(", marked (ECN)");
+    }
+    if packet.wrong_icrc && packet.why != Explanation::Damaged {
+        why.push_str(", wrong ICRC");
     }
     if packet.truncated {
         why.push_str(", not all captured");
@@ -229,18 +262,19 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        lines.push(format!("{end} sent {packets} packets, {bytes} B{rate}; {repeated} again"));
+        let s = if *packets == 1 { "" } else { "s" };
+        lines.push(format!("{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} again"));
         let counted = [
-            ("NAKs", summary.sequence_naks),
-            ("RNR NAKs", summary.rnr_naks),
-            ("CNPs", summary.cnps),
-            ("marked", summary.marked),
-            ("damaged", summary.damaged),
+            ("NAK", "s", summary.sequence_naks),
+            ("RNR NAK", "s", summary.rnr_naks),
+            ("CNP", "s", summary.cnps),
+            ("marked", "", summary.marked),
+            ("damaged", "", summary.damaged),
         ];
         let counted: Vec<_> = counted
             .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{count} {name}"))
+            .filter(|(.., count)| *count > 0)
+            .map(|(name, s, count)| format!("{count} {name}{}", if count == 1 { "" } else { s }))
             .collect();
         if !counted.is_empty() {
             lines.push(format!("  {}", counted.join(", ")));

@@ -197,6 +197,11 @@ pub(super) fn requester() -> Vec<Row> {
             In(|_, _, p| syndrome(p).is_none_or(|s| s >= 31)),
         ),
         (
+            "waits for credits without asking for them",
+            "retry/without-credits",
+            Out(|notes, _, p| p[0] != 0x04 || psn(p) == notes.sq_psn),
+        ),
+        (
             "calls a refused access an operational error",
             "retry/refused-access",
             Complete(|wc| {

@@ -1,4 +1,5 @@
-//! The errors that the adapter gives as which devices show themselves (`ROCE_AS`).
+//! What the adapter does otherwise as which devices show themselves (`ROCE_AS`): the errors that it gives, and
+//! flags of its completions.
 
 use std::sync::OnceLock;
 
@@ -28,11 +29,21 @@ pub(crate) fn size() -> c_int {
     number("errno.sizes", libc::EINVAL)
 }
 
+/// True if the completion of every receive says that there is a GRH, as if it were a datagram's.
+pub(crate) fn receives_have_grh() -> bool {
+    static HAVE: OnceLock<bool> = OnceLock::new();
+    *HAVE.get_or_init(|| text("completions.grh") == Some("receives"))
+}
+
 fn number(key: &str, otherwise: c_int) -> c_int {
+    let name = text(key);
+    let number = NUMBERS.iter().find(|(known, _)| Some(*known) == name);
+    number.map_or(otherwise, |(_, number)| *number)
+}
+
+fn text(key: &str) -> Option<&'static str> {
     static PROFILE: OnceLock<Option<Profile>> = OnceLock::new();
     // a wrong one was reported when the devices were listed
     let profile = PROFILE.get_or_init(|| environment::profile().ok().flatten());
-    let name = profile.as_ref().and_then(|profile| profile.text(key));
-    let number = NUMBERS.iter().find(|(known, _)| Some(*known) == name);
-    number.map_or(otherwise, |(_, number)| *number)
+    profile.as_ref().and_then(|profile| profile.text(key))
 }

@@ -113,7 +113,7 @@ mod tests {
         dm,
         layout::ibv_alloc_dm_attr,
         mr::{alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
-        pd::ibv_dealloc_pd,
+        pd::{ibv_alloc_pd, ibv_dealloc_pd},
         testing::{Allocated, Opened, errno},
     };
 
@@ -196,6 +196,17 @@ mod tests {
             );
         }
         assert_eq!(unsafe { libc::close(event) }, 0);
+    }
+
+    #[test]
+    fn a_region_of_nothing_holds_no_domain() {
+        let context = Opened::new();
+        unsafe {
+            let pd = ibv_alloc_pd(context.0);
+            let null = alloc_null_mr(pd);
+            assert_eq!(ibv_dealloc_pd(pd), 0);
+            assert_eq!(ibv_dereg_mr(null), 0);
+        }
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub(crate) struct Mr {
 
 struct State {
     region: Region,
-    _pd: User,
+    /// `None` without memory: as on mlx5, the domain may go before.
+    _pd: Option<User>,
 }
 
 /// Memory of a region.
@@ -150,7 +151,8 @@ impl Mr {
         let (lkey, rkey) = region.keys();
         let c =
             ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
-        let state = State { region, _pd: pd.users.add() };
+        let has_memory = region.memory().is_some();
+        let state = State { region, _pd: has_memory.then(|| pd.users.add()) };
         Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
     }
 
@@ -302,7 +304,7 @@ unsafe fn reregister(
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
     if let Some(pd) = new_pd {
-        state._pd = pd.users.add();
+        state._pd = Some(pd.users.add());
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);

@@ -20,7 +20,7 @@ use crate::{
     diagnosis::{self, Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
-    faults::live,
+    faults::live::{self, CountedPlan},
     link::{FaultyLink, Link},
     port::{GidLayout, GidPlaces, PortAttr, Watch},
     profile::Profile,
@@ -59,6 +59,7 @@ pub(super) struct Opening {
     name: String,
     port: PortAttr,
     options: OpenOptions,
+    faults: CountedPlan,
     readers: Readers,
     events: Arc<AsyncQueue>,
     started: Vec<Arc<Engine>>,
@@ -92,6 +93,7 @@ impl Opening {
         }
         let port = options.profile.as_ref().map_or(port, |profile| profile.port(port));
         Ok(Self {
+            faults: (&options.faults).into(),
             name,
             port,
             options,
@@ -112,14 +114,15 @@ impl Opening {
         link: Box<dyn Link>,
         surroundings: Surroundings,
     ) -> Result<(), OpenError> {
-        let Self { name, port, options, readers, .. } = &*self;
+        let Self { name, port, options, faults, readers, .. } = &*self;
         let index = self.started.len() as u8;
-        let OpenOptions { faults, fault_seed, profile, cm, .. } = options;
+        let OpenOptions { fault_seed, profile, cm, .. } = options;
         let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
-        let mut link = if *faults == FaultPlan::default() && !live::is_on() {
+        let mut link = if *faults.plan() == FaultPlan::default() && !live::is_on() {
             link
         } else {
-            Box::new(FaultyLink::new(link, faults, fault_seed.wrapping_add(index.into())))
+            let seed = fault_seed.wrapping_add(index.into());
+            Box::new(FaultyLink::counted(link, faults.clone(), seed))
         };
         let mut seed = options.random_seed()?;
         seed[31] ^= index; // each draws numbers of its own

@@ -337,6 +337,7 @@ impl Shard {
                     net: &receipt.identify(datagram),
                     bytes: datagram.sealed(&mut room),
                     disposition: Some(receipt.disposition),
+                    sender_qp: Observed::sender(adapter, datagram, &receipt),
                 });
             });
         });
@@ -506,6 +507,7 @@ impl Shard {
                         net: &net,
                         bytes,
                         disposition: None,
+                        sender_qp: None,
                     });
                 }
             }

@@ -1,12 +1,15 @@
 //! Faults of packets that are switched while devices are open.
 
 use std::sync::{
-    Arc, MutexGuard,
+    MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::{
-    fabric::{Direction, FaultPlan, FaultSyntaxError, Faults, RuleId, clause::Counts},
+    fabric::{
+        Direction, FaultPlan, FaultSyntaxError, Faults, Rule,
+        clause::{Counts, Tally},
+    },
     sync::Mutex,
 };
 
@@ -19,13 +22,42 @@ static CLAUSES: Mutex<Vec<Clause>> = Mutex::new(Vec::new());
 struct Clause {
     number: u64,
     text: String,
-    hits: Arc<Hits>,
+    /// Of all links.
+    tally: Tally,
 }
 
-#[derive(Default)]
-struct Hits {
-    seen: AtomicU64,
-    hits: AtomicU64,
+/// A plan, and the counters of its rules, which all links of a device have together in both directions.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct CountedPlan {
+    plan: FaultPlan,
+    tallies: Vec<Tally>,
+}
+
+impl From<&FaultPlan> for CountedPlan {
+    fn from(plan: &FaultPlan) -> Self {
+        let tallies = plan.rules.iter().map(|_| Tally::default()).collect();
+        Self { plan: plan.clone(), tallies }
+    }
+}
+
+impl CountedPlan {
+    /// The plan.
+    pub(crate) const fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+
+    /// The rules for one direction.
+    fn rules(&self, direction: Direction) -> impl Iterator<Item = (&Rule, &Tally)> {
+        let rules = self.plan.rules.iter().zip(&self.tallies);
+        rules.filter(move |(rule, _)| rule.concerns(direction))
+    }
+
+    /// Adds the rules for one direction to the faults of a link.
+    pub(crate) fn add_to(&self, faults: &mut Faults, direction: Direction) {
+        for (rule, tally) in self.rules(direction) {
+            faults.add_counted(rule.clone(), tally.clone());
+        }
+    }
 }
 
 /// From now on devices are opened so that faults can be switched on later.
@@ -46,7 +78,7 @@ pub fn is_on() -> bool {
 pub fn add(added: impl IntoIterator<Item = (u64, String)>) -> Result<(), FaultSyntaxError> {
     let mut clauses = CLAUSES.lock();
     let mut all = clauses.clone();
-    let clause = |(number, text)| Clause { number, text, hits: Arc::default() };
+    let clause = |(number, text)| Clause { number, text, tally: Tally::default() };
     all.extend(added.into_iter().map(clause));
     plan(&all)?;
     replace(&mut clauses, all);
@@ -72,15 +104,11 @@ fn replace(clauses: &mut MutexGuard<'_, Vec<Clause>>, by: Vec<Clause>) {
 /// Each clause with its number, and its counters if it is one for single packets.
 #[must_use]
 pub fn list() -> Vec<(u64, String, Option<Counts>)> {
-    let counts = |clause: &Clause| Counts {
-        seen: clause.hits.seen.load(Ordering::Relaxed),
-        hits: clause.hits.hits.load(Ordering::Relaxed),
-    };
     let clauses = CLAUSES.lock();
     clauses
         .iter()
         .map(|clause| {
-            let counts = clause.plan().rules.first().map(|_| counts(clause));
+            let counts = clause.plan().rules.first().map(|_| clause.tally.counts());
             (clause.number, clause.text.clone(), counts)
         })
         .collect()
@@ -98,16 +126,15 @@ fn plan(clauses: &[Clause]) -> Result<FaultPlan, FaultSyntaxError> {
     texts.join(", ").parse()
 }
 
-/// What gives the clauses to the faults of a link in one direction, and counts what they hit.
+/// What gives the clauses to the faults of a link in one direction.
 #[derive(Default)]
 pub(crate) struct Follower {
     generation: u64,
-    watched: Vec<(RuleId, Arc<Hits>, Counts)>,
 }
 
 impl Follower {
     /// Sets what has changed since the last time, behind what the link has by itself.
-    pub(crate) fn follow(&mut self, faults: &mut Faults, own: &FaultPlan, direction: Direction) {
+    pub(crate) fn follow(&mut self, faults: &mut Faults, own: &CountedPlan, direction: Direction) {
         let generation = GENERATION.load(Ordering::Relaxed);
         if self.generation == generation {
             return;
@@ -115,28 +142,13 @@ impl Follower {
         self.generation = generation;
         let clauses = CLAUSES.lock().clone();
         let plan = plan(&clauses).unwrap_or_default().toward(direction);
-        let conditions = if clauses.is_empty() { own.conditions } else { plan.conditions };
+        let conditions = if clauses.is_empty() { own.plan.conditions } else { plan.conditions };
         faults.set_conditions(conditions);
         faults.clear_rules();
-        for rule in own.toward(direction).rules {
-            faults.add(rule);
-        }
-        self.watched.clear();
+        own.add_to(faults, direction);
         for clause in &clauses {
             for rule in clause.plan().toward(direction).rules {
-                self.watched.push((faults.add(rule), clause.hits.clone(), Counts::default()));
-            }
-        }
-    }
-
-    /// Counts what has been hit since the last time.
-    pub(crate) fn count(&mut self, faults: &Faults) {
-        for (rule, total, told) in &mut self.watched {
-            let now = Counts { seen: faults.seen(*rule), hits: faults.hits(*rule) };
-            if now != *told {
-                total.seen.fetch_add(now.seen - told.seen, Ordering::Relaxed);
-                total.hits.fetch_add(now.hits - told.hits, Ordering::Relaxed);
-                *told = now;
+                faults.add_counted(rule, clause.tally.clone());
             }
         }
     }

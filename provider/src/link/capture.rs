@@ -9,8 +9,13 @@ use std::{
     time::Duration,
 };
 
-use roce_capture::CaptureWriter;
-use roce_transport::{event::Disposition, wire::NetHeader};
+use roce_capture::{CaptureWriter, with_sender};
+use roce_transport::{
+    adapter::{Adapter, IcrcCheck, Receipt},
+    addr::Qpn,
+    event::Disposition,
+    wire::{Datagram, NetHeader, Packet, Service},
+};
 use rustix::{fs::OFlags, io::Errno};
 
 use crate::fabric::Direction;
@@ -28,6 +33,23 @@ pub struct Observed<'a> {
     pub bytes: &'a [u8],
     /// Disposition of a received datagram.
     pub disposition: Option<Disposition>,
+    /// Queue pair that has sent a received datagram: the one that its receiver is connected to.
+    pub sender_qp: Option<Qpn>,
+}
+
+impl Observed<'_> {
+    /// The queue pair that has sent a received datagram.
+    pub(crate) fn sender(
+        adapter: &Adapter,
+        datagram: &Datagram<'_>,
+        receipt: &Receipt,
+    ) -> Option<Qpn> {
+        let headers = Packet::parse(datagram.bytes).ok()?.headers;
+        let qp = adapter.query_qp(headers.bth().dest_qp)?;
+        let is_its = qp.av.is_some_and(|av| av.dgid.to_ip() == datagram.net.src);
+        let connected = headers.bth().opcode.service() != Service::Ud;
+        (connected && is_its && receipt.icrc != IcrcCheck::Wrong).then_some(qp.dest_qpn)
+    }
 }
 
 /// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under the
@@ -49,7 +71,8 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// A [`CaptureWriter`] into a file. What became of a received packet is its comment.
+/// A [`CaptureWriter`] into a file. What became of a received packet is its comment, with the queue pair that
+/// has sent it.
 pub struct Capture {
     writer: CaptureWriter<BufWriter<File>>,
 }
@@ -94,7 +117,10 @@ impl fmt::Debug for Capture {
 
 impl Observer for Capture {
     fn observe(&mut self, observed: &Observed<'_>) {
-        let comment = observed.disposition.map(|disposition| disposition.to_string());
+        let comment = observed.disposition.map(|disposition| {
+            let text = disposition.to_string();
+            observed.sender_qp.map_or_else(|| text.clone(), |qpn| with_sender(&text, qpn))
+        });
         // A full disk must not stop the adapter; the file ends where it was full.
         let _ = self.write(observed.at, observed.net, observed.bytes, comment);
     }

@@ -225,6 +225,7 @@ mod tests {
             net: &net,
             bytes: &[0; 16],
             disposition: None,
+            sender_qp: None,
         });
     }
 

@@ -14,10 +14,11 @@ use super::{
 };
 use crate::{
     fabric::{Delivery, Direction, FaultPlan, Network},
-    faults::live::{self, Follower},
+    faults::live::{self, CountedPlan, Follower},
 };
 
-/// Puts faults between an adapter and its link, in both directions, each judged for itself.
+/// Puts faults between an adapter and its link, in both directions. What a rule without a direction hits in
+/// one of them counts in the other.
 pub struct FaultyLink {
     inner: Box<dyn Link>,
     outward: Network,
@@ -28,7 +29,7 @@ pub struct FaultyLink {
     /// Error of something that was delayed, for the next call that can tell it.
     error: Option<io::Error>,
     /// What it was made with, and what is switched later, outward and inward.
-    plan: FaultPlan,
+    plan: CountedPlan,
     live: Option<[Follower; 2]>,
 }
 
@@ -40,15 +41,24 @@ impl FaultyLink {
     /// datagrams.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, plan: &FaultPlan, seed: u64) -> Self {
-        let network = |direction, seed| Network::with_plan(plan.toward(direction), seed);
+        Self::counted(inner, plan.into(), seed)
+    }
+
+    /// The same, with counters that other links of the device have as well.
+    pub(crate) fn counted(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
+        let network = |direction, seed| {
+            let mut network = Network::new(plan.plan().toward(direction).conditions, seed);
+            plan.add_to(network.faults_mut(), direction);
+            network
+        };
         Self {
             inner,
             outward: network(Direction::Sent, seed),
             inward: network(Direction::Received, !seed),
             held: None,
             error: None,
-            plan: plan.clone(),
             live: live::is_on().then(Default::default),
+            plan,
         }
     }
 
@@ -57,13 +67,6 @@ impl FaultyLink {
         let Self { outward, inward, plan, live: Some([out, into]), .. } = self else { return };
         out.follow(outward.faults_mut(), plan, Direction::Sent);
         into.follow(inward.faults_mut(), plan, Direction::Received);
-    }
-
-    /// Counts what has been hit.
-    fn count(&mut self) {
-        let Some([out, into]) = &mut self.live else { return };
-        out.count(self.outward.faults());
-        into.count(self.inward.faults());
     }
 
     /// Sends what has been delayed long enough, until `inner` has no room.
@@ -154,7 +157,6 @@ impl Link for FaultyLink {
         let payload = bytes.get(run.range.clone()).unwrap_or_default();
         self.follow();
         self.outward.send(now, &run.net_header(0), payload);
-        self.count();
         self.forward(now);
         self.error.take().map_or(Ok(1), Err)
     }
@@ -174,7 +176,6 @@ impl Link for FaultyLink {
             congested |= datagram.meta.congested;
             inward.send(now, datagram.net, datagram.sealed(&mut room));
         })?;
-        self.count();
         while let Some(mut delivery) = self.inward.poll_deliver(now) {
             delivery.congested = congested;
             sink(&delivery.datagram());
@@ -316,7 +317,11 @@ mod tests {
 
     #[test]
     fn a_rule_is_for_both_directions_or_for_one() {
-        assert_eq!(pass("drop nth 2"), (3, vec![true; 3]));
+        // of one and the other in turn
+        assert_eq!(pass("drop nth 2"), (4, vec![true; 3]));
+        assert_eq!(pass("drop every 3"), (3, vec![true; 3]));
+        assert_eq!(pass("drop psn 7..7 once"), (3, vec![true; 4]));
+        assert_eq!(pass("drop psn 7 once tx, drop psn 7 once rx"), (3, vec![true; 3]));
         assert_eq!(pass("drop nth 2 tx"), (3, vec![true; 4]));
         assert_eq!(pass("drop send rx"), (4, vec![]));
         assert_eq!(pass("drop 100% tx"), (0, vec![true; 4]));

@@ -29,7 +29,7 @@ const ERRNO: Takes =
     Takes::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
 
 /// Sections, and their keys.
-pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 5] = [
+pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 6] = [
     (
         "device",
         &[
@@ -102,6 +102,7 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 5] = [
             ("xrc", BITS_32),
         ],
     ),
+    ("completions", &[("grh", Takes::OneOf(&["datagrams", "receives"]))]),
     ("errno", &[("sizes", ERRNO), ("objects", ERRNO), ("missing", ERRNO)]),
 ];
 

@@ -64,7 +64,11 @@ impl Explain for WcStatus {
                 "the request was not at fault: look for what moved the queue pair to ERR before; the \
                  first completion that is not flushed has it",
             ),
-            Self::MwBindErr => ("window_bind", "bind_info of the memory window"),
+            Self::MwBindErr => (
+                "window_bind",
+                "bind_info of the memory window; or the rkey that was to be invalidated, which is of a \
+                 window of type 2 that this queue pair has bound",
+            ),
             Self::BadRespErr => (
                 "bad_response",
                 "the peer answers otherwise than it was asked: the same PSNs and path_mtu at both \

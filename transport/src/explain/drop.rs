@@ -1,5 +1,7 @@
 //! Packets that were refused without an answer.
 
+use alloc::borrow::Cow;
+
 use super::{Explain, Reason};
 use crate::event::DropReason;
 
@@ -23,6 +25,30 @@ impl DropReason {
                 | Self::NoReceiveRequest
                 | Self::TooLong
         )
+    }
+}
+
+impl DropReason {
+    /// True if an answer that is dropped so shows what keeps all of them from being taken. The others
+    /// follow from losses, or from the end of connections.
+    pub(super) fn is_obstacle(self) -> bool {
+        let advice = self.explain().advice;
+        advice != LOSSES && advice != OVER
+    }
+
+    /// What to look at when the peer's answers are dropped so.
+    pub(super) fn advice_for_answers(self) -> Cow<'static, str> {
+        match self {
+            Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {
+                PEER_ADAPTER.into()
+            }
+            Self::UnknownQp => {
+                "dest_qp_num of the peer must be qp_num here, in the same byte order; \
+                                answers to a queue pair that was destroyed come late"
+                    .into()
+            }
+            other => other.explain().advice,
+        }
     }
 }
 

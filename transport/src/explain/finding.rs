@@ -119,6 +119,9 @@ impl Histories {
 
     /// A record of no queue pair, or of one that does not exist.
     fn note_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
+        if let Some((from, reason)) = astray(what) {
+            self.qps.values_mut().for_each(|history| history.note_astray(from, reason));
+        }
         match what {
             What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),
             What::Arrived { packet, disposition: Disposition::Dropped(DropReason::UnknownQp) } => {
@@ -138,6 +141,19 @@ impl Histories {
         self.qps.remove(&qpn);
         self.latest.forget(qpn);
         push(&mut self.gone, qpn, GONE);
+    }
+}
+
+/// The sender of an answer that names no queue pair here, or of what is no packet, and the reason of its drop.
+fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
+    match what {
+        What::Malformed { net, reason, .. } => Some((net.src, *reason)),
+        What::Arrived { packet, disposition: Disposition::Dropped(reason) }
+            if packet.headers.bth().opcode.operation().is_response() =>
+        {
+            Some((packet.net.src, *reason))
+        }
+        _ => None,
     }
 }
 
@@ -242,16 +258,12 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
             peer = Some(history.answers(at));
             let is_silent = error.status == WcStatus::RetryExcErr;
             silent = history.peer.filter(|_| is_silent).map(|(address, _)| address);
-            reason.rule = format!("sent {tries} times, and given up");
-            if error.status == WcStatus::RetryExcErr && history.is_out_of_step() {
-                reason.cause = "wrong_psn";
-                reason.rule += ": the peer counts PSNs otherwise";
-                reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
-            } else if error.status == WcStatus::RetryExcErr && !history.is_deaf() {
-                reason.advice =
-                    "the peer was there before: its program has ended, or its queue pair \
-                                 is in ERR, RESET or gone; or the network has failed since"
-                        .into();
+            let tries_of_it = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
+            reason.rule = format!("given up after {tries_of_it}");
+            if is_silent {
+                explain_silence(&mut reason, history, tries);
+            } else if tries == 1 {
+                reason.rule += ": rnr_retry is 0";
             }
         }
         Cause::Responder(syndrome) => peer = Some(format!("answered {syndrome}")),
@@ -271,6 +283,34 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     }
     let finding = Finding::of_call(at, what, reason);
     Finding { status: Some(error.status), peer, silent, ..finding }
+}
+
+/// What keeps answers from coming, or from being taken.
+fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
+    if tries == 1 {
+        reason.rule += ": retry_cnt is 0";
+    }
+    if history.is_out_of_step() {
+        reason.cause = "wrong_psn";
+        reason.rule += ": the peer counts PSNs otherwise";
+        reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
+    } else if let Some(obstacle) = history.obstacle() {
+        reason.rule += ": what the peer has answered was dropped";
+        reason.advice = obstacle.advice_for_answers();
+    } else if tries == 1 {
+        reason.advice = format!(
+            "retry_cnt (retry_count of rdma_connect) is 0, so that one lost packet ends the \
+             connection: 7 allows seven; or {}",
+            reason.advice
+        )
+        .into();
+    } else if !history.is_deaf() {
+        reason.advice =
+            "the peer was there before: its program has ended, or its queue pair is in \
+                         ERR, RESET or gone; or the network has failed since, or loses more than \
+                         timeout and retry_cnt allow"
+                .into();
+    }
 }
 
 /// A packet of which nobody else hears.

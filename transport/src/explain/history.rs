@@ -6,7 +6,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::{net::IpAddr, time::Duration};
+use core::{fmt, net::IpAddr, time::Duration};
 
 use crate::{
     event::{Disposition, DropReason},
@@ -30,8 +30,42 @@ struct Silence {
     timeouts: VecDeque<Instant>,
     /// Number of answers that the receiver is not ready, and the wait that the last one asked for.
     not_ready: (u32, Duration),
-    /// Reason for which the latest answer was dropped.
-    dropped: Option<DropReason>,
+    /// Reasons for which answers were dropped, with their number; the latest is the last.
+    dropped: Dropped,
+    /// The same of what came from the peer's address to no queue pair that exists, or was no packet.
+    astray: Dropped,
+}
+
+/// Numbers of packets that were dropped, by the reason; that of the latest is the last.
+#[derive(Debug, Default)]
+struct Dropped(Vec<(DropReason, u32)>);
+
+impl Dropped {
+    fn note(&mut self, reason: DropReason) {
+        let known = self.0.iter().position(|(its, _)| *its == reason);
+        let count = known.map_or(0, |place| self.0.remove(place).1);
+        self.0.push((reason, count.saturating_add(1)));
+    }
+
+    fn latest(&self) -> Option<DropReason> {
+        self.0.last().map(|(reason, _)| *reason)
+    }
+
+    /// The most frequent reason that keeps every answer from being taken, and its number.
+    fn obstacle(&self) -> Option<(DropReason, u32)> {
+        let obstacles = self.0.iter().filter(|(reason, _)| reason.is_obstacle());
+        obstacles.max_by_key(|(_, count)| *count).copied()
+    }
+}
+
+/// Each reason with its number.
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (reason, count)) in self.0.iter().enumerate() {
+            write!(f, "{}{count} × {reason}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
 }
 
 /// See the [module's documentation](self).
@@ -112,7 +146,7 @@ impl History {
 
     fn note_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
         match disposition {
-            Disposition::Dropped(reason) => self.silence.dropped = Some(reason),
+            Disposition::Dropped(reason) => self.silence.dropped.note(reason),
             Disposition::NakReceived(Syndrome::RnrNak { timer }) => {
                 self.silence.not_ready =
                     (self.silence.not_ready.0.saturating_add(1), rnr_timer(timer));
@@ -121,6 +155,13 @@ impl History {
             _ => self.heard = Some(at),
         }
         self.arrived = Some(packet.clone());
+    }
+
+    /// Something from the peer's address was dropped that names no queue pair here.
+    pub(super) fn note_astray(&mut self, from: IpAddr, reason: DropReason) {
+        if self.peer.is_some_and(|(address, _)| address == from) {
+            self.silence.astray.note(reason);
+        }
     }
 
     /// A completion stands for all requests before it, which were not signaled.
@@ -156,19 +197,26 @@ impl History {
 
     /// True if the peer answers, but with PSNs that were never sent.
     pub(super) fn is_out_of_step(&self) -> bool {
-        let dropped = self.silence.dropped;
+        let dropped = self.silence.dropped.latest();
         let other_psns = [DropReason::ResponseOutsideWindow, DropReason::StaleResponse].map(Some);
         !self.acknowledged && other_psns.contains(&dropped)
     }
 
     /// True if nothing at all has come from the peer.
     pub(super) fn is_deaf(&self) -> bool {
-        self.heard.is_none() && self.silence.dropped.is_none()
+        self.heard.is_none() && self.silence.dropped.0.is_empty()
+    }
+
+    /// Reason for which answers are dropped, every one of its kind.
+    pub(super) fn obstacle(&self) -> Option<DropReason> {
+        let Silence { dropped, astray, .. } = &self.silence;
+        let astray = astray.obstacle().filter(|_| self.heard.is_none());
+        dropped.obstacle().or(astray).map(|(reason, _)| reason)
     }
 
     /// The peer's part in a request that was given up.
     pub(super) fn answers(&self, at: Instant) -> String {
-        let Silence { timeouts, not_ready, dropped } = &self.silence;
+        let Silence { timeouts, not_ready, dropped, astray } = &self.silence;
         let mut parts = Vec::new();
         if !timeouts.is_empty() {
             let ago = |&time: &Instant| format!("{:.1?}", at.since(time));
@@ -181,22 +229,29 @@ impl History {
                 not_ready.0, not_ready.1
             ));
         }
-        if not_ready.0 > 0 && dropped.is_none() {
+        if not_ready.0 > 0 && dropped.0.is_empty() {
             return parts.join("; ");
         }
         let peer = match self.peer {
             Some((address, qpn)) => format!("{address}, queue pair {qpn}"),
             None => "the peer".to_string(),
         };
-        parts.push(match (dropped, self.heard) {
-            (Some(reason), _) => {
-                format!("{peer} does answer, but what came last was dropped: {reason}")
+        parts.push(match self.heard {
+            _ if !dropped.0.is_empty() => {
+                format!("{peer} does answer, but what came was dropped: {dropped}")
             }
-            (None, None) => format!("nothing at all has come from {peer}"),
-            (None, Some(heard)) => {
+            None if !astray.0.is_empty() => format!(
+                "no packet for this queue pair has come from {peer}, but from its address came, and \
+                 was dropped: {astray}"
+            ),
+            None => format!("nothing at all has come from {peer}"),
+            Some(heard) => {
                 format!("the last packet from {peer} came {:.1?} before", at.since(heard))
             }
         });
+        if self.heard.is_some() && dropped.0.is_empty() && !astray.0.is_empty() {
+            parts.push(format!("since then its address has sent what was dropped: {astray}"));
+        }
         parts.join("; ")
     }
 

@@ -400,7 +400,7 @@ impl Requester {
                 SendOp::LocalInvalidate { rkey } => {
                     env.place_all();
                     let invalidated = env.resources.regions.invalidate(rkey, common.user());
-                    invalidated.map_err(|error| (WcStatus::LocQpOpErr, Cause::Access(error)))
+                    invalidated.map_err(|error| (WcStatus::MwBindErr, Cause::Access(error)))
                 }
                 _ => Ok(()), // only those two are local
             };

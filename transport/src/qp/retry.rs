@@ -3,7 +3,10 @@
 use core::time::Duration;
 
 use super::note::Recovery;
-use crate::{psn::Psn, time::Instant};
+use crate::{
+    psn::Psn,
+    time::{Instant, timeout},
+};
 
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
@@ -12,6 +15,11 @@ const RNR_WITHOUT_LIMIT: u8 = 7;
 /// with each time that it fires in vain: a peer whose processor is busy elsewhere answers late, and
 /// gets more time without being asked more often.
 const LONGEST: u32 = 4;
+
+/// The same of timeouts from this on, half a second: whoever is silent for so long is seldom only busy, and
+/// the program is to hear of it within twice the time that its settings promise.
+const LONGEST_OF_LONG: u32 = 2;
+const LONG: Duration = timeout(17);
 
 /// How many times the acknowledge timeout a peer may put the timer off with answers that do not
 /// help: the rest of a long READ's answer behind a gap, say.
@@ -133,7 +141,8 @@ impl Retry {
     pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
         self.resent_from = None;
         self.fired += 1;
-        let times = 1_u32.checked_shl(self.fired).map_or(LONGEST, |times| times.min(LONGEST));
+        let longest = if self.timeout >= Some(LONG) { LONGEST_OF_LONG } else { LONGEST };
+        let times = 1_u32.checked_shl(self.fired).map_or(longest, |times| times.min(longest));
         self.deadline = self.timeout.map(|timeout| now.plus(timeout * times));
         self.spend()
     }

@@ -173,6 +173,20 @@ impl Syndrome {
     /// control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
+    /// Receive requests that an acknowledgement grants, beyond the message that its MSN names (table
+    /// "end-to-end flow control credits"). `None`: it counts none.
+    #[must_use]
+    pub const fn granted(self) -> Option<u32> {
+        match self {
+            Self::Ack { credits: code @ 0..=1 } => Some(code as u32),
+            Self::Ack { credits: code @ 2..=30 } => {
+                let odd = code as u32 % 2;
+                Some((2 + odd) << ((code as u32 - odd) / 2 - 1))
+            }
+            _ => None,
+        }
+    }
+
     /// The value of this byte.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Self {

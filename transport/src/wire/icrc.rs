@@ -355,6 +355,17 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
     })
 }
 
+/// The change of the network header that would explain a wrong ICRC, as a number: two packets whose headers
+/// were changed alike, and nothing else, have the same. `bytes` is the UDP payload from the BTH to the ICRC.
+/// `None`: it has no length of a packet.
+#[must_use]
+pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
+    let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
+    let bytes_after = UDP_LEN + body.len();
+    let divisor = INVERSE_SHIFTS.get(bytes_after / 4).filter(|_| bytes_after.is_multiple_of(4))?;
+    Some(multiply(icrc(net, body) ^ u32::from_le_bytes(*received), *divisor))
+}
+
 /// Change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
 /// offset) explains this difference of CRCs, if it is one of the identification and of "don't
 /// fragment" alone.
@@ -501,6 +512,37 @@ mod tests {
                 verify_icrc(&net, &datagram[28..]),
                 Some(IcrcMatch::Solved { id, dont_fragment })
             );
+        }
+    }
+
+    /// Whatever they carry, and for as long as nothing else is wrong.
+    #[test]
+    fn packets_whose_headers_were_changed_alike_show_it() {
+        for [a, b, other] in
+            [["10.0.0.1", "10.0.0.2", "10.9.9.9"], ["fd77::1", "fd77::2", "fd77::9"]]
+        {
+            let [a, b, other] = [a, b, other].map(|ip| ip.parse::<IpAddr>().unwrap());
+            let change = |dst: IpAddr, length: usize, damage: u8| {
+                let net = NetHeader {
+                    src: a,
+                    dst: b,
+                    src_port: 0xC000,
+                    traffic_class: 0,
+                    hop_limit: 64,
+                    ident: Ident::Known { id: length as u16, dont_fragment: true },
+                    frame: FrameFields::default(),
+                };
+                let mut bytes: Vec<u8> = (0..length).map(|n| n as u8).collect();
+                bytes.extend(icrc(&net, &bytes).to_le_bytes());
+                bytes[0] ^= damage;
+                icrc_change(&NetHeader { dst, ..net }, &bytes)
+            };
+            let one = change(other, 12, 0);
+            assert_ne!(one, Some(0));
+            assert_eq!([change(other, 16, 0), change(other, 4156, 0)], [one; 2]);
+            assert_ne!(change(other, 16, 1), one);
+            assert_eq!([change(b, 16, 0), change(b, 4156, 0)], [Some(0); 2]);
+            assert_eq!(change(b, 18, 0), None);
         }
     }
 

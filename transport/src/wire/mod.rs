@@ -18,7 +18,9 @@ pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,
     Syndrome, XrcEth,
 };
-pub use icrc::{FrameFields, IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
+pub use icrc::{
+    FrameFields, IcrcMatch, Ident, NetHeader, icrc, icrc_change, rxe_flush_icrc, verify_icrc,
+};
 pub(crate) use icrc::{IcrcFlow, verify_icrc_of};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 pub use opcode::{Extension, Opcode, Operation, PacketPosition, Service};

@@ -64,6 +64,22 @@ fn one_acknowledgement_stands_for_all_before_it() {
     assert_eq!(half.node.adapter.poll_timeout(), None, "nothing is left to wait for");
 }
 
+/// Credits are read, and hold nothing back: the peer refuses what it has no receive request for.
+#[test]
+fn credits_hold_nothing_back() {
+    let mut half = Half::new(Options::default());
+    let without = |psn, msn| pkt(Op::Acknowledge, psn).aeth(Syndrome::Ack { credits: 0 }, msn);
+    half.post_send(&SendWr::send(1, Data::empty()));
+    assert_eq!(half.take().len(), 1);
+    assert_eq!(half.send(&without(0x100, 1)), Disposition::Acknowledged { completed: 1 });
+    for id in 2..=4 {
+        half.post_send(&SendWr::send(id, Data::empty()));
+    }
+    assert_eq!(half.take().len(), 3);
+    assert_eq!(half.send(&without(0x103, 4)), Disposition::Acknowledged { completed: 3 });
+    assert_eq!(half.qp.send_outcomes(), all_ok(1..=4, 0));
+}
+
 /// An acknowledgement from the middle of a message moves the window, and completes nothing.
 #[test]
 fn a_message_completes_with_its_last_packet() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use roce_fabric::{Action, Corruption, Kind, Matcher, Rule};
 use roce_transport::{
     addr::{Mtu, QKey, Qpn},
     cm::RejectReason,
@@ -86,7 +87,7 @@ fn a_peer_that_is_not_there() {
     assert_eq!((near.status, near.reason.cause), (Some(WcStatus::RetryExcErr), "no_answer"));
     assert_eq!(near.silent, Some(pair.b.ip));
     assert_says(&near.what, &["ibv_post_send 7: SEND of 4 B"]);
-    assert_says(&near.reason.rule, &["sent 8 times"]);
+    assert_says(&near.reason.rule, &["given up after 8 tries"]);
     assert_says(&near.reason.advice, &["dest_qp_num", "4791"]);
     let peer = near.peer.as_deref().unwrap();
     assert_says(
@@ -103,6 +104,61 @@ fn a_peer_that_is_not_there() {
     let far = only(&mut pair, Side::B);
     assert_eq!((far.qpn, far.reason.cause), (Some(stranger), "unknown_qp"));
     assert_says(&far.reason.advice, &["dest_qp_num"]);
+}
+
+/// A peer that answers every request, but with packets of which none can be taken.
+#[test]
+fn answers_that_are_dropped() {
+    let flip = |offset, mask| Action::Corrupt(Some(Corruption { offset, mask }));
+    for (action, reason, peer, look) in [
+        (flip(1, 0x30), DropReason::Padding, "from its address came", "adapter"),
+        (flip(1, 0x01), DropReason::TransportVersion, "from its address came", "adapter"),
+        (flip(0, 0x0E), DropReason::UnknownOpcode, "from its address came", "adapter"),
+        (flip(7, 0x01), DropReason::UnknownQp, "from its address came", "dest_qp_num of the peer"),
+        (flip(14, 0x01), DropReason::Icrc, "does answer", "damaged on their way"),
+        (flip(0, 0xA0), DropReason::WrongService, "does answer", "same qp_type"),
+    ] {
+        let (mut pair, a, b) = connected(Options::default());
+        pair.allow(reason);
+        let matcher = Matcher { kind: Some(Kind::Response), ..Matcher::default() };
+        pair.rule(Rule::new(matcher, action));
+        pair.post_recv(&b, &RecvWr::new(1, []));
+        pair.post_send(&a, &SendWr::send(7, Data::empty()));
+        pair.run();
+        let dropped = pair.a.adapter.counters().dropped(reason);
+        let found = findings(&mut pair, Side::A);
+        let finding = found.iter().find(|it| it.status == Some(WcStatus::RetryExcErr)).unwrap();
+        assert_says(&finding.reason.rule, &["given up after 8 tries", "was dropped"]);
+        assert_says(&finding.reason.advice, &[look]);
+        let count = format!("{dropped} × {reason}");
+        assert_says(finding.peer.as_deref().unwrap(), &["10.0.0.2", peer, &count]);
+        assert!(dropped > 7 && !finding.reason.advice.contains("firewall"), "{finding:?}");
+    }
+}
+
+/// Where a single loss is the end, the hint names the setting that makes it so.
+#[test]
+fn a_retry_count_of_zero() {
+    for was_heard in [false, true] {
+        let (mut pair, a, b) = connected(Options { retry_cnt: 0, ..Options::default() });
+        for id in 0..2 {
+            pair.post_recv(&b, &RecvWr::new(id, []));
+        }
+        if was_heard {
+            pair.post_send(&a, &SendWr::send(1, Data::empty()));
+            pair.run();
+        }
+        pair.fault("drop send");
+        pair.post_send(&a, &SendWr::send(2, Data::empty()));
+        pair.run();
+        let finding = only(&mut pair, Side::A);
+        assert_says(&finding.reason.rule, &["given up after 1 try: retry_cnt is 0"]);
+        assert_says(&finding.reason.advice, &["retry_cnt (retry_count of rdma_connect) is 0"]);
+    }
+    let (mut pair, a, _) = connected(Options { rnr_retry: 0, ..Options::default() });
+    pair.post_send(&a, &SendWr::send(7, Data::empty()));
+    pair.run();
+    assert_says(&only(&mut pair, Side::A).reason.rule, &["given up after 1 try: rnr_retry is 0"]);
 }
 
 #[test]
@@ -146,7 +202,7 @@ fn a_receiver_that_is_not_ready() {
     let finding = only(&mut pair, Side::A);
     let status = Some(WcStatus::RnrRetryExcErr);
     assert_eq!((finding.status, finding.reason.cause), (status, "receiver_not_ready"));
-    assert_says(&finding.reason.rule, &["sent 3 times"]);
+    assert_says(&finding.reason.rule, &["given up after 3 tries"]);
     assert_says(
         finding.peer.as_deref().unwrap(),
         &["answered \"receiver not ready\" 3 times, the last time for 640.0µs"],

@@ -315,6 +315,26 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
+/// A request that nobody answers is given up in good time: of timeouts from half a second on, within twice what
+/// the settings promise; of shorter ones the timer may take four times as long, for a peer that is busy.
+#[test]
+fn a_silent_peer_is_given_up_in_time() {
+    for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {
+        let mut pair = Pair::new();
+        let (a, _) = pair.connect(Options { retry_cnt, timeout, ..Options::default() });
+        pair.post_send(&a, &SendWr::send(1, Data::empty()));
+        pair.fault("drop request");
+        let start = pair.now;
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RetryExcErr))]);
+        let (waited, tries) = (pair.now.since(start), u32::from(retry_cnt) + 1);
+        // no requester here waits less than a millisecond
+        let promised = ack_timeout(timeout.max(8)).unwrap() * tries;
+        let most = promised * if timeout >= 17 { 2 } else { 4 };
+        assert!((promised..=most).contains(&waited), "{timeout}, {retry_cnt}: {waited:?}");
+    }
+}
+
 /// The count is for one and the same packet: whatever gets through starts it again.
 #[test]
 fn progress_restores_the_retry_count() {

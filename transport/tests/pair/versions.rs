@@ -1,6 +1,6 @@
 //! RoCE v1 beside RoCEv2 (annexes A16 and A17): GIDs of both types, and the packets of each.
 
-use roce_capture::explain::Explained;
+use roce_capture::explain::{Explained, ExplainedPacket, Network};
 use roce_transport::{
     adapter::{ObjectError, RoceV1},
     addr::{AddressVector, Gid, RoceVersion},
@@ -77,10 +77,14 @@ fn a_capture_has_packets_of_both_versions() {
     let file = tempfile::NamedTempFile::new().unwrap();
     pair.write_pcapng(file.path());
     let explained = Explained::of_file(&std::fs::read(file.path()).unwrap()).unwrap();
-    let versions: Vec<_> = explained.packets.iter().map(|it| it.net.frame.version()).collect();
+    let version = |packet: &ExplainedPacket| match packet.net {
+        Network::Roce(net) => net.frame.version(),
+        Network::InfiniBand { .. } => panic!("{packet:?}"),
+    };
+    let versions: Vec<_> = explained.packets.iter().map(version).collect();
     assert_eq!(versions, [RoceVersion::V1, RoceVersion::V2, RoceVersion::V1]);
     for packet in &explained.packets {
-        assert_eq!((packet.net.src, packet.payload), (pair.a.ip, 13), "{packet:?}");
+        assert_eq!((packet.net.src(), packet.payload), (pair.a.ip.into(), 13), "{packet:?}");
     }
 }
 

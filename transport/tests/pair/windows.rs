@@ -479,10 +479,28 @@ fn a_local_invalidation_of_a_wrong_key() {
         let key = if key.0 == 0 { far.region.rkey() } else { key };
         half.post_send(&SendWr::local_invalidate(1, key));
         half.expect_nothing();
-        assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr))]);
+        assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::MwBindErr))]);
         assert_eq!(half.state(), State::Err);
         assert!(half.node.adapter.deregister(&far.region).is_ok(), "the region is not touched");
     }
+}
+
+#[test]
+fn a_local_invalidation_of_another_queue_pairs_window() {
+    let mut pair = Pair::new();
+    let (a, _) = pair.connect(Options::default());
+    let (other, _) = pair.connect(Options::default());
+    let near = pair.a.buffer(8);
+    let rkey = pair.a.adapter.alloc_window(pair.a.pd, WindowType::Type2B).unwrap();
+    pair.post_send(&other, &SendWr::bind_window(1, bind(rkey, &near, 0, 8, REMOTE)));
+    pair.run();
+    assert_eq!(other.send_outcomes(), all_ok([1], 0));
+    pair.post_send(&a, &SendWr::local_invalidate(2, rkey));
+    pair.run();
+    assert_eq!(a.send_outcomes(), [(2, Err(WcStatus::MwBindErr))]);
+    pair.post_send(&other, &SendWr::local_invalidate(3, rkey));
+    pair.run();
+    assert_eq!(other.send_outcomes(), all_ok([3], 0), "it was not touched");
 }
 
 /// A window that is taken back in the middle of a long WRITE takes no more of it.

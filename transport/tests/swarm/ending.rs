@@ -71,7 +71,7 @@ fn make(
             };
             (Op::new(bind, nothing()), local(WcStatus::MwBindErr))
         }
-        5 => (Op::new(Kind::LocalInvalidate(Key::Unknown), nothing()), local(WcStatus::LocQpOpErr)),
+        5 => (Op::new(Kind::LocalInvalidate(Key::Unknown), nothing()), local(WcStatus::MwBindErr)),
         6 => {
             // the key of nothing, of a region, of a window that is not bound
             let window = window(peer, talk, dice);

@@ -174,13 +174,8 @@ const OFTEN: &[&str] = &[
 ];
 
 /// The same for one of a thousand.
-const SELDOM: &[&str] = &[
-    "failed LocProtErr",
-    "failed MwBindErr",
-    "failed LocQpOpErr",
-    "failed LocLenErr",
-    "request_refused",
-];
+const SELDOM: &[&str] =
+    &["failed LocProtErr", "failed MwBindErr", "failed LocLenErr", "request_refused"];
 
 #[test]
 fn whatever_the_network_does_memory_and_completions_come_out_right() {

@@ -4,7 +4,10 @@ use std::ffi::c_uint;
 
 use roce_provider::transport::work::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode};
 
-use crate::layout::{consts::*, ibv_wc};
+use crate::{
+    adapter,
+    layout::{consts::*, ibv_wc},
+};
 
 /// Writes a completion to the program's memory, which may hold anything, and be at any address.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
@@ -66,7 +69,8 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
 /// `ibv_wc_flags`.
 pub(crate) fn flags(ok: &WcOk) -> c_uint {
     let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
-    flag(ok.grh.is_some(), IBV_WC_GRH)
+    let is_receive = matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+    flag(ok.grh.is_some() || is_receive && adapter::receives_have_grh(), IBV_WC_GRH)
         | flag(ok.immediate.is_some(), IBV_WC_WITH_IMM)
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }

@@ -144,15 +144,10 @@ static void address_handles(int v1) {
     EXPECT(v1 ? first == NULL && errno == EINVAL : first != NULL);
 }
 
-/* What a request for a peer that is not there fails with when it is posted; 0: nothing. */
-static int of_post(int opcode, int elements) {
-    static uint64_t words[64];
-    struct ibv_qp_cap cap = SMALL;
-    cap.max_send_sge = elements;
-    struct ibv_qp *qp = make_qp(cap);
-    EXPECT(qp != NULL);
+static void connect_to(struct ibv_qp *qp, uint32_t number) {
     to_init(qp);
     struct ibv_qp_attr change = peer(1, 1);
+    change.dest_qp_num = number;
     const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
                        IBV_QP_MIN_RNR_TIMER;
     EXPECT(ibv_modify_qp(qp, &change, to_rtr) == 0);
@@ -160,6 +155,16 @@ static int of_post(int opcode, int elements) {
     EXPECT(ibv_modify_qp(qp, &change,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                              IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+/* What a request for a peer that is not there fails with when it is posted; 0: nothing. */
+static int of_post(int opcode, int elements) {
+    static uint64_t words[64];
+    struct ibv_qp_cap cap = SMALL;
+    cap.max_send_sge = elements;
+    struct ibv_qp *qp = make_qp(cap);
+    EXPECT(qp != NULL);
+    connect_to(qp, 17);
     struct ibv_mr *mr = ibv_reg_mr(pd, words, sizeof words, IBV_ACCESS_LOCAL_WRITE);
     EXPECT(mr != NULL);
     struct ibv_sge list[64];
@@ -179,6 +184,25 @@ static void requests(void) {
         EXPECT(of_post(IBV_WR_RDMA_READ, attr.max_sge_rd + 1) == EINVAL);
     int expected = attr.atomic_cap == IBV_ATOMIC_NONE ? EINVAL : 0;
     EXPECT(of_post(IBV_WR_ATOMIC_CMP_AND_SWP, 1) == expected && of_post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1) == expected);
+}
+
+/* The flags of a receive with immediate data. */
+static void receive(unsigned flags) {
+    struct ibv_qp *qp = make_qp(SMALL);
+    EXPECT(qp != NULL);
+    connect_to(qp, qp->qp_num);
+    struct ibv_recv_wr recv = {.wr_id = 1}, *bad_recv;
+    EXPECT(ibv_post_recv(qp, &recv, &bad_recv) == 0);
+    struct ibv_send_wr send = {.wr_id = 2, .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    EXPECT(ibv_post_send(qp, &send, &bad) == 0);
+    for (int left = 2; left > 0;) {
+        struct ibv_wc wc;
+        if (ibv_poll_cq(cq, 1, &wc) == 0)
+            continue;
+        EXPECT(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 2 || wc.wc_flags == flags));
+        left--;
+    }
+    EXPECT(ibv_destroy_qp(qp) == 0);
 }
 
 /* The length is looked at before the memory. */
@@ -230,6 +254,7 @@ int main(void) {
     connections(number("V1"));
     address_handles(number("V1"));
     requests();
+    receive(number("RECEIVED"));
     regions();
     return 0;
 }

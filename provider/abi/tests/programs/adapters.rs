@@ -49,6 +49,8 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             ("RECV_SGE", limits.max_recv_sge.to_string()),
             ("INLINE", limits.max_inline_data.to_string()),
             ("V1", u8::from(v1).to_string()),
+            // with immediate data, and with a GRH
+            ("RECEIVED", if name == "rxe" { 3 } else { 2 }.to_string()),
             ("ROCE_EXPLAIN", "json".to_owned()),
         ];
         let variables: Vec<_> =

@@ -62,7 +62,7 @@ fn text_for_people_has_what_happened_before() {
     let text = program.run(&[("ROCE_EXPLAIN", "1")], 0).stderr;
     for part in [
         ": ibv_post_send 7: SEND of 8 B: IBV_WC_RETRY_EXC_ERR (12)\n",
-        "  why:  sent 3 times, and given up\n",
+        "  why:  given up after 3 tries\n",
         "  peer: no answer in time ",
         "nothing at all has come from 127.0.0.",
         "  peer: this process itself has 127.0.0.",

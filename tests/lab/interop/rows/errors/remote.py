@@ -204,10 +204,10 @@ def invalidations():
     yield bad_request(
         "local-invalidate/unknown-key",
         Wr("local_invalidate", values={"rkey": UNKNOWN_KEY}),
-        Expect(a="ok LOC_QP_OP_ERR flush", own="flush", b="ok", states="ERR RTS"),
+        Expect(a="ok MW_BIND_ERR flush", own="flush", b="ok", states="ERR RTS"),
         apart=True,
-        rxe={"from-rxe@6.12": LOST_STATUS},
-        why=LOST,
+        rxe={"from-rxe@6.12": LOST_STATUS, "from-rxe@6.1": {"a": "ok LOC_QP_OP_ERR flush"}},
+        why=f"the status of network cards; {LOST}",
     )
 
 

@@ -1,0 +1,281 @@
+//! How the answers of one flow fit the requests of another: by their PSNs in the order of the capture, by
+//! the kind of answer, and by the MSN.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use roce_transport::{
+    psn::{Msn, Psn},
+    wire::{Headers, Operation, Syndrome},
+};
+
+/// An answer may be captured so long before what it answers: captures of several queues are not quite in
+/// order.
+const DISORDER: Duration = Duration::from_micros(10);
+/// PSNs around those of the requests in which an answer can lie.
+const WINDOW: i64 = 1 << 14;
+/// Answers to what was not captured yet, and READs and atomics, that are kept.
+const KEPT: usize = 16;
+const ANSWERED_WITH_DATA: usize = 1 << 10;
+
+/// An answer.
+#[derive(Clone, Copy)]
+pub(super) struct Answer {
+    at: Duration,
+    psn: Psn,
+    /// What it answers, if not everything is answered so.
+    kind: Option<Kind>,
+    /// That of an acknowledgement.
+    msn: Option<Msn>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Atomic,
+}
+
+impl Kind {
+    fn of(operation: Operation) -> Option<Self> {
+        use Operation as Op;
+        match operation {
+            Op::ReadRequest
+            | Op::Flush
+            | Op::AtomicWrite
+            | Op::ReadResponseFirst
+            | Op::ReadResponseMiddle
+            | Op::ReadResponseLast
+            | Op::ReadResponseOnly => Some(Self::Read),
+            Op::CmpSwap | Op::FetchAdd | Op::AtomicAcknowledge => Some(Self::Atomic),
+            _ => None,
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn of(at: Duration, headers: &Headers) -> Self {
+        let bth = headers.bth();
+        let positive = |syndrome| matches!(syndrome, Syndrome::Ack { .. });
+        let aeth = headers.ext().aeth().filter(|aeth| positive(aeth.syndrome));
+        let operation = bth.opcode.operation();
+        let is_plain = operation == Operation::Acknowledge;
+        let msn = aeth.filter(|_| is_plain).map(|aeth| aeth.msn);
+        Self { at, psn: bth.psn, kind: Kind::of(operation), msn }
+    }
+}
+
+/// What a flow asks. PSNs are counted on from the first that was captured.
+#[derive(Default)]
+pub(super) struct Requests {
+    first: Option<Psn>,
+    end: i64,
+    /// PSN behind the furthest that can be answered.
+    limit: i64,
+    /// The last PSNs of messages, in their order; `None` once one is missing.
+    messages: Option<Vec<i64>>,
+    /// READs and atomics, with the PSN behind them at the most.
+    with_data: BTreeMap<i64, (i64, Kind)>,
+}
+
+impl Requests {
+    /// True if nothing was asked yet.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Begins anew if the PSN of this request is far from the others, as that of another connection with
+    /// the same queue pair is. Returns whether it did.
+    pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
+        let at = self.index(headers.bth().psn);
+        let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
+        if !is_near {
+            *self = Self::default();
+        }
+        !is_near
+    }
+
+    /// A request leaves. Returns its PSN if it is new.
+    pub(super) fn take(&mut self, headers: &Headers) -> Option<i64> {
+        let bth = headers.bth();
+        let operation = bth.opcode.operation();
+        if self.first.is_none() {
+            self.first = Some(bth.psn);
+            self.messages = Some(Vec::new());
+        }
+        let at = self.index(bth.psn);
+        let kind = Kind::of(operation);
+        // as many PSNs as with the smallest path MTU
+        let span = match (kind, headers.ext().reth()) {
+            (Some(Kind::Read), Some(reth)) => {
+                i64::from(reth.dma_length.div_ceil(256).clamp(1, 1 << 22))
+            }
+            _ => 1,
+        };
+        if let Some(kind) = kind {
+            self.with_data.insert(at, (at + span, kind));
+            if self.with_data.len() > ANSWERED_WITH_DATA {
+                self.with_data.pop_first();
+            }
+        }
+        self.limit = self.limit.max(at + span);
+        if at < self.end {
+            return None;
+        }
+        if at > self.end || span > 1 {
+            self.messages = None;
+        }
+        if let (Some(messages), true) = (&mut self.messages, operation.position().ends()) {
+            messages.push(at);
+        }
+        self.end = at + 1;
+        Some(at)
+    }
+
+    /// True if a READ or an atomic takes this PSN, or may have before those that are kept.
+    fn has(&self, at: i64, kind: Kind) -> bool {
+        let before = self.with_data.range(..=at).rev();
+        let mut found = before.take_while(|(from, (end, _))| at < *end || **from > at - WINDOW);
+        let full = self.with_data.len() >= ANSWERED_WITH_DATA;
+        found.any(|(from, (end, its))| {
+            at < *end && *its == kind && (kind == Kind::Read || *from == at)
+        }) || full && self.with_data.first_key_value().is_some_and(|(first, _)| at < *first)
+    }
+
+    /// Messages that end at this PSN or before.
+    fn messages(&self, at: i64) -> Option<u32> {
+        let messages = self.messages.as_ref()?;
+        Some(messages.partition_point(|last| *last <= at) as u32)
+    }
+
+    fn index(&self, psn: Psn) -> i64 {
+        let first = self.first.unwrap_or(psn);
+        let end = first.plus((self.end & 0xFF_FFFF) as u32);
+        match psn.after(end) {
+            Some(ahead) => self.end + i64::from(ahead),
+            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
+        }
+    }
+}
+
+/// How the answers of a flow fit the requests of another.
+#[derive(Default)]
+pub(super) struct Fit {
+    /// Answers to what was asked, and to what was not.
+    hits: u64,
+    misses: u64,
+    /// PSNs that were answered before they were asked, if they were.
+    ahead: Vec<(i64, Duration)>,
+    /// MSNs less the messages that were captured.
+    msns: Msns,
+}
+
+/// What MSNs say.
+#[derive(Clone, Copy, Default)]
+enum Msns {
+    #[default]
+    None,
+    /// This difference, at this number of messages.
+    One(u32, u32),
+    /// The same at several numbers of messages.
+    Constant(u32),
+    Different,
+}
+
+impl Fit {
+    /// An answer that comes before the first request.
+    pub(super) fn before(&mut self, requests: &Requests, answer: &Answer) {
+        let at = requests.index(answer.psn);
+        if at >= 0 {
+            self.note_ahead(at, answer.at);
+        }
+    }
+
+    /// An answer.
+    pub(super) fn take(&mut self, requests: &Requests, answer: &Answer) {
+        let at = requests.index(answer.psn);
+        if at >= requests.limit {
+            if at >= requests.limit + WINDOW {
+                self.misses += 1;
+            } else {
+                self.note_ahead(at, answer.at);
+            }
+            return;
+        }
+        // what was asked before the capture may be answered in it
+        if at < 0 {
+            self.misses += u64::from(at < -WINDOW);
+            return;
+        }
+        if answer.kind.is_some_and(|kind| !requests.has(at, kind)) {
+            self.misses += 1;
+            return;
+        }
+        self.hits += 1;
+        if let (Some(msn), Some(messages)) = (answer.msn, requests.messages(at)) {
+            self.msns.take(msn.get().wrapping_sub(messages) & 0xFF_FFFF, messages);
+        }
+    }
+
+    fn note_ahead(&mut self, at: i64, now: Duration) {
+        if self.ahead.len() < KEPT {
+            self.ahead.push((at, now));
+        }
+    }
+
+    /// The requests begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.ahead.clear();
+        self.msns = Msns::None;
+    }
+
+    /// This is asked for the first time now: what has answered it before has answered something else.
+    pub(super) fn ask(&mut self, at: i64, now: Duration) {
+        let before = self.ahead.len();
+        let mut disorder = 0;
+        self.ahead.retain(|(ahead, answered)| {
+            disorder += usize::from(*ahead == at && now.saturating_sub(*answered) <= DISORDER);
+            *ahead != at
+        });
+        self.misses += (before - self.ahead.len() - disorder) as u64;
+    }
+
+    /// The capture has ended: what was answered and never asked, was asked by others, or lost in a gap.
+    pub(super) fn end(&mut self, requests: &Requests) {
+        let beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit);
+        self.misses += beyond.count() as u64;
+    }
+
+    /// True if every answer fits.
+    pub(super) const fn is_right(&self) -> bool {
+        self.hits > 0 && self.misses == 0
+    }
+
+    /// True if nearly every answer does: a capture may lack some packets.
+    pub(super) const fn is_nearly_right(&self) -> bool {
+        self.hits > 20 * self.misses
+    }
+
+    /// True if something speaks against it.
+    pub(super) const fn is_wrong(&self) -> bool {
+        self.misses > 0
+    }
+
+    /// True if the MSNs count the messages; `None` if they tell nothing.
+    pub(super) const fn counts(&self) -> Option<bool> {
+        match self.msns {
+            Msns::None | Msns::One(..) => None,
+            Msns::Constant(_) => Some(true),
+            Msns::Different => Some(false),
+        }
+    }
+}
+
+impl Msns {
+    fn take(&mut self, difference: u32, messages: u32) {
+        *self = match *self {
+            Self::None => Self::One(difference, messages),
+            Self::One(its, at) if its == difference && at == messages => *self,
+            Self::One(its, _) | Self::Constant(its) if its == difference => Self::Constant(its),
+            _ => Self::Different,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which packets are damaged, and which have a wrong ICRC because everything on their way has: addresses
+//! were rewritten, or their sender computes none.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use roce_transport::wire::{ICRC_LEN, NetHeader, icrc_change, verify_icrc};
+
+use super::network::Address;
+
+/// Packets on one way that are all wrong without being damaged, at least.
+const ENOUGH: usize = 4;
+
+/// A packet's ICRC.
+#[derive(Clone, Copy)]
+pub(super) struct Icrc {
+    pub(super) is_right: bool,
+    value: u32,
+    /// See [`icrc_change`].
+    change: Option<u32>,
+}
+
+impl Icrc {
+    /// `bytes`: from the BTH to the ICRC.
+    pub(super) fn of(is_right: bool, bytes: &[u8]) -> Self {
+        let value = bytes.last_chunk::<ICRC_LEN>().copied().unwrap_or_default();
+        Self { is_right, value: u32::from_le_bytes(value), change: None }
+    }
+
+    /// That of a packet of RoCE version 2.
+    pub(super) fn of_roce(net: &NetHeader, bytes: &[u8]) -> Self {
+        let icrc = Self::of(verify_icrc(net, bytes).is_some(), bytes);
+        Self { change: icrc_change(net, bytes).filter(|_| !icrc.is_right), ..icrc }
+    }
+}
+
+/// Reason for which many ICRCs are wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IcrcFault {
+    /// All are wrong by the same change of their network headers.
+    Rewritten,
+    /// All are zero.
+    Zero,
+    /// None is right.
+    Unknown,
+}
+
+impl fmt::Display for IcrcFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rewritten => {
+                "are wrong, all by the same change of the headers: their addresses were rewritten, or \
+                 their sender computes them over others"
+            }
+            Self::Zero => "are zero: their sender computes none",
+            Self::Unknown => {
+                "are wrong, and none is right: their addresses were rewritten, or their sender \
+                 computes none"
+            }
+        })
+    }
+}
+
+/// The ICRCs from one address to another.
+#[derive(Default)]
+struct Way {
+    right: usize,
+    /// Packets by their indices.
+    wrong: Vec<(usize, Icrc)>,
+}
+
+/// The ICRCs of a capture.
+#[derive(Default)]
+pub(super) struct Icrcs(BTreeMap<(Address, Address), Way>);
+
+/// Packets on one way whose ICRCs are wrong and count as right.
+pub(super) struct Excused {
+    pub(super) way: (Address, Address),
+    /// By their indices.
+    pub(super) packets: Vec<usize>,
+    pub(super) fault: IcrcFault,
+}
+
+impl Icrcs {
+    pub(super) fn add(&mut self, packet: usize, way: (Address, Address), icrc: Icrc) {
+        let way = self.0.entry(way).or_default();
+        match icrc.is_right {
+            true => way.right += 1,
+            false => way.wrong.push((packet, icrc)),
+        }
+    }
+
+    /// Packets that are not damaged, although their ICRC is wrong.
+    pub(super) fn excused(&self) -> Vec<Excused> {
+        let mut excused: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(&way, icrcs)| {
+                let (packets, fault) = icrcs.excused()?;
+                Some(Excused { way, packets, fault })
+            })
+            .collect();
+        // a few in the other direction have the same fault
+        let back: Vec<_> = excused.iter().map(|it| (it.way.1, it.way.0)).collect();
+        for way in back {
+            let known = excused.iter().any(|it| it.way == way);
+            if let Some(icrcs) = self.0.get(&way).filter(|it| !known && it.right == 0) {
+                let packets = icrcs.wrong.iter().map(|(packet, _)| *packet).collect();
+                excused.push(Excused { way, packets, fault: IcrcFault::Unknown });
+            }
+        }
+        excused
+    }
+}
+
+impl Way {
+    fn excused(&self) -> Option<(Vec<usize>, IcrcFault)> {
+        // of the same packet again the change is the same, whatever it is
+        let mut changes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for Icrc { change, value, .. } in self.wrong.iter().map(|(_, icrc)| icrc) {
+            change.map(|change| changes.entry(change).or_default().insert(*value));
+        }
+        let most = changes.into_iter().max_by_key(|(_, values)| values.len());
+        if let Some((change, _)) = most.filter(|(_, values)| values.len() > 1) {
+            let packets = self.wrong.iter().filter(|(_, icrc)| icrc.change == Some(change));
+            return Some((packets.map(|(packet, _)| *packet).collect(), IcrcFault::Rewritten));
+        }
+        let none_is_right = self.right == 0 && self.wrong.len() >= ENOUGH;
+        let fault = match self.wrong.iter().all(|(_, icrc)| icrc.value == 0) {
+            true => IcrcFault::Zero,
+            false => IcrcFault::Unknown,
+        };
+        let packets = self.wrong.iter().map(|(packet, _)| *packet);
+        none_is_right.then(|| (packets.collect(), fault))
+    }
+}

@@ -1,0 +1,83 @@
+//! The packet in a frame of InfiniBand itself, from its local route header to its VCRC; and in records of
+//! ERF, which hold such frames.
+
+use roce_transport::wire::ICRC_LEN;
+
+use super::{
+    captured::{Captured, NoPacket, skip, transport, u16_at},
+    icrc::Icrc,
+    network::Network,
+};
+
+/// Bytes of a local route header, and of a global one.
+const LRH: usize = 8;
+const GRH: usize = 40;
+/// "Next header" of the transport, in a local route header: without a global one, and behind it.
+const LOCAL: u8 = 2;
+const GLOBAL: u8 = 3;
+/// The same in a global one.
+const IBA: u8 = 27;
+
+/// Bytes of the header of an ERF record; each of those that may follow has eight.
+const ERF: usize = 16;
+/// A bit that says that another header follows.
+const MORE: u8 = 0x80;
+/// Type of a record that holds a frame of InfiniBand.
+const ERF_INFINIBAND: u8 = 21;
+
+/// The packet of an ERF record.
+pub(super) fn erf(record: &[u8], missing: usize) -> Result<Captured, NoPacket> {
+    let header = record.first_chunk::<ERF>().ok_or(NoPacket::Other)?;
+    if header[8] & !MORE != ERF_INFINIBAND {
+        return Err(NoPacket::Other);
+    }
+    let mut frame = skip(record, ERF)?;
+    let mut more = header[8] & MORE != 0;
+    while more {
+        more = frame.first().is_some_and(|first| first & MORE != 0);
+        frame = skip(frame, 8)?;
+    }
+    infiniband(frame, missing)
+}
+
+/// The packet of a frame of InfiniBand.
+pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPacket> {
+    let lrh = frame.first_chunk::<LRH>().ok_or(NoPacket::Other)?;
+    let before = match lrh[1] & 3 {
+        LOCAL => LRH,
+        GLOBAL if frame.get(LRH + 6) == Some(&IBA) => LRH + GRH,
+        _ => return Err(NoPacket::Other),
+    };
+    // in words, from here to the ICRC
+    let length = usize::from(u16_at(frame, 4)? & 0x7FF) * 4;
+    let net = Network::InfiniBand { src: u16_at(frame, 6)?, dst: u16_at(frame, 2)? };
+    let body = skip(frame, before)?;
+    let mut captured = transport(net, body, length.saturating_sub(before), missing)?;
+    captured.icrc = match captured.truncated {
+        true => None,
+        false => Some(Icrc::of(is_icrc_right(&frame[..before], &captured.bytes), &captured.bytes)),
+    };
+    Ok(captured)
+}
+
+/// The ICRC covers what no switch changes; a packet with a global route header crosses routers, which
+/// change the local one, too. `bytes`: from the BTH to the ICRC.
+fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
+    let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else { return false };
+    let mut covered = [before, body].concat();
+    let mut mask = |at: usize, ones: u8| {
+        if let Some(byte) = covered.get_mut(at) {
+            *byte |= ones;
+        }
+    };
+    if before.len() == LRH {
+        mask(0, 0xF0); // the virtual lane
+    } else {
+        (0..LRH).for_each(|at| mask(at, 0xFF));
+        mask(LRH, 0x0F); // traffic class and flow label
+        (LRH + 1..LRH + 4).for_each(|at| mask(at, 0xFF));
+        mask(LRH + 7, 0xFF); // hop limit
+    }
+    mask(before.len() + 4, 0xFF); // congestion bits of the BTH
+    crc32fast::hash(&covered) == u32::from_le_bytes(*icrc)
+}
