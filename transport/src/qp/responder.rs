@@ -42,7 +42,7 @@ pub(super) enum Message {
 /// The receive queue of a queue pair and how far its peer has come.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    pub(super) queue: RecvQueue,
+    queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
     /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so

@@ -166,7 +166,9 @@ const MIDDLES: [u8; 5] = [
 
 /// Opcodes of [`Single`].
 const SEND_ONLY: u8 = Opcode::known(Service::Rc, Operation::SendOnly).to_wire();
+const SEND_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::SendOnlyImm).to_wire();
 const WRITE_ONLY: u8 = Opcode::known(Service::Rc, Operation::WriteOnly).to_wire();
+const WRITE_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::WriteOnlyImm).to_wire();
 const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
 const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
 
@@ -179,6 +181,8 @@ pub(crate) struct Single<'a> {
     pub(crate) dest_qp: Qpn,
     pub(crate) ack_req: bool,
     pub(crate) psn: Psn,
+    /// Of a SEND or a WRITE.
+    pub(crate) immediate: Option<Immediate>,
     pub(crate) payload: &'a [u8],
 }
 
@@ -198,8 +202,8 @@ impl<'a> Single<'a> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
         let kind = match bth[0] {
-            SEND_ONLY => SingleKind::Send,
-            WRITE_ONLY => SingleKind::Write(Reth::parse(take(&mut padded)?)),
+            SEND_ONLY | SEND_ONLY_IMM => SingleKind::Send,
+            WRITE_ONLY | WRITE_ONLY_IMM => SingleKind::Write(Reth::parse(take(&mut padded)?)),
             opcode @ (READ_RESPONSE_ONLY | ACKNOWLEDGE) => {
                 let aeth: &[u8; Aeth::LEN] = take(&mut padded)?;
                 let is_positive = aeth[0] >> 5 == 0;
@@ -211,6 +215,10 @@ impl<'a> Single<'a> {
                 }
             }
             _ => return None,
+        };
+        let immediate = match bth[0] {
+            SEND_ONLY_IMM | WRITE_ONLY_IMM => Some(Immediate(*take(&mut padded)?)),
+            _ => None,
         };
         let pad = usize::from(bth[1] >> 4 & 3);
         let payload = padded.get(..padded.len().checked_sub(pad)?)?;
@@ -224,6 +232,7 @@ impl<'a> Single<'a> {
             dest_qp: Qpn::new(u32::from_be_bytes([0, bth[5], bth[6], bth[7]])),
             ack_req: bth[8] & 0x80 != 0,
             psn: Bth::psn_of(bth),
+            immediate,
             payload,
         })
     }

@@ -71,21 +71,17 @@ impl Responder {
 
     fn take_send(&mut self, single: &Single<'_>, common: &Common, env: &mut Env<'_>) -> Option<()> {
         let length = single.payload.len();
-        if common.srq.is_some() || length > common.mtu.bytes() as usize {
+        if length > common.mtu.bytes() as usize {
             return None;
         }
-        let wqe = self.queue.oldest().filter(|wqe| length as u64 <= wqe.length)?;
+        let oldest = self.receives(common, env).oldest();
+        let wqe = oldest.filter(|wqe| length as u64 <= wqe.length)?;
         if length > 0 {
             wqe.check().ok()?;
             wqe.write(0, single.payload, |region, address, bytes| region.write(address, bytes))
                 .ok()?;
         }
-        let id = wqe.id;
-        self.queue.pop();
-        self.go_on(single);
-        let ok = WcOk::new(WcOpcode::Recv, length as u32);
-        common.complete_recv(id, Ok(ok), single.solicited, env);
-        Some(())
+        self.complete(WcOpcode::Recv, single, common, env)
     }
 
     fn take_write(
@@ -96,7 +92,10 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Option<()> {
         let length = single.payload.len();
-        if length > common.mtu.bytes() as usize
+        let lacks_receive =
+            single.immediate.is_some() && self.receives(common, env).oldest().is_none();
+        if lacks_receive
+            || length > common.mtu.bytes() as usize
             || length != reth.dma_length as usize
             || !common.completion_counters.is_empty()
             || !common.access.contains(Access::REMOTE_WRITE)
@@ -112,7 +111,26 @@ impl Responder {
                 .ok()?;
             region.write(address, single.payload).ok()?;
         }
+        if single.immediate.is_some() {
+            return self.complete(WcOpcode::RecvRdmaWithImm, single, common, env);
+        }
         self.go_on(single);
+        Some(())
+    }
+
+    /// One has been carried out that completes the oldest receive request.
+    fn complete(
+        &mut self,
+        opcode: WcOpcode,
+        single: &Single<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Option<()> {
+        let wqe = self.take(common, env)?;
+        self.go_on(single);
+        let ok = WcOk::new(opcode, single.payload.len() as u32);
+        let ok = WcOk { immediate: single.immediate, ..ok };
+        common.complete_recv(wqe.id, Ok(ok), single.solicited, env);
         Some(())
     }
 

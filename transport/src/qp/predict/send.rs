@@ -96,19 +96,28 @@ impl Requester {
                 && !wqe.flags.contains(SendFlags::FENCE)
         };
         let wqe = self.queue.get_mut(number).filter(is_plain).filter(|_| may_go)?;
-        let (operation, headers) = match wqe.op {
-            SendOp::Send { immediate: None } => (Operation::SendOnly, Bth::LEN),
-            SendOp::Write { remote, immediate: None } => {
+        let (operation, mut headers, immediate) = match wqe.op {
+            SendOp::Send { immediate: None } => (Operation::SendOnly, Bth::LEN, None),
+            SendOp::Send { immediate } => (Operation::SendOnlyImm, Bth::LEN, immediate),
+            SendOp::Write { remote, immediate } => {
                 let reth = Reth {
                     virtual_address: remote.address,
                     rkey: remote.rkey,
                     dma_length: wqe.length,
                 };
                 *slot[Bth::LEN..].first_chunk_mut()? = reth.encode();
-                (Operation::WriteOnly, Bth::LEN + Reth::LEN)
+                let operation = match immediate {
+                    None => Operation::WriteOnly,
+                    Some(_) => Operation::WriteOnlyImm,
+                };
+                (operation, Bth::LEN + Reth::LEN, immediate)
             }
             _ => return None,
         };
+        if let Some(immediate) = immediate {
+            *slot[headers..].first_chunk_mut()? = immediate.0;
+            headers += immediate.0.len();
+        }
         wqe.check_local(common.pd).ok()?;
         let length = wqe.length as usize;
         let end = headers + length;
@@ -121,7 +130,7 @@ impl Requester {
         self.portions.try_anew();
         (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
         let solicited =
-            operation == Operation::SendOnly && wqe.flags.contains(SendFlags::SOLICITED);
+            operation != Operation::WriteOnly && wqe.flags.contains(SendFlags::SOLICITED);
         let padded = end + padding(length);
         slot[end..padded].fill(0);
         slot[0..Bth::LEN].copy_from_slice(&header(common, operation, length, psn, solicited));
