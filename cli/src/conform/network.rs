@@ -163,16 +163,17 @@ impl Network {
     /// Takes what the link has.
     fn read_link(&mut self) -> Result<(), Trouble> {
         self.keep_up_pause()?;
-        let at = self.now();
         let (device, arrivals) = (self.device, &mut self.arrivals);
         let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
         let mut sink = |datagram: &link::Datagram<'_>| {
             if datagram.net.src == device {
+                // not before it was read: it would seem to come sooner than it did
+                let at = link::now();
                 let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
                 arrivals.push_back(Arrival { at, net, bytes });
             }
         };
-        while self.link.receive(at, &mut sink).map_err(broken)? > 0 {}
+        while self.link.receive(link::now(), &mut sink).map_err(broken)? > 0 {}
         Ok(())
     }
 }
