@@ -21,11 +21,11 @@ use tracing::{info, warn};
 
 use super::{
     door,
-    message::{Answer, Knock, Record, Request, RunHeader},
+    message::{Answer, Knock, Record, Request},
 };
 use crate::{
     clock,
-    link::{BATCH, DatagramRun, descriptors::receive_with, name::Name},
+    link::{BATCH, DatagramRun, arrival::Arrival, descriptors::receive_with, name::Name},
     readiness::wait,
     signals::without_sigpipe,
     sync::Mutex,
@@ -42,7 +42,7 @@ const RETRY_MOST: Duration = Duration::from_millis(500);
 /// Number of processes that are looked at in one go, where the service is waited for.
 const COMING: usize = 16;
 /// The longest message of the service: a header, and what a UDP datagram can carry.
-const LONGEST: usize = RunHeader::LEN + 65_536;
+const LONGEST: usize = Arrival::LEN + 65_536;
 /// Answers that nobody has taken.
 const MAX_RESULTS: usize = 64;
 
@@ -481,7 +481,7 @@ impl Client {
                 Ok((_, 0)) => {}
                 Ok((_, length)) => {
                     if let Some((header, bytes)) = self.buffer[..length].split_first_chunk() {
-                        RunHeader::decode(header).hand_over(self.address, bytes, sink);
+                        Arrival::decode(header).hand_over(self.address, bytes, sink);
                     }
                     count += 1;
                     continue;

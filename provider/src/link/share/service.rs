@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     door::{self, Door},
-    message::{Answer, Knock, Request, RunHeader},
+    message::{Answer, Knock, Request},
     table::{OWN, Table},
 };
 use crate::{
@@ -41,6 +41,7 @@ use crate::{
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
         SharingLink,
+        arrival::Arrival,
         descriptors::send_with,
         kept::{self, Kept},
         stranger::unix_socket,
@@ -437,7 +438,7 @@ impl Client {
         if is_management && self.peers.len() < MAX_RECORDS {
             self.peers.insert(run.net.src);
         }
-        let Some(header) = RunHeader::of(run, self.has_lost) else { return 0 };
+        let Some(header) = Arrival::of(run, self.has_lost) else { return 0 };
         let header = header.encode();
         let message = [IoSlice::new(&header), IoSlice::new(run.bytes)];
         let sent =

@@ -1,7 +1,7 @@
 //! Records of connections in the memory of a claim table, where they outlive the process that has
 //! the connections. Another one at the address reads them when that has ended, and tells the peers.
 //!
-//! Behind the page of the [terms](super::term) is one with a number for each partition: how many of
+//! Behind the [words](super::words) is a page with a number for each partition: how many of
 //! its slots have been in use. Then come the slots of the partitions. A slot is written whole, by
 //! the process that has the partition, and neither its first byte nor its last bytes are zero. So
 //! what a process that was killed has written in part is no record, nor is what it has erased in part.
@@ -21,17 +21,15 @@ use roce_transport::{
 };
 use rustix::io::{pread, pwrite};
 
-use super::term;
+use super::words;
 use crate::link::sealed;
 
-/// Length of the memory of a claim table, and of one whose maker may have no larger files: without
-/// slots.
-pub(super) const LEAST_SIZE: u64 = SLOTS_AT;
+/// Length of the memory of a claim table.
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
 /// Connections of a partition that are kept in mind; what more there are end without notice.
 const SLOTS: u32 = 4096;
 
-const COUNTS_AT: u64 = term::SIZE;
+const COUNTS_AT: u64 = words::SIZE;
 const SLOTS_AT: u64 = COUNTS_AT + 4096;
 pub(super) const SLOT: usize = 32;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
@@ -174,8 +172,8 @@ fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
     if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Fails where the table has no slots.
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    // who tries although the limit has changed is killed
     if !sealed::is_allowed(at + bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -305,7 +303,7 @@ mod tests {
         write(&table, count_at(mine), &[0xFF; 4]).unwrap();
         assert_eq!(left(&table, mine), [good]);
         clear(&table, mine);
-        let short = sealed::create("test", LEAST_SIZE).unwrap();
+        let short = sealed::create("test", SLOTS_AT).unwrap();
         assert!(OwnRecords::default().keep(&short, mine, &good).is_err());
         assert_eq!(left(&short, mine), []);
         clear(&short, mine);

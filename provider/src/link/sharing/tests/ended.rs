@@ -22,7 +22,7 @@ fn ms(millis: u64) -> Instant {
 }
 
 /// A connection of a link's device, by its number, and the name that it has there.
-fn connection(link: &ShmLink, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
+fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
     let record = ConnRecord {
         local,
         remote,
@@ -40,7 +40,7 @@ fn connection(link: &ShmLink, [local, remote]: [IpAddr; 2], number: u32) -> (Con
 }
 
 /// News of what has ended, in this time.
-fn news(link: &mut ShmLink, from: u64, time: u64) -> Vec<Ended> {
+fn news(link: &mut Sharing, from: u64, time: u64) -> Vec<Ended> {
     let mut news = Vec::new();
     for now in from..from + time {
         link.attend(ms(now));
@@ -71,7 +71,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let left = here(address, of_b, &[records[0].1, records[2].1]);
     assert_eq!(news(&mut a, 200, 2000), [left], "once");
     // until that is settled, its communication IDs are nobody else's
-    let next = |a: &mut ShmLink| peer(a, address).unwrap().partition().unwrap();
+    let next = |a: &mut Sharing| peer(a, address).unwrap().partition().unwrap();
     assert_ne!(next(&mut a), of_b);
     a.settle(address, of_b);
     a.settle(address, of_b);
@@ -108,7 +108,7 @@ fn a_strangers_records() {
     let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let of_b = b.partition().unwrap();
     let table = a.addresses.claims(address).unwrap().try_clone_to_owned().unwrap().into();
-    let forge = |owner: &ShmLink, local, number, partition| {
+    let forge = |owner: &Sharing, local, number, partition| {
         let (_, record) = connection(owner, [local, far], number);
         OwnRecords::default().keep(&table, partition, &record).unwrap();
         record
@@ -133,13 +133,13 @@ fn a_strangers_records() {
 }
 
 /// A link with an address of its own.
-fn sharing(address: IpAddr) -> ShmLink {
+fn sharing(address: IpAddr) -> Sharing {
     let mut link = owner(address);
     link.park();
     link
 }
 
-/// Both know the other's end by what they share.
+/// Both know the other's end by its name.
 #[test]
 fn a_peer_at_another_address() {
     let ends = addresses();
@@ -147,27 +147,32 @@ fn a_peer_at_another_address() {
     for before in [true, false] {
         let (mut a, mut b) = (sharing(src), sharing(dst));
         let [(one, first), (other, stranger)] = [1, 2].map(|number| connection(&a, ends, number));
-        let first = ConnRecord { remote_id: b.partition().unwrap().ids().start() + 9, ..first };
+        let own = b.partition().unwrap();
+        let first = ConnRecord { remote_id: own.ids().start() + 9, ..first };
         let stranger = ConnRecord { remote_id: *partition(NOBODYS).ids().start(), ..stranger };
+        let to_b = packet(own);
         // a connection may be there before the channel, whether or not that has another use
         if before {
-            a.reaches(ms(0), src, dst, 0);
+            reaches(&mut a, ms(0), ends, &to_b);
             b.attend(ms(0));
             a.attend(ms(0));
         }
         a.keep_record(ms(0), one, &first);
         a.keep_record(ms(0), other, &stranger);
         for now in 1..5 {
-            a.attend(ms(now));
             b.attend(ms(now));
+            a.attend(ms(now));
         }
-        assert!(a.reaches(ms(5), src, dst, 0));
+        assert!(reaches(&mut a, ms(5), ends, &to_b));
         // a channel that is closed says nothing
         b.incoming.clear();
         assert_eq!(news(&mut a, 10, 2000), []);
-        a.reaches(ms(3000), src, dst, 0);
-        b.attend(ms(3000));
-        assert_eq!(news(&mut a, 3000, 100), []);
+        reaches(&mut a, ms(3000), ends, &to_b);
+        for now in 3000..3010 {
+            b.attend(ms(now));
+            a.attend(ms(now));
+        }
+        assert!(reaches(&mut a, ms(3010), ends, &to_b));
         drop(b);
         assert_eq!(news(&mut a, 4000, 2000), [Ended::There(vec![one])]);
         assert_eq!(a.deadline(), None);
@@ -186,8 +191,8 @@ fn a_connection_that_has_ended_before() {
     a.keep_record(ms(0), one, &first);
     a.keep_record(ms(0), other, &second);
     for now in 1..5 {
-        a.attend(ms(now));
         b.attend(ms(now));
+        a.attend(ms(now));
     }
     a.discard_record(one);
     drop(b);

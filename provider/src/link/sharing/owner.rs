@@ -1,0 +1,495 @@
+//! A process at an address that others have, too: its part of what they share, and how it becomes the
+//! address's owner.
+
+use std::{
+    collections::BTreeSet,
+    io, mem,
+    net::IpAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use roce_transport::{
+    cm::{ConnRecord, ServiceId},
+    share::IdPartition,
+    time::Instant,
+};
+use socket2::Socket;
+use tracing::{debug, info};
+
+use super::{
+    claim::{ClaimTable, Entry},
+    epoll::{Readable, unwatch, watch},
+    hello::{Hello, say_here},
+    members::{self, MakeSocket, MemberPlace, MemberSockets},
+    names::connect,
+    record::{self, OwnRecords},
+    words::{SILENCE, Words},
+};
+use crate::{
+    link::{
+        descriptors::{poll_with, send_with},
+        name::Name,
+        rings::Reader,
+    },
+    readiness::is_readable,
+};
+
+/// Time after which it is tried again to reach the owner of an address that passes from one process
+/// to another.
+pub(super) const HANDOVER: Duration = Duration::from_millis(2);
+
+/// An address that other processes may have, too.
+pub(super) struct SharedAddress {
+    pub(super) address: IpAddr,
+    pub(super) interface: u32,
+    /// The UDP socket.
+    udp: OwnedFd,
+    /// The socket with the address's name. The owner alone accepts there.
+    pub(super) name: Arc<Name>,
+    /// Makes member sockets.
+    make_socket: MakeSocket,
+    /// The member sockets, if there are any. All processes at the address have the same.
+    members: Option<MemberSockets>,
+    /// The one that this process reads.
+    member: Option<(MemberPlace, OwnedFd)>,
+    /// What the owner has told the kernel of them; `None`: nothing yet.
+    steered: Option<Vec<(IdPartition, MemberPlace)>>,
+    pub(super) claims: ClaimTable,
+    pub(super) words: Words,
+    /// The term of the owner, as far as this process knows.
+    term: u64,
+    /// Services that this device listens for.
+    pub(super) services: Vec<ServiceId>,
+    /// Records of this device's connections.
+    pub(super) records: OwnRecords,
+    /// Partitions of processes that have ended, which are not settled.
+    unsettled: BTreeSet<IdPartition>,
+    role: Role,
+}
+
+/// Role of this process at an address.
+enum Role {
+    Owner,
+    Peer {
+        /// Something has arrived for the owner to read. If it still does nothing at this time, it
+        /// is stopped.
+        check_at: Option<Instant>,
+        owner: Owner,
+    },
+}
+
+/// The owner that a peer has.
+enum Owner {
+    /// It forwards what is for this process.
+    Met,
+    /// It is asked for that. It has until then.
+    Asked(OwnedFd, Instant),
+    /// It is to be asked at that time.
+    Sought(Instant),
+}
+
+/// What a peer knows of its owner by what the owner forwards through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Forwarding {
+    Open,
+    /// The owner has ended.
+    Closed,
+    None,
+}
+
+/// What a process gets that comes to an address.
+pub(super) struct Grant {
+    udp: OwnedFd,
+    name: Name,
+    claims: ClaimTable,
+    members: Option<MemberSockets>,
+}
+
+/// What has become of this process at an address.
+pub(super) enum Change {
+    /// It is the owner.
+    Succeeded,
+    /// It is the owner no more.
+    Resigned,
+    /// The owner of this term forwards to it, through this ring.
+    Met(OwnedFd, u64, Reader),
+}
+
+impl Grant {
+    /// The answer of a process at an address; nothing while there is none.
+    pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
+        let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
+        let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
+        let [udp, name, table, low, high] =
+            descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let (name, claims) = (Name::join(name), ClaimTable::join_with(&[table, low, high])?);
+        claims.share_name()?;
+        if name.has_ended() {
+            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
+        }
+        let members = members.map(MemberSockets::join);
+        Ok(Some(Self { udp, name, claims, members }))
+    }
+
+    /// The UDP socket.
+    pub(super) fn socket(&self) -> io::Result<Socket> {
+        Ok(Socket::from(self.udp.try_clone()?))
+    }
+}
+
+impl SharedAddress {
+    /// An address of which this process is the owner: the first one.
+    pub(super) fn owned(
+        (address, interface): (IpAddr, u32),
+        udp: OwnedFd,
+        name: Arc<Name>,
+        make_socket: MakeSocket,
+    ) -> io::Result<Self> {
+        let claims = ClaimTable::new()?;
+        claims.share_name()?;
+        let mut this = Self::new((address, interface), udp, name, make_socket, claims)?;
+        this.term = this.words.begin_after(0).unwrap_or_default();
+        this.role = Role::Owner;
+        Ok(this)
+    }
+
+    /// An address that another process has.
+    pub(super) fn granted(
+        (address, interface): (IpAddr, u32),
+        grant: Grant,
+        make_socket: MakeSocket,
+    ) -> io::Result<Self> {
+        let Grant { udp, name, claims, members } = grant;
+        let mut this = Self::new((address, interface), udp, Arc::new(name), make_socket, claims)?;
+        this.members = members;
+        Ok(this)
+    }
+
+    fn new(
+        (address, interface): (IpAddr, u32),
+        udp: OwnedFd,
+        name: Arc<Name>,
+        make_socket: MakeSocket,
+        claims: ClaimTable,
+    ) -> io::Result<Self> {
+        let words = Words::new(claims.file())?;
+        let role = Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) };
+        Ok(Self {
+            address,
+            interface,
+            udp,
+            name,
+            make_socket,
+            members: None,
+            member: None,
+            steered: None,
+            claims,
+            term: words.current(),
+            words,
+            services: Vec::new(),
+            records: OwnRecords::default(),
+            unsettled: BTreeSet::new(),
+            role,
+        })
+    }
+
+    pub(super) const fn is_owner(&self) -> bool {
+        matches!(self.role, Role::Owner)
+    }
+
+    /// The term in which this process is the owner; 0: it is not.
+    pub(super) const fn own_term(&self) -> u64 {
+        if self.is_owner() { self.term } else { 0 }
+    }
+
+    /// Has threads that sleep woken for what concerns this process.
+    pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
+        if self.is_owner() {
+            return watch(epoll, &self.udp, Readable::Datagrams);
+        }
+        watch(epoll, &self.udp, Readable::Others)?;
+        watch(epoll, &self.name, Readable::Others)
+    }
+
+    /// Time at which its [role](Self::update_role) may change although nothing arrives.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let Role::Peer { check_at, owner } = &self.role else { return None };
+        let owner = match owner {
+            Owner::Met => None,
+            Owner::Asked(_, due) | Owner::Sought(due) => Some(*due),
+        };
+        owner.into_iter().chain(*check_at).min()
+    }
+
+    /// The owner counts a round. Returns true if the role may change now.
+    pub(super) fn begin_round(&self, now: Instant) -> bool {
+        if self.is_owner() {
+            self.words.count_round();
+        }
+        self.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
+    }
+
+    /// Something has arrived that the owner is to read.
+    pub(super) fn note_arrival(&mut self, now: Instant) {
+        if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
+            *check_at = Some(now.plus(SILENCE));
+            self.words.watch(now);
+        }
+    }
+
+    /// Grants the address to the process at the other end of `socket`.
+    pub(super) fn grant(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        self.name.share();
+        if self.words.begin_members() {
+            // where there can be none, everything is forwarded
+            let members = MemberSockets::new(&self.udp, &self.make_socket);
+            self.members = members
+                .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
+                .ok();
+        }
+        // a former owner that went on may have been just about to say something else
+        self.steered = None;
+        let members = self.members.as_ref().map(AsFd::as_fd);
+        let own = [self.udp.as_fd(), self.name.as_fd()].into_iter();
+        let descriptors: Vec<_> = own.chain(self.claims.files()).chain(members).collect();
+        send_with(socket, &[0], &descriptors)
+    }
+
+    // Services.
+
+    /// Listens for a service.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process does.
+    pub(super) fn claim(&mut self, own: IdPartition, service: ServiceId) -> io::Result<()> {
+        self.claims.take(Entry::Service(service))?;
+        if self.services.contains(&service) {
+            return Ok(());
+        }
+        if let Err(error) = self.words.set_service(own, self.services.len(), service) {
+            self.claims.release(Entry::Service(service));
+            return Err(error);
+        }
+        self.services.push(service);
+        self.words.set_service_count(own, self.services.len());
+        Ok(())
+    }
+
+    /// Listens for it no more.
+    pub(super) fn release(&mut self, own: IdPartition, service: ServiceId) {
+        let Some(place) = self.services.iter().position(|other| *other == service) else { return };
+        self.services.swap_remove(place);
+        if let Some(moved) = self.services.get(place) {
+            let _ = self.words.set_service(own, place, *moved);
+        }
+        self.words.set_service_count(own, self.services.len());
+        self.claims.release(Entry::Service(service));
+    }
+
+    /// The process that listens for a service. Without, `true` says that there is one all the same.
+    pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
+        if !self.claims.is_taken(Entry::Service(service)) {
+            return Err(false);
+        }
+        let mut found = self.words.listeners(service);
+        found.find(|other| self.claims.is_taken(Entry::Partition(*other))).ok_or(true)
+    }
+
+    // Member sockets.
+
+    /// Takes a member socket for this partition, which the owner is to be told then. A process that
+    /// is the owner when it comes needs none.
+    pub(super) fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        if self.is_owner() || self.member.is_some() {
+            return None;
+        }
+        let members = self.members.as_ref()?;
+        let is_free = |place: &MemberPlace| self.claims.take(Entry::Member(*place)).is_ok();
+        let place = MemberPlace::all().find(is_free)?;
+        let taken = members.socket(place).and_then(|socket| {
+            let watched = OwnedFd::from(socket.try_clone()?);
+            watch(epoll, &watched, Readable::Datagrams)?;
+            Ok((socket, watched))
+        });
+        let Ok((socket, watched)) = taken else {
+            self.claims.release(Entry::Member(place));
+            return None;
+        };
+        self.words.set_member(place, own);
+        self.member = Some((place, watched));
+        Some(socket)
+    }
+
+    /// The owner has the kernel put what is for processes with member sockets there.
+    pub(super) fn steer(&mut self) {
+        if !self.is_owner() || self.members.is_none() {
+            return;
+        }
+        let own = self.member.as_ref().map(|(place, _)| *place);
+        let is_read = |place| Some(place) == own || self.claims.is_taken(Entry::Member(place));
+        let members = MemberPlace::all().filter_map(|place| {
+            let partition = self.words.member(place)?;
+            is_read(place).then_some((partition, place))
+        });
+        let members: Vec<_> = members.collect();
+        if self.steered.as_ref() != Some(&members) {
+            // if it fails, the next time may do; each process passes on what is not its own
+            self.steered = members::attach(self.udp.as_fd(), &members).is_ok().then_some(members);
+        }
+    }
+
+    // What others leave.
+
+    /// Takes the partitions that ended processes have left behind, with their connections. `own`:
+    /// that of this device.
+    pub(super) fn take_left(
+        &mut self,
+        own: Option<IdPartition>,
+    ) -> Vec<(IdPartition, Vec<ConnRecord>)> {
+        let mut left = Vec::new();
+        for partition in record::used_partitions(self.claims.file()) {
+            if Some(partition) == own
+                || self.unsettled.contains(&partition)
+                || self.claims.take(Entry::Partition(partition)).is_err()
+            {
+                continue;
+            }
+            let records = record::left_in(self.claims.file(), partition, self.address);
+            self.unsettled.insert(partition);
+            if records.is_empty() {
+                self.settle(partition);
+            } else {
+                left.push((partition, records));
+            }
+        }
+        left
+    }
+
+    /// Such a partition may be another process's.
+    pub(super) fn settle(&mut self, partition: IdPartition) {
+        if self.unsettled.remove(&partition) {
+            record::clear(self.claims.file(), partition);
+            self.claims.release(Entry::Partition(partition));
+        }
+    }
+
+    // Who is the owner.
+
+    /// If the owner has ended or is stopped, finds the next one, which may be this process. `own`: the
+    /// partition of this device. `forwarding`: what the owner of a term forwards through.
+    pub(super) fn update_role(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+        own: Option<IdPartition>,
+        forwarding: impl Fn(u64) -> Forwarding,
+    ) -> Option<Change> {
+        let current = self.words.current();
+        let is_over = mem::replace(&mut self.term, current) != current;
+        if self.is_owner() {
+            return is_over.then(|| self.resign(now, epoll));
+        }
+        let forwarding = forwarding(current);
+        if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
+            && let Some(term) = self.words.begin_after(current)
+        {
+            return Some(self.succeed(epoll, term));
+        }
+        let (address, interface) = (self.address, self.interface);
+        let Role::Peer { owner, .. } = &mut self.role else { return None };
+        *owner = match mem::replace(owner, Owner::Met) {
+            _ if forwarding == Forwarding::Open => Owner::Met,
+            Owner::Met => {
+                self.words.watch(now);
+                Owner::Sought(now)
+            }
+            Owner::Asked(..) if is_over => Owner::Sought(now),
+            Owner::Asked(socket, due) => match Hello::receive(&socket) {
+                Ok(Some(Hello::Forward(term, reader))) => {
+                    return Some(Change::Met(socket, term, reader));
+                }
+                Ok(None) if now < due => Owner::Asked(socket, due),
+                Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
+            },
+            sought @ Owner::Sought(_) => sought,
+        };
+        if matches!(owner, Owner::Sought(due) if *due <= now) {
+            let asked = own.and_then(|own| ask(epoll, address, interface, own).ok());
+            *owner = asked.map_or_else(
+                || Owner::Sought(now.plus(HANDOVER)),
+                |socket| Owner::Asked(socket, now.plus(SILENCE)),
+            );
+        }
+        None
+    }
+
+    /// True if the owner does not go on although something has arrived for it, or is asked for.
+    fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
+        let Role::Peer { check_at, owner } = &mut self.role else { return false };
+        if matches!(owner, Owner::Sought(due) if *due <= now) && self.words.is_silent(now) {
+            return true;
+        }
+        let Some(due) = check_at.take_if(|due| *due <= now) else { return false };
+        if due.plus(SILENCE) <= now {
+            // this process has been stopped itself, the owner with it perhaps
+            self.words.watch(now);
+            *check_at = Some(now.plus(SILENCE));
+            return false;
+        }
+        let is_awaited = is_readable(self.udp.as_fd()) || is_readable(self.name.as_fd());
+        let is_stopped = is_awaited && self.words.is_silent(now);
+        if !is_stopped {
+            let _ = self.watch(epoll);
+        }
+        is_stopped
+    }
+
+    /// Leaves to the process that has begun another term what the owner does.
+    fn resign(&mut self, now: Instant, epoll: &OwnedFd) -> Change {
+        self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
+        self.words.watch(now);
+        let _ = self.watch(epoll);
+        info!(address = %self.address, "another process receives for all at the address by now");
+        Change::Resigned
+    }
+
+    /// Becomes the owner, for this term.
+    fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
+        self.term = term;
+        self.steered = None;
+        self.role = Role::Owner;
+        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
+        // this link's descriptor.
+        unwatch(epoll, &self.name);
+        let _ = self.watch(epoll);
+        let _ = self.name.accept_here();
+        info!(address = %self.address, term, "this process receives for all at the address");
+        Change::Succeeded
+    }
+
+    /// Gives the address up.
+    pub(super) fn leave(&self, epoll: &OwnedFd) {
+        unwatch(epoll, &self.udp);
+        unwatch(epoll, &self.name);
+        self.member.iter().for_each(|(_, socket)| unwatch(epoll, socket));
+    }
+}
+
+/// Asks the owner of an address to forward what is for this process.
+fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
+    let socket = connect(address, interface)?;
+    watch(epoll, &socket, Readable::News)?;
+    say_here(&socket, own)?;
+    Ok(socket)
+}
+
+impl Drop for SharedAddress {
+    /// The last process that has the name ends it. None joins until its claims are closed.
+    fn drop(&mut self) {
+        if self.name.is_own() && self.claims.take(Entry::Name).is_ok() {
+            self.name.end();
+        }
+    }
+}
