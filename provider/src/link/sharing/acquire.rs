@@ -6,11 +6,10 @@ use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
 use socket2::Socket;
 
 use super::{
-    Scope,
     hello::say_share,
     members::MakeSocket,
     names::{self, connect, connect_unchecked},
-    owner::{Grant, HANDOVER, SharedAddress},
+    owner::{Common, HANDOVER, SharedAddress},
 };
 use crate::{
     bind::{BindError, is_stopped},
@@ -31,6 +30,17 @@ const PASSING: Duration = Duration::from_secs(3);
 /// Number of attempts to have an address that nobody shares, and that is taken: its owner is perhaps
 /// just ending.
 const ENDING_TRIES: usize = 50;
+
+/// Those who may have the addresses of a link besides it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::link) enum Scope {
+    /// Nobody.
+    None,
+    /// Other links of this process. Packets take the network stack.
+    InProcess,
+    /// Those, and other processes.
+    All,
+}
 
 /// An address that was taken.
 pub(in crate::link) struct Acquired {
@@ -144,9 +154,9 @@ fn join(
     let owner = connect(address, interface)?;
     say_share(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
-    let grant = Grant::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
-    let socket = grant.socket()?;
-    Ok((socket, SharedAddress::granted((address, interface), grant, make_socket.clone())?))
+    let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
+    let socket = common.socket()?;
+    Ok((socket, SharedAddress::granted((address, interface), common, make_socket.clone())))
 }
 
 /// The process of another user that has an address, if that is what keeps this one from it.

@@ -8,11 +8,7 @@
 //! there is one. When the owner ends, or is stopped while something arrives, one of the peers is the
 //! owner from then on: it has all that the owner had, and the others become its peers.
 
-use std::{
-    io,
-    net::IpAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::{io, net::IpAddr, os::fd::OwnedFd};
 
 use roce_transport::{
     cm::{ConnRecord, ServiceId},
@@ -31,7 +27,7 @@ use crate::link::{Datagram, Ended};
 
 /// The addresses of a device, as far as other processes may share them.
 #[derive(Default)]
-pub(super) struct SharedAddresses {
+pub(in crate::link) struct SharedAddresses {
     /// Partition of the numbers that this device has, on all its addresses.
     partition: Option<IdPartition>,
     addresses: Vec<SharedAddress>,
@@ -56,7 +52,7 @@ pub(super) enum Addressed {
 }
 
 impl SharedAddresses {
-    pub(super) const fn partition(&self) -> Option<IdPartition> {
+    pub(in crate::link) const fn partition(&self) -> Option<IdPartition> {
         self.partition
     }
 
@@ -73,23 +69,18 @@ impl SharedAddresses {
     }
 
     /// True if another process reads the UDP socket of this address.
-    pub(super) fn is_peer(&self, address: IpAddr) -> bool {
+    pub(in crate::link) fn is_peer(&self, address: IpAddr) -> bool {
         self.at(address).is_some_and(|shared| !shared.is_owner())
     }
 
     /// True if this address may be shared.
-    pub(super) fn contains(&self, address: IpAddr) -> bool {
+    pub(in crate::link) fn contains(&self, address: IpAddr) -> bool {
         self.at(address).is_some()
     }
 
     /// Index of an address's interface.
     pub(super) fn interface(&self, address: IpAddr) -> u32 {
         self.at(address).map_or(0, |shared| shared.interface)
-    }
-
-    /// The claim table of an address.
-    pub(super) fn claims(&self, address: IpAddr) -> Option<BorrowedFd<'_>> {
-        Some(self.at(address)?.claims.as_fd())
     }
 
     /// The addresses, with the indices of their interfaces.
@@ -146,8 +137,8 @@ impl SharedAddresses {
     pub(super) fn add(&mut self, epoll: &OwnedFd, shared: SharedAddress) -> io::Result<()> {
         shared.watch(epoll)?;
         if let Some(partition) = self.partition {
-            shared.claims.take(Entry::Partition(partition))?;
-            record::clear(shared.claims.file(), partition);
+            shared.common.claims.take(Entry::Partition(partition))?;
+            record::clear(shared.common.claims.file(), partition);
         }
         self.is_shared |= !shared.is_owner();
         self.addresses.push(shared);
@@ -158,15 +149,14 @@ impl SharedAddresses {
     /// Takes a member socket at each address where another process receives, if there is one.
     fn enter(&mut self, epoll: &OwnedFd) {
         let Some(partition) = self.partition else { return };
-        let members = self.addresses.iter_mut().filter_map(|shared| {
-            shared.words.set_service_count(partition, shared.services.len());
-            Some((shared.address, shared.take_member(epoll, partition)?))
-        });
+        let enter =
+            |shared: &mut SharedAddress| Some((shared.address, shared.enter(epoll, partition)?));
+        let members = self.addresses.iter_mut().filter_map(enter);
         self.members.extend(members);
     }
 
     /// A member socket that is to be read from now on, and its address.
-    pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
+    pub(in crate::link) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
         self.members.pop()
     }
 
@@ -184,7 +174,7 @@ impl SharedAddresses {
         });
         for partition in partitions {
             let is_left = |shared: &SharedAddress| {
-                record::used_partitions(shared.claims.file()).contains(&partition)
+                record::used_partitions(shared.common.claims.file()).contains(&partition)
             };
             if !self.addresses.iter().any(is_left) && self.take_partition(epoll, partition).is_ok()
             {
@@ -205,8 +195,10 @@ impl SharedAddresses {
     ) -> io::Result<()> {
         let entry = Entry::Partition(partition);
         for (index, shared) in self.addresses.iter().enumerate() {
-            if let Err(error) = shared.claims.take(entry) {
-                self.addresses[..index].iter().for_each(|shared| shared.claims.release(entry));
+            if let Err(error) = shared.common.claims.take(entry) {
+                self.addresses[..index]
+                    .iter()
+                    .for_each(|shared| shared.common.claims.release(entry));
                 return Err(error);
             }
         }
@@ -225,18 +217,19 @@ impl SharedAddresses {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
-    pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+    pub(in crate::link) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         let Some(partition) = self.partition else { return Ok(()) };
         self.at_mut(address).map_or(Ok(()), |shared| shared.claim(partition, service))
     }
 
     /// True if another process listens for it.
-    pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.at(address).is_some_and(|shared| shared.claims.is_taken(Entry::Service(service)))
+    pub(in crate::link) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.at(address)
+            .is_some_and(|shared| shared.common.claims.is_taken(Entry::Service(service)))
     }
 
     /// Listens for it no more.
-    pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
+    pub(in crate::link) fn release(&mut self, service: ServiceId, address: IpAddr) {
         let Some(partition) = self.partition else { return };
         self.at_mut(address).into_iter().for_each(|shared| shared.release(partition, service));
     }
@@ -246,14 +239,14 @@ impl SharedAddresses {
         let Some(partition) = self.partition else { return };
         let Some(shared) = self.at_mut(record.local) else { return };
         // without room for it, the peer does not hear of the end
-        let _ = shared.records.keep(shared.claims.file(), partition, record);
+        let _ = shared.records.keep(shared.common.claims.file(), partition, record);
     }
 
     /// Erases such a record.
     pub(super) fn erase_record(&mut self, record: &ConnRecord) {
         let Some(partition) = self.partition else { return };
         let Some(shared) = self.at_mut(record.local) else { return };
-        let _ = shared.records.erase(shared.claims.file(), partition, record.local_id);
+        let _ = shared.records.erase(shared.common.claims.file(), partition, record.local_id);
     }
 
     // Other processes.
@@ -296,14 +289,14 @@ impl SharedAddresses {
     }
 
     /// What a process has left is seen to.
-    pub(super) fn settle(&mut self, address: IpAddr, partition: IdPartition) {
+    pub(in crate::link) fn settle(&mut self, address: IpAddr, partition: IdPartition) {
         self.at_mut(address).into_iter().for_each(|shared| shared.settle(partition));
     }
 
     /// True if another process has a partition.
     pub(super) fn is_taken(&self, address: IpAddr, partition: IdPartition) -> bool {
         let entry = Entry::Partition(partition);
-        self.at(address).is_some_and(|shared| shared.claims.is_taken(entry))
+        self.at(address).is_some_and(|shared| shared.common.claims.is_taken(entry))
     }
 
     /// The process that a datagram is for that has come by a UDP socket of an address.
@@ -314,7 +307,7 @@ impl SharedAddresses {
             Addressee::Partition(partition) if Some(partition) != self.partition => {
                 Addressed::Other(partition)
             }
-            Addressee::Service(service) if !shared.services.contains(&service) => {
+            Addressee::Service(service) if !shared.serves(service) => {
                 match shared.listener(service) {
                     Ok(partition) => Addressed::Other(partition),
                     Err(true) => Addressed::Lost,

@@ -15,30 +15,30 @@ use crate::link::{
 
 /// A message.
 pub(super) enum Hello {
-    /// To read a ring with what is sent from this address.
-    Ring(IpAddr, Reader),
-    /// To read a ring with what others have received at the reader's own address. The writer is the
-    /// owner of this term, or a peer: 0.
-    Forward(u64, Reader),
+    /// To read a ring.
+    Ring(Purpose, Reader),
     /// To share the address.
     Share,
     /// To forward what is for the peer with this partition, by this connection.
     Here(IdPartition),
 }
 
-/// What a message with a ring says.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// What a ring has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
+    /// Packets from this address.
     From(IpAddr),
+    /// What others have received at the reader's own address. The writer is the owner of this term, or
+    /// a peer: 0.
     Forward(u64),
 }
 
 /// Start of each kind of message. The last byte changes with everything about it.
-pub(super) const RING: [u8; 8] = *b"roce\0\0\0\x07";
+const RING: [u8; 8] = *b"roce\0\0\0\x07";
 const FORWARD: [u8; 8] = *b"for\0\0\0\0\x01";
 const SHARE: [u8; 8] = *b"share\0\0\x08";
 const HERE: [u8; 8] = *b"here\0\0\0\x01";
-pub(super) const LEN: usize = 24;
+const LEN: usize = 24;
 
 fn message(kind: [u8; 8], field: [u8; 16]) -> [u8; LEN] {
     let mut message = [0; LEN];
@@ -81,11 +81,13 @@ impl Hello {
         let (kind, field) = message.split_first_chunk::<8>().ok_or_else(invalid)?;
         let field: [u8; 16] = field.try_into().map_err(|_| invalid())?;
         let number = u128::from_ne_bytes(field);
-        let mut reader = || Reader::new(descriptors.pop().ok_or_else(invalid)?);
+        let mut ring = |purpose| {
+            Ok(Some(Self::Ring(purpose, Reader::new(descriptors.pop().ok_or_else(invalid)?)?)))
+        };
         match *kind {
             _ if length != LEN => Err(invalid()),
-            RING => Ok(Some(Self::Ring(Ipv6Addr::from(field).to_canonical(), reader()?))),
-            FORWARD => Ok(Some(Self::Forward(number as u64, reader()?))),
+            RING => ring(Purpose::From(Ipv6Addr::from(field).to_canonical())),
+            FORWARD => ring(Purpose::Forward(number as u64)),
             SHARE => Ok(Some(Self::Share)),
             HERE => {
                 let partition = u8::try_from(number).ok().and_then(IdPartition::new);

@@ -38,22 +38,21 @@ use std::{
 
 use roce_transport::{
     adapter::Transmit,
-    cm::{ConnId, ConnRecord, ServiceId},
+    cm::{ConnId, ConnRecord},
     share::IdPartition,
     time::Instant,
     wire::{FrameFields, Ident, NetHeader},
 };
 use rustix::event::{EventfdFlags, eventfd};
-use socket2::Socket;
 
 use super::{
-    DatagramMeta, DatagramRun, Ended, SharingLink,
+    DatagramMeta, DatagramRun, Ended,
     arrival::Arrival,
     rings::{Incoming, LONGEST, Outgoing, RunHeader},
     sealed,
 };
 use crate::cancel::Uncancelled;
-pub(super) use acquire::{Acquired, acquire, other_user};
+pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use address::{Addressed, SharedAddresses};
 use ends::Ends;
 use epoll::{Readable, watch};
@@ -67,17 +66,6 @@ pub(crate) use reaper::{Left, Members};
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Those who may have the addresses of a link besides it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Scope {
-    /// Nobody.
-    None,
-    /// Other links of this process. Packets take the network stack.
-    InProcess,
-    /// Those, and other processes.
-    All,
-}
-
 /// Other processes of this host, as a link has them.
 pub(super) struct Sharing {
     /// Readable when any of the descriptors here is. Its descriptor never changes.
@@ -85,12 +73,12 @@ pub(super) struct Sharing {
     /// Wakeup eventfd: other processes write to it to wake this one.
     wakeup: OwnedFd,
     listeners: Listeners,
-    paths: Paths,
+    pub(super) paths: Paths,
     incoming: Vec<Ring>,
     scope: Scope,
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
-    addresses: SharedAddresses,
+    pub(super) addresses: SharedAddresses,
     ends: Ends,
     /// News of processes that have ended.
     ended: VecDeque<Ended>,
@@ -166,10 +154,10 @@ impl Sharing {
             self.listeners.listen(&self.epoll, address, name)?;
         }
         if let Some(shared) = shared {
-            self.reaper.extend(reaper::tell(address, &shared.claims));
+            self.reaper.extend(reaper::tell(address, &shared.common.claims));
             self.addresses.add(&self.epoll, shared)?;
         }
-        if can_be_found && (self.scope == Scope::None || self.partition().is_some()) {
+        if can_be_found && (self.scope == Scope::None || self.addresses.partition().is_some()) {
             self.listen_directly(address, interface);
         }
         self.look_at = Instant::ZERO;
@@ -183,7 +171,7 @@ impl Sharing {
     pub(super) fn choose_partition(&mut self, first: u8) -> io::Result<Option<IdPartition>> {
         self.addresses.choose_partition(&self.epoll, first)?;
         self.listen_everywhere();
-        Ok(self.partition())
+        Ok(self.addresses.partition())
     }
 
     /// Takes the partition that this device has where the service receives. Those that send to it
@@ -203,7 +191,7 @@ impl Sharing {
     }
 
     fn listen_everywhere(&mut self) {
-        if self.partition().is_some() {
+        if self.addresses.partition().is_some() {
             for (address, interface) in self.addresses.all() {
                 self.listen_directly(address, interface);
             }
@@ -213,24 +201,8 @@ impl Sharing {
     /// Can be found at an address by those that send to this process. Where another one has the name,
     /// all comes by the network stack.
     pub(super) fn listen_directly(&mut self, address: IpAddr, interface: u32) {
-        let partition = self.partition();
+        let partition = self.addresses.partition();
         let _ = self.listeners.listen_directly(&self.epoll, address, interface, partition);
-    }
-
-    /// True if another process reads the UDP socket of this address.
-    pub(super) fn is_peer(&self, address: IpAddr) -> bool {
-        self.addresses.is_peer(address)
-    }
-
-    /// True if what arrives at this address's UDP socket makes this link's descriptor readable.
-    pub(super) fn watches(&self, address: IpAddr) -> bool {
-        self.addresses.contains(address)
-    }
-
-    /// A socket to be read besides the one of its address, whoever owns the address. When it is
-    /// readable, this link's descriptor is.
-    pub(super) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
-        self.addresses.poll_member()
     }
 
     /// Gives an address up.
@@ -241,6 +213,33 @@ impl Sharing {
         if let Some(shared) = self.addresses.forget(address) {
             shared.leave(&self.epoll);
         }
+    }
+
+    // Connections, and what others leave of theirs.
+
+    /// See [`SharingLink::keep_record`](super::SharingLink::keep_record).
+    pub(super) fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
+        self.addresses.keep_record(record);
+        self.ends.keep(conn, record);
+        // a peer on this host can be found by now, and perhaps nothing is sent to it
+        if self.scope != Scope::InProcess {
+            let partition = IdPartition::of_id(record.remote_id);
+            let peer = Peer { src: record.local, dst: record.remote, partition };
+            let interface = self.addresses.interface(record.local);
+            self.paths.request(now, &self.epoll, peer, interface);
+        }
+    }
+
+    /// See [`SharingLink::discard_record`](super::SharingLink::discard_record).
+    pub(super) fn discard_record(&mut self, conn: ConnId) {
+        if let Some(record) = self.ends.discard(conn) {
+            self.addresses.erase_record(&record);
+        }
+    }
+
+    /// See [`SharingLink::poll_ended`](super::SharingLink::poll_ended).
+    pub(super) fn poll_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
     }
 
     // What is due.
@@ -317,14 +316,9 @@ impl Sharing {
         let is_own = || super::credentials::process(&socket).ok() == Some(std::process::id());
         match (hello, is_direct) {
             // only what takes the network stack besides
-            (Hello::Ring(..), _) if self.scope == Scope::InProcess => Ok(()),
+            (Hello::Ring(Purpose::From(_), _), _) if self.scope == Scope::InProcess => Ok(()),
             (_, _) if self.scope == Scope::InProcess && !is_own() => Ok(()),
-            (Hello::Ring(src, reader), true) => {
-                self.read_from(Purpose::From(src), dst, socket, reader)
-            }
-            (Hello::Forward(term, reader), true) => {
-                self.read_from(Purpose::Forward(term), dst, socket, reader)
-            }
+            (Hello::Ring(purpose, reader), true) => self.read_from(purpose, dst, socket, reader),
             (Hello::Share, false) => self.addresses.grant(dst, &socket),
             (Hello::Here(partition), false) => {
                 let owner = self.addresses.at_mut(dst).filter(|shared| shared.is_owner());
@@ -373,7 +367,8 @@ impl Sharing {
         for (address, change) in changes {
             match change {
                 Change::Succeeded => {
-                    let name = self.addresses.at_mut(address).map(|shared| shared.name.clone());
+                    let name =
+                        self.addresses.at_mut(address).map(|shared| shared.common.name.clone());
                     if let Some(name) = name {
                         let _ = self.listeners.listen(&self.epoll, address, name);
                     }
@@ -382,8 +377,8 @@ impl Sharing {
                     self.listeners.resign(&self.epoll, address);
                     self.paths.resign(address);
                 }
-                Change::Met(socket, term, reader) => {
-                    let _ = self.read_from(Purpose::Forward(term), address, socket, reader);
+                Change::Met(socket, purpose, reader) => {
+                    let _ = self.read_from(purpose, address, socket, reader);
                 }
             }
         }
@@ -423,12 +418,6 @@ impl Sharing {
         runs: &[Transmit],
     ) -> Option<io::Result<usize>> {
         self.paths.send(now, bytes, runs, self.trusted)
-    }
-
-    /// True if it has read what is for a process that has not come to it yet: when this one ends,
-    /// nobody else has that.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.paths.has_waiting()
     }
 
     /// Forwards the datagrams of a run that are for other processes, and hands over the rest.
@@ -526,58 +515,6 @@ fn hand_over(
         frame: FrameFields::default(),
     };
     sink(&DatagramRun { net: &net, bytes, segment, meta });
-}
-
-impl SharingLink for Sharing {
-    fn partition(&self) -> Option<IdPartition> {
-        self.addresses.partition()
-    }
-
-    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.addresses.claim(service, address)
-    }
-
-    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.addresses.is_claimed(service, address)
-    }
-
-    fn release(&mut self, service: ServiceId, address: IpAddr) {
-        self.addresses.release(service, address);
-    }
-
-    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
-        self.addresses.keep_record(record);
-        self.ends.keep(conn, record);
-        // a peer on this host can be found by now, and perhaps nothing is sent to it
-        if self.scope != Scope::InProcess {
-            let partition = IdPartition::of_id(record.remote_id);
-            let peer = Peer { src: record.local, dst: record.remote, partition };
-            let interface = self.addresses.interface(record.local);
-            self.paths.request(now, &self.epoll, peer, interface);
-        }
-    }
-
-    fn discard_record(&mut self, conn: ConnId) {
-        if let Some(record) = self.ends.discard(conn) {
-            self.addresses.erase_record(&record);
-        }
-    }
-
-    fn poll_ended(&mut self) -> Option<Ended> {
-        self.ended.pop_front()
-    }
-
-    fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.addresses.settle(address, partition);
-    }
-
-    fn shared_runs(&self) -> u64 {
-        self.paths.sent_runs
-    }
-
-    fn forwarded(&self) -> u64 {
-        self.paths.forwarded
-    }
 }
 
 #[cfg(test)]

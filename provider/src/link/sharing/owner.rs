@@ -21,7 +21,7 @@ use tracing::{debug, info};
 use super::{
     claim::{ClaimTable, Entry},
     epoll::{Readable, unwatch, watch},
-    hello::{Hello, say_here},
+    hello::{Hello, Purpose, say_here},
     members::{self, MakeSocket, MemberPlace, MemberSockets},
     names::connect,
     record::{self, OwnRecords},
@@ -40,28 +40,33 @@ use crate::{
 /// to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
 
-/// An address that other processes may have, too.
-pub(super) struct SharedAddress {
-    pub(super) address: IpAddr,
-    pub(super) interface: u32,
+/// What all processes at an address have.
+pub(super) struct Common {
     /// The UDP socket.
     udp: OwnedFd,
     /// The socket with the address's name. The owner alone accepts there.
     pub(super) name: Arc<Name>,
+    pub(super) claims: ClaimTable,
+    pub(super) words: Words,
+    /// The member sockets, if there are any.
+    members: Option<MemberSockets>,
+}
+
+/// An address that other processes may have, too.
+pub(super) struct SharedAddress {
+    pub(super) address: IpAddr,
+    pub(super) interface: u32,
+    pub(super) common: Common,
     /// Makes member sockets.
     make_socket: MakeSocket,
-    /// The member sockets, if there are any. All processes at the address have the same.
-    members: Option<MemberSockets>,
-    /// The one that this process reads.
+    /// The member socket that this process reads.
     member: Option<(MemberPlace, OwnedFd)>,
     /// What the owner has told the kernel of them; `None`: nothing yet.
     steered: Option<Vec<(IdPartition, MemberPlace)>>,
-    pub(super) claims: ClaimTable,
-    pub(super) words: Words,
     /// The term of the owner, as far as this process knows.
     term: u64,
     /// Services that this device listens for.
-    pub(super) services: Vec<ServiceId>,
+    services: Vec<ServiceId>,
     /// Records of this device's connections.
     pub(super) records: OwnRecords,
     /// Partitions of processes that have ended, which are not settled.
@@ -99,38 +104,40 @@ pub(super) enum Forwarding {
     None,
 }
 
-/// What a process gets that comes to an address.
-pub(super) struct Grant {
-    udp: OwnedFd,
-    name: Name,
-    claims: ClaimTable,
-    members: Option<MemberSockets>,
-}
-
 /// What has become of this process at an address.
 pub(super) enum Change {
     /// It is the owner.
     Succeeded,
     /// It is the owner no more.
     Resigned,
-    /// The owner of this term forwards to it, through this ring.
-    Met(OwnedFd, u64, Reader),
+    /// The owner forwards to it, through this ring.
+    Met(OwnedFd, Purpose, Reader),
 }
 
-impl Grant {
-    /// The answer of a process at an address; nothing while there is none.
+impl Common {
+    /// That of a process that has an address alone.
+    fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
+        let claims = ClaimTable::new()?;
+        claims.share_name()?;
+        let words = Words::new(claims.file())?;
+        Ok(Self { udp, name, claims, words, members: None })
+    }
+
+    /// What a process at the address grants; nothing while it has not answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
         let [udp, name, table, low, high] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let (name, claims) = (Name::join(name), ClaimTable::join_with(&[table, low, high])?);
+        let name = Name::join(name);
+        let claims = ClaimTable::join_with(&[table, low, high])?;
         claims.share_name()?;
         if name.has_ended() {
             return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
         }
+        let words = Words::new(claims.file())?;
         let members = members.map(MemberSockets::join);
-        Ok(Some(Self { udp, name, claims, members }))
+        Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
     }
 
     /// The UDP socket.
@@ -142,15 +149,13 @@ impl Grant {
 impl SharedAddress {
     /// An address of which this process is the owner: the first one.
     pub(super) fn owned(
-        (address, interface): (IpAddr, u32),
+        place: (IpAddr, u32),
         udp: OwnedFd,
         name: Arc<Name>,
         make_socket: MakeSocket,
     ) -> io::Result<Self> {
-        let claims = ClaimTable::new()?;
-        claims.share_name()?;
-        let mut this = Self::new((address, interface), udp, name, make_socket, claims)?;
-        this.term = this.words.begin_after(0).unwrap_or_default();
+        let mut this = Self::granted(place, Common::new(udp, name)?, make_socket);
+        this.term = this.common.words.begin_after(0).unwrap_or_default();
         this.role = Role::Owner;
         Ok(this)
     }
@@ -158,41 +163,22 @@ impl SharedAddress {
     /// An address that another process has.
     pub(super) fn granted(
         (address, interface): (IpAddr, u32),
-        grant: Grant,
+        common: Common,
         make_socket: MakeSocket,
-    ) -> io::Result<Self> {
-        let Grant { udp, name, claims, members } = grant;
-        let mut this = Self::new((address, interface), udp, Arc::new(name), make_socket, claims)?;
-        this.members = members;
-        Ok(this)
-    }
-
-    fn new(
-        (address, interface): (IpAddr, u32),
-        udp: OwnedFd,
-        name: Arc<Name>,
-        make_socket: MakeSocket,
-        claims: ClaimTable,
-    ) -> io::Result<Self> {
-        let words = Words::new(claims.file())?;
-        let role = Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) };
-        Ok(Self {
+    ) -> Self {
+        Self {
             address,
             interface,
-            udp,
-            name,
+            term: common.words.current(),
+            common,
             make_socket,
-            members: None,
             member: None,
             steered: None,
-            claims,
-            term: words.current(),
-            words,
             services: Vec::new(),
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
-            role,
-        })
+            role: Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) },
+        }
     }
 
     pub(super) const fn is_owner(&self) -> bool {
@@ -207,10 +193,10 @@ impl SharedAddress {
     /// Has threads that sleep woken for what concerns this process.
     pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
         if self.is_owner() {
-            return watch(epoll, &self.udp, Readable::Datagrams);
+            return watch(epoll, &self.common.udp, Readable::Datagrams);
         }
-        watch(epoll, &self.udp, Readable::Others)?;
-        watch(epoll, &self.name, Readable::Others)
+        watch(epoll, &self.common.udp, Readable::Others)?;
+        watch(epoll, &self.common.name, Readable::Others)
     }
 
     /// Time at which its [role](Self::update_role) may change although nothing arrives.
@@ -226,34 +212,34 @@ impl SharedAddress {
     /// The owner counts a round. Returns true if the role may change now.
     pub(super) fn begin_round(&self, now: Instant) -> bool {
         if self.is_owner() {
-            self.words.count_round();
+            self.common.words.count_round();
         }
-        self.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
+        self.common.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
     }
 
     /// Something has arrived that the owner is to read.
     pub(super) fn note_arrival(&mut self, now: Instant) {
         if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
             *check_at = Some(now.plus(SILENCE));
-            self.words.watch(now);
+            self.common.words.watch(now);
         }
     }
 
     /// Grants the address to the process at the other end of `socket`.
     pub(super) fn grant(&mut self, socket: &OwnedFd) -> io::Result<()> {
-        self.name.share();
-        if self.words.begin_members() {
+        self.common.name.share();
+        if self.common.words.begin_members() {
             // where there can be none, everything is forwarded
-            let members = MemberSockets::new(&self.udp, &self.make_socket);
-            self.members = members
+            let members = MemberSockets::new(&self.common.udp, &self.make_socket);
+            self.common.members = members
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
         }
         // a former owner that went on may have been just about to say something else
         self.steered = None;
-        let members = self.members.as_ref().map(AsFd::as_fd);
-        let own = [self.udp.as_fd(), self.name.as_fd()].into_iter();
-        let descriptors: Vec<_> = own.chain(self.claims.files()).chain(members).collect();
+        let members = self.common.members.as_ref().map(AsFd::as_fd);
+        let own = [self.common.udp.as_fd(), self.common.name.as_fd()].into_iter();
+        let descriptors: Vec<_> = own.chain(self.common.claims.files()).chain(members).collect();
         send_with(socket, &[0], &descriptors)
     }
 
@@ -264,17 +250,22 @@ impl SharedAddress {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does.
     pub(super) fn claim(&mut self, own: IdPartition, service: ServiceId) -> io::Result<()> {
-        self.claims.take(Entry::Service(service))?;
+        self.common.claims.take(Entry::Service(service))?;
         if self.services.contains(&service) {
             return Ok(());
         }
-        if let Err(error) = self.words.set_service(own, self.services.len(), service) {
-            self.claims.release(Entry::Service(service));
+        if let Err(error) = self.common.words.set_service(own, self.services.len(), service) {
+            self.common.claims.release(Entry::Service(service));
             return Err(error);
         }
         self.services.push(service);
-        self.words.set_service_count(own, self.services.len());
+        self.common.words.set_service_count(own, self.services.len());
         Ok(())
+    }
+
+    /// True if this device listens for it.
+    pub(super) fn serves(&self, service: ServiceId) -> bool {
+        self.services.contains(&service)
     }
 
     /// Listens for it no more.
@@ -282,31 +273,37 @@ impl SharedAddress {
         let Some(place) = self.services.iter().position(|other| *other == service) else { return };
         self.services.swap_remove(place);
         if let Some(moved) = self.services.get(place) {
-            let _ = self.words.set_service(own, place, *moved);
+            let _ = self.common.words.set_service(own, place, *moved);
         }
-        self.words.set_service_count(own, self.services.len());
-        self.claims.release(Entry::Service(service));
+        self.common.words.set_service_count(own, self.services.len());
+        self.common.claims.release(Entry::Service(service));
     }
 
     /// The process that listens for a service. Without, `true` says that there is one all the same.
     pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
-        if !self.claims.is_taken(Entry::Service(service)) {
+        if !self.common.claims.is_taken(Entry::Service(service)) {
             return Err(false);
         }
-        let mut found = self.words.listeners(service);
-        found.find(|other| self.claims.is_taken(Entry::Partition(*other))).ok_or(true)
+        let mut found = self.common.words.listeners(service);
+        found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
     }
 
     // Member sockets.
 
+    /// Has this partition: that of another process that had it before are none of its own.
+    pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        self.common.words.set_service_count(own, self.services.len());
+        self.take_member(epoll, own)
+    }
+
     /// Takes a member socket for this partition, which the owner is to be told then. A process that
     /// is the owner when it comes needs none.
-    pub(super) fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+    fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         if self.is_owner() || self.member.is_some() {
             return None;
         }
-        let members = self.members.as_ref()?;
-        let is_free = |place: &MemberPlace| self.claims.take(Entry::Member(*place)).is_ok();
+        let members = self.common.members.as_ref()?;
+        let is_free = |place: &MemberPlace| self.common.claims.take(Entry::Member(*place)).is_ok();
         let place = MemberPlace::all().find(is_free)?;
         let taken = members.socket(place).and_then(|socket| {
             let watched = OwnedFd::from(socket.try_clone()?);
@@ -314,29 +311,31 @@ impl SharedAddress {
             Ok((socket, watched))
         });
         let Ok((socket, watched)) = taken else {
-            self.claims.release(Entry::Member(place));
+            self.common.claims.release(Entry::Member(place));
             return None;
         };
-        self.words.set_member(place, own);
+        self.common.words.set_member(place, own);
         self.member = Some((place, watched));
         Some(socket)
     }
 
     /// The owner has the kernel put what is for processes with member sockets there.
     pub(super) fn steer(&mut self) {
-        if !self.is_owner() || self.members.is_none() {
+        if !self.is_owner() || self.common.members.is_none() {
             return;
         }
         let own = self.member.as_ref().map(|(place, _)| *place);
-        let is_read = |place| Some(place) == own || self.claims.is_taken(Entry::Member(place));
+        let is_read =
+            |place| Some(place) == own || self.common.claims.is_taken(Entry::Member(place));
         let members = MemberPlace::all().filter_map(|place| {
-            let partition = self.words.member(place)?;
+            let partition = self.common.words.member(place)?;
             is_read(place).then_some((partition, place))
         });
         let members: Vec<_> = members.collect();
         if self.steered.as_ref() != Some(&members) {
             // if it fails, the next time may do; each process passes on what is not its own
-            self.steered = members::attach(self.udp.as_fd(), &members).is_ok().then_some(members);
+            self.steered =
+                members::attach(self.common.udp.as_fd(), &members).is_ok().then_some(members);
         }
     }
 
@@ -349,14 +348,14 @@ impl SharedAddress {
         own: Option<IdPartition>,
     ) -> Vec<(IdPartition, Vec<ConnRecord>)> {
         let mut left = Vec::new();
-        for partition in record::used_partitions(self.claims.file()) {
+        for partition in record::used_partitions(self.common.claims.file()) {
             if Some(partition) == own
                 || self.unsettled.contains(&partition)
-                || self.claims.take(Entry::Partition(partition)).is_err()
+                || self.common.claims.take(Entry::Partition(partition)).is_err()
             {
                 continue;
             }
-            let records = record::left_in(self.claims.file(), partition, self.address);
+            let records = record::left_in(self.common.claims.file(), partition, self.address);
             self.unsettled.insert(partition);
             if records.is_empty() {
                 self.settle(partition);
@@ -370,8 +369,8 @@ impl SharedAddress {
     /// Such a partition may be another process's.
     pub(super) fn settle(&mut self, partition: IdPartition) {
         if self.unsettled.remove(&partition) {
-            record::clear(self.claims.file(), partition);
-            self.claims.release(Entry::Partition(partition));
+            record::clear(self.common.claims.file(), partition);
+            self.common.claims.release(Entry::Partition(partition));
         }
     }
 
@@ -386,14 +385,14 @@ impl SharedAddress {
         own: Option<IdPartition>,
         forwarding: impl Fn(u64) -> Forwarding,
     ) -> Option<Change> {
-        let current = self.words.current();
+        let current = self.common.words.current();
         let is_over = mem::replace(&mut self.term, current) != current;
         if self.is_owner() {
             return is_over.then(|| self.resign(now, epoll));
         }
         let forwarding = forwarding(current);
         if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
-            && let Some(term) = self.words.begin_after(current)
+            && let Some(term) = self.common.words.begin_after(current)
         {
             return Some(self.succeed(epoll, term));
         }
@@ -402,13 +401,13 @@ impl SharedAddress {
         *owner = match mem::replace(owner, Owner::Met) {
             _ if forwarding == Forwarding::Open => Owner::Met,
             Owner::Met => {
-                self.words.watch(now);
+                self.common.words.watch(now);
                 Owner::Sought(now)
             }
             Owner::Asked(..) if is_over => Owner::Sought(now),
             Owner::Asked(socket, due) => match Hello::receive(&socket) {
-                Ok(Some(Hello::Forward(term, reader))) => {
-                    return Some(Change::Met(socket, term, reader));
+                Ok(Some(Hello::Ring(purpose, reader))) => {
+                    return Some(Change::Met(socket, purpose, reader));
                 }
                 Ok(None) if now < due => Owner::Asked(socket, due),
                 Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
@@ -428,18 +427,19 @@ impl SharedAddress {
     /// True if the owner does not go on although something has arrived for it, or is asked for.
     fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
         let Role::Peer { check_at, owner } = &mut self.role else { return false };
-        if matches!(owner, Owner::Sought(due) if *due <= now) && self.words.is_silent(now) {
+        if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
             return true;
         }
         let Some(due) = check_at.take_if(|due| *due <= now) else { return false };
         if due.plus(SILENCE) <= now {
             // this process has been stopped itself, the owner with it perhaps
-            self.words.watch(now);
+            self.common.words.watch(now);
             *check_at = Some(now.plus(SILENCE));
             return false;
         }
-        let is_awaited = is_readable(self.udp.as_fd()) || is_readable(self.name.as_fd());
-        let is_stopped = is_awaited && self.words.is_silent(now);
+        let is_awaited =
+            is_readable(self.common.udp.as_fd()) || is_readable(self.common.name.as_fd());
+        let is_stopped = is_awaited && self.common.words.is_silent(now);
         if !is_stopped {
             let _ = self.watch(epoll);
         }
@@ -449,7 +449,7 @@ impl SharedAddress {
     /// Leaves to the process that has begun another term what the owner does.
     fn resign(&mut self, now: Instant, epoll: &OwnedFd) -> Change {
         self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
-        self.words.watch(now);
+        self.common.words.watch(now);
         let _ = self.watch(epoll);
         info!(address = %self.address, "another process receives for all at the address by now");
         Change::Resigned
@@ -462,17 +462,17 @@ impl SharedAddress {
         self.role = Role::Owner;
         // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
         // this link's descriptor.
-        unwatch(epoll, &self.name);
+        unwatch(epoll, &self.common.name);
         let _ = self.watch(epoll);
-        let _ = self.name.accept_here();
+        let _ = self.common.name.accept_here();
         info!(address = %self.address, term, "this process receives for all at the address");
         Change::Succeeded
     }
 
     /// Gives the address up.
     pub(super) fn leave(&self, epoll: &OwnedFd) {
-        unwatch(epoll, &self.udp);
-        unwatch(epoll, &self.name);
+        unwatch(epoll, &self.common.udp);
+        unwatch(epoll, &self.common.name);
         self.member.iter().for_each(|(_, socket)| unwatch(epoll, socket));
     }
 }
@@ -488,8 +488,8 @@ fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io
 impl Drop for SharedAddress {
     /// The last process that has the name ends it. None joins until its claims are closed.
     fn drop(&mut self) {
-        if self.name.is_own() && self.claims.take(Entry::Name).is_ok() {
-            self.name.end();
+        if self.common.name.is_own() && self.common.claims.take(Entry::Name).is_ok() {
+            self.common.name.end();
         }
     }
 }

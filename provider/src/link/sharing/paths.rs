@@ -50,7 +50,7 @@ pub(super) struct Peer {
 }
 
 /// Channels to other processes.
-pub(super) struct Paths {
+pub(in crate::link) struct Paths {
     pairs: BTreeMap<(IpAddr, IpAddr), Ways>,
     /// Those to processes at an own address, which get what this one has received for them.
     forwards: BTreeMap<(IpAddr, IdPartition), Way>,
@@ -63,8 +63,8 @@ pub(super) struct Paths {
     /// Time from one attempt to the next.
     write_wait: Duration,
     scratch: Vec<u8>,
-    pub(super) sent_runs: u64,
-    pub(super) forwarded: u64,
+    pub(in crate::link) sent_runs: u64,
+    pub(in crate::link) forwarded: u64,
 }
 
 /// What leads from one address to another.
@@ -330,7 +330,7 @@ impl Paths {
     }
 
     /// True if something is for a process that has not answered yet.
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(in crate::link) fn has_waiting(&self) -> bool {
         let mut forwards = self.forwards.values();
         forwards.any(|way| !way.channel.is_open() && !way.channel.sender.is_drained())
     }

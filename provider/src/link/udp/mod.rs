@@ -397,7 +397,7 @@ impl Link for UdpLink {
     }
 
     fn has_waiting(&self) -> bool {
-        self.sharing.as_ref().is_some_and(Sharing::has_waiting)
+        self.sharing.as_ref().is_some_and(|sharing| sharing.paths.has_waiting())
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
@@ -442,7 +442,7 @@ impl Link for UdpLink {
             };
         let settled = sharing.as_mut().is_some_and(|sharing| {
             sharing.attend(now);
-            while let Some((address, socket)) = sharing.poll_member() {
+            while let Some((address, socket)) = sharing.addresses.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
                 }
@@ -498,7 +498,7 @@ impl Link for UdpLink {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // `sharing` watches those that other processes may read
         let is_watched = |port: &&Port| {
-            self.sharing.as_ref().is_some_and(|sharing| sharing.watches(port.address))
+            self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.contains(port.address))
         };
         let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
         let own = self.ports.iter().filter(is_own);
@@ -544,20 +544,20 @@ impl SharingLink for UdpLink {
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
-            (None, Some(sharing)) => sharing.claim(service, address)?,
+            (None, Some(sharing)) => sharing.addresses.claim(service, address)?,
             (None, None) => {}
         }
         Ok(())
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| sharing.is_claimed(service, address))
+        self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.release(service),
-            (None, Some(sharing)) => sharing.release(service, address),
+            (None, Some(sharing)) => sharing.addresses.release(service, address),
             (None, None) => {}
         }
     }
@@ -580,19 +580,19 @@ impl SharingLink for UdpLink {
     }
 
     fn poll_ended(&mut self) -> Option<Ended> {
-        self.sharing.as_mut().and_then(SharingLink::poll_ended)
+        self.sharing.as_mut().and_then(Sharing::poll_ended)
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.sharing.iter_mut().for_each(|sharing| sharing.settle(address, partition));
+        self.sharing.iter_mut().for_each(|sharing| sharing.addresses.settle(address, partition));
     }
 
     fn shared_runs(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, SharingLink::shared_runs)
+        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.sent_runs)
     }
 
     fn forwarded(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, SharingLink::forwarded)
+        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
     }
 }
 
