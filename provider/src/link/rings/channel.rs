@@ -94,9 +94,13 @@ impl Incoming {
         self.is_closed
     }
 
+    pub(in crate::link) const fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// True if nothing comes any more.
     pub(in crate::link) fn is_over(&self) -> bool {
-        self.is_broken || self.is_closed && self.reader.is_empty()
+        self.is_closed && self.reader.is_empty()
     }
 
     /// True if nothing has ever come.

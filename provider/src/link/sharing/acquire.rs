@@ -1,7 +1,14 @@
 //! Taking an address, alone or together with other processes. This may wait, and is done without the
 //! engine's lock.
 
-use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use socket2::Socket;
 
@@ -10,6 +17,7 @@ use super::{
     members::MakeSocket,
     names::{self, connect, connect_unchecked},
     owner::{Common, HANDOVER, SharedAddress},
+    reaper,
 };
 use crate::{
     bind::{BindError, is_stopped},
@@ -50,6 +58,20 @@ pub(in crate::link) struct Acquired {
     pub(super) name: Option<Arc<Name>>,
     /// What other processes may share.
     pub(super) shared: Option<SharedAddress>,
+    /// A connection to the reaper.
+    pub(super) reaper: Option<OwnedFd>,
+}
+
+impl Acquired {
+    fn new(
+        (address, interface): (IpAddr, u32),
+        name: Option<Arc<Name>>,
+        shared: Option<SharedAddress>,
+    ) -> Self {
+        let reaper =
+            shared.as_ref().and_then(|shared| reaper::tell(address, &shared.common.claims));
+        Self { address, interface, name, shared, reaper }
+    }
 }
 
 /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that has
@@ -64,8 +86,9 @@ pub(in crate::link) fn acquire(
     exclusive: bool,
     make_socket: &MakeSocket,
 ) -> Result<(Socket, Acquired), BindError> {
+    let place = (address, interface);
     let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
-    let alone = || Acquired { address, interface, name: None, shared: None };
+    let alone = || Ok((bind()?, Acquired::new(place, None, None)));
     let shares = scope != Scope::None;
     let mut tries = if exclusive || !shares { 1 } else { ENDING_TRIES };
     let mut grants = GRANTS;
@@ -74,19 +97,9 @@ pub(in crate::link) fn acquire(
         // a process that has the name has the address, or is about to
         match names::listen(address, interface) {
             Ok(name) => match bind() {
+                Ok(socket) if shares => return own(place, socket, name, make_socket),
                 Ok(socket) => {
-                    let name = Arc::new(name);
-                    let shared = shares.then(|| {
-                        let udp = socket.as_fd().try_clone_to_owned()?;
-                        let make_socket = make_socket.clone();
-                        SharedAddress::owned((address, interface), udp, name.clone(), make_socket)
-                    });
-                    let shared = match shared.transpose() {
-                        // a process that may have no such files shares nothing
-                        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
-                        shared => shared.map_err(|it| BindError::System { address, source: it })?,
-                    };
-                    return Ok((socket, Acquired { name: Some(name), shared, ..alone() }));
+                    return Ok((socket, Acquired::new(place, Some(Arc::new(name)), None)));
                 }
                 Err(error) => {
                     drop(name);
@@ -96,28 +109,21 @@ pub(in crate::link) fn acquire(
                     }
                 }
             },
-            // there are no such names here
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                return Ok((bind()?, alone()));
-            }
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names here
             Err(_) if exclusive => match connect(address, interface) {
-                Ok(_) => return Err(BindError::Taken(address)),
-                // it has just ended, and its UDP socket perhaps not yet
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    return Err(BindError::Taken(address));
-                }
                 // another user's process has the name, and perhaps not the address
-                Err(_) => return Ok((bind()?, alone())),
+                Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return alone(),
+                // if it has just ended, its UDP socket perhaps has not
+                Ok(_) | Err(_) => return Err(BindError::Taken(address)),
             },
-            Err(_) if !shares => return Ok((bind()?, alone())),
-            Err(_) => match join(address, interface, make_socket) {
-                Ok((socket, shared)) => {
-                    return Ok((socket, Acquired { shared: Some(shared), ..alone() }));
-                }
+            Err(_) if !shares => return alone(),
+            Err(_) => match join(place, make_socket) {
+                Ok(joined) => return Ok(joined),
                 Err(error) => {
+                    let silent = error.kind() == io::ErrorKind::TimedOut;
+                    grants = grants.saturating_sub(usize::from(silent));
                     let may_change = match error.kind() {
                         io::ErrorKind::TimedOut => {
-                            grants = grants.saturating_sub(1);
                             grants > 0 || stopped(address, interface).is_none()
                         }
                         // it has just ended, or many ask it at once
@@ -129,14 +135,12 @@ pub(in crate::link) fn acquire(
                     };
                     if !may_change || clock::now() >= end {
                         // another process has the name, and perhaps not the address
-                        let silent = error.kind() == io::ErrorKind::TimedOut;
-                        let socket = bind().map_err(|error| {
+                        return alone().map_err(|error| {
                             match stopped(address, interface).filter(|_| silent) {
                                 Some(process) => BindError::Stopped { address, process },
                                 None => other_user(address, interface).unwrap_or(error),
                             }
                         });
-                        return Ok((socket?, alone()));
                     }
                 }
             },
@@ -145,18 +149,39 @@ pub(in crate::link) fn acquire(
     }
 }
 
+/// Is the first at an address.
+fn own(
+    place: (IpAddr, u32),
+    socket: Socket,
+    name: Name,
+    make_socket: &MakeSocket,
+) -> Result<(Socket, Acquired), BindError> {
+    let name = Arc::new(name);
+    let shared = socket
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|udp| SharedAddress::owned(place, udp, name.clone(), make_socket.clone()));
+    let shared = match shared {
+        Ok(shared) => Some(shared),
+        // a process that may have no such files shares nothing
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
+        Err(source) => return Err(BindError::System { address: place.0, source }),
+    };
+    Ok((socket, Acquired::new(place, Some(name), shared)))
+}
+
 /// Shares an address with the process that has it, if each trusts the other.
 fn join(
-    address: IpAddr,
-    interface: u32,
+    place @ (address, interface): (IpAddr, u32),
     make_socket: &MakeSocket,
-) -> io::Result<(Socket, SharedAddress)> {
+) -> io::Result<(Socket, Acquired)> {
     let owner = connect(address, interface)?;
     say_share(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;
-    Ok((socket, SharedAddress::granted((address, interface), common, make_socket.clone())))
+    let shared = SharedAddress::granted(place, common, make_socket.clone());
+    Ok((socket, Acquired::new(place, None, Some(shared))))
 }
 
 /// The process of another user that has an address, if that is what keeps this one from it.

@@ -148,15 +148,18 @@ impl Sharing {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process has this one's partition there.
     pub(super) fn add(&mut self, acquired: Acquired) -> io::Result<()> {
-        let Acquired { address, interface, name, shared } = acquired;
+        let Acquired { address, interface, name, shared, reaper } = acquired;
         let can_be_found = name.is_some() || shared.is_some();
         if let Some(name) = name {
             self.listeners.listen(&self.epoll, address, name)?;
         }
-        if let Some(shared) = shared {
-            self.reaper.extend(reaper::tell(address, &shared.common.claims));
-            self.addresses.add(&self.epoll, shared)?;
+        if let Some(shared) = shared
+            && let Err(error) = self.addresses.add(&self.epoll, shared)
+        {
+            self.forget(address);
+            return Err(error);
         }
+        self.reaper.extend(reaper);
         if can_be_found && (self.scope == Scope::None || self.addresses.partition().is_some()) {
             self.listen_directly(address, interface);
         }
@@ -472,8 +475,9 @@ impl Sharing {
                 }
             });
         }
-        if self.incoming.iter().any(|ring| ring.channel.is_over()) {
-            self.look_at = Instant::ZERO;
+        if self.incoming.iter().any(|ring| ring.channel.is_broken()) {
+            let _uncancelled = Uncancelled::begin();
+            self.incoming.retain(|ring| !ring.channel.is_broken());
         }
         count
     }
