@@ -7,6 +7,7 @@
 mod arrival;
 mod capture;
 mod capture_file;
+mod conn_record;
 mod credentials;
 mod descriptors;
 mod fabric;

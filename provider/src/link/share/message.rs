@@ -1,13 +1,8 @@
 //! Messages between the service and its clients. Each kind has one length.
 
-use std::net::{IpAddr, Ipv6Addr};
+use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use roce_transport::{
-    addr::{Gid, PKey},
-    cm::{ConnRecord, ServiceId},
-    ids::Qpn,
-    share::IdPartition,
-};
+use crate::link::conn_record;
 
 /// What a client writes into the door of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +14,7 @@ pub(super) struct Knock {
 }
 
 /// Start of a knock. The last byte changes with every message of this file.
-const MAGIC: [u8; 8] = *b"knock\0\0\x01";
+const MAGIC: [u8; 8] = *b"knock\0\0\x02";
 
 impl Knock {
     pub(super) const LEN: usize = 64;
@@ -61,20 +56,9 @@ pub(super) enum Request {
     /// Requests for the service.
     Claim(ServiceId),
     Release(ServiceId),
-    /// The peer of this connection is to be told when the client ends.
-    Keep(Record),
+    /// The peer of this [connection](conn_record) is to be told when the client ends.
+    Keep([u8; conn_record::LEN]),
     Erase(u32),
-}
-
-/// What a client says of a connection. The service knows its address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Record {
-    remote: IpAddr,
-    pkey: PKey,
-    pub(super) local_id: u32,
-    remote_id: u32,
-    local_qpn: Qpn,
-    remote_qpn: Qpn,
 }
 
 impl Request {
@@ -101,13 +85,7 @@ impl Request {
             }
             Self::Keep(record) => {
                 kind[0] = 5;
-                kind[2..].copy_from_slice(&record.pkey.0.to_ne_bytes());
-                let qpns = [record.local_qpn.get(), record.remote_qpn.get()];
-                let words = [record.local_id, record.remote_id, qpns[0], qpns[1]];
-                for (field, word) in fields.chunks_exact_mut(4).zip(words) {
-                    field.copy_from_slice(&word.to_ne_bytes());
-                }
-                fields[16..32].copy_from_slice(&Gid::from(record.remote).0);
+                fields[..record.len()].copy_from_slice(record);
             }
             Self::Erase(local_id) => {
                 kind[0] = 6;
@@ -119,9 +97,6 @@ impl Request {
 
     /// `None`: it makes no sense.
     pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
-        let word = |at: usize| {
-            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
         let service = || {
             let (first, _) = bytes[4..].split_first_chunk()?;
             Some(ServiceId(u64::from_ne_bytes(*first)))
@@ -132,18 +107,8 @@ impl Request {
             2 => service().map(Self::Query),
             3 => service().map(Self::Claim),
             4 => service().map(Self::Release),
-            5 => {
-                let (remote, _) = bytes[20..].split_first_chunk::<16>()?;
-                Some(Self::Keep(Record {
-                    remote: Ipv6Addr::from(*remote).to_canonical(),
-                    pkey: PKey(u16::from_ne_bytes([bytes[2], bytes[3]])),
-                    local_id: word(4),
-                    remote_id: word(8),
-                    local_qpn: Qpn::new(word(12)),
-                    remote_qpn: Qpn::new(word(16)),
-                }))
-            }
-            6 => Some(Self::Erase(word(4))),
+            5 => bytes[4..].first_chunk().copied().map(Self::Keep),
+            6 => bytes[4..].first_chunk().map(|id| Self::Erase(u32::from_ne_bytes(*id))),
             _ => None,
         }
     }
@@ -151,20 +116,6 @@ impl Request {
     /// True if the service answers.
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Query(_) | Self::Claim(_))
-    }
-}
-
-impl Record {
-    pub(super) const fn of(record: &ConnRecord) -> Self {
-        let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
-        Self { remote, pkey, local_id, remote_id, local_qpn, remote_qpn }
-    }
-
-    /// The record of a connection that a client with this partition can have at `local`.
-    pub(super) fn at(&self, local: IpAddr, partition: IdPartition) -> Option<ConnRecord> {
-        let &Self { remote, pkey, local_id, remote_id, local_qpn, remote_qpn } = self;
-        let record = ConnRecord { local, remote, pkey, local_id, remote_id, local_qpn, remote_qpn };
-        partition.can_have(&record).then_some(record)
     }
 }
 
@@ -213,18 +164,6 @@ impl Answer {
 mod tests {
     use super::*;
 
-    fn record() -> ConnRecord {
-        ConnRecord {
-            local: [10, 0, 0, 1].into(),
-            remote: [10, 0, 0, 2].into(),
-            pkey: PKey(0x8001),
-            local_id: *IdPartition::new(62).unwrap().ids().end(),
-            remote_id: 0x1234_5678,
-            local_qpn: Qpn::new(0xF8_0001),
-            remote_qpn: Qpn::new(0x12_3456),
-        }
-    }
-
     #[test]
     fn messages_are_what_they_were() {
         let knock = Knock { number: [7; 16], secret: [9; 16] };
@@ -237,7 +176,7 @@ mod tests {
             Request::Query(service),
             Request::Claim(service),
             Request::Release(service),
-            Request::Keep(Record::of(&record())),
+            Request::Keep([7; conn_record::LEN]),
             Request::Erase(0x1234_5678),
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
@@ -269,24 +208,6 @@ mod tests {
             let mut bytes = [0; Answer::LEN];
             bytes[..2].copy_from_slice(&start);
             assert_eq!(Answer::decode(&bytes), None, "{start:?}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_a_record_is_none() {
-        let (good, local) = (record(), IpAddr::from([10, 0, 0, 1]));
-        let partition = IdPartition::new(62).unwrap();
-        assert_eq!(Record::of(&good).at(local, partition), Some(good));
-        for stranger in [
-            ConnRecord { local_id: 0, ..good },
-            ConnRecord { local_id: *IdPartition::new(8).unwrap().ids().start(), ..good },
-            ConnRecord { remote: [0; 4].into(), ..good },
-            ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
-            ConnRecord { remote: [255; 4].into(), ..good },
-            ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
-            ConnRecord { pkey: PKey(0), ..good },
-        ] {
-            assert_eq!(Record::of(&stranger).at(local, partition), None, "{stranger:?}");
         }
     }
 }

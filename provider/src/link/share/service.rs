@@ -42,6 +42,7 @@ use crate::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
         SharingLink,
         arrival::Arrival,
+        conn_record,
         descriptors::send_with,
         kept::{self, Kept},
         stranger::unix_socket,
@@ -304,7 +305,7 @@ impl Clients {
                 }
                 (Request::Keep(record), Some(own)) => {
                     // others are of no connection that it can have
-                    let record = record.at(client.address, own);
+                    let record = conn_record::decode(&record, own, client.address);
                     let record = record.filter(|record| client.peers.contains(&record.remote));
                     if client.records.len() < MAX_RECORDS {
                         client.records.extend(record.map(|record| (record.local_id, record)));

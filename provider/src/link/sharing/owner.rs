@@ -61,8 +61,6 @@ pub(super) struct SharedAddress {
     make_socket: MakeSocket,
     /// The member socket that this process reads.
     member: Option<(MemberPlace, OwnedFd)>,
-    /// What the owner has told the kernel of them; `None`: nothing yet.
-    steered: Option<Vec<(IdPartition, MemberPlace)>>,
     /// The term of the owner, as far as this process knows.
     term: u64,
     /// Services that this device listens for.
@@ -173,7 +171,6 @@ impl SharedAddress {
             common,
             make_socket,
             member: None,
-            steered: None,
             services: Vec::new(),
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
@@ -235,8 +232,6 @@ impl SharedAddress {
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
         }
-        // a former owner that went on may have been just about to say something else
-        self.steered = None;
         let members = self.common.members.as_ref().map(AsFd::as_fd);
         let own = [self.common.udp.as_fd(), self.common.name.as_fd()].into_iter();
         let descriptors: Vec<_> = own.chain(self.common.claims.files()).chain(members).collect();
@@ -331,12 +326,8 @@ impl SharedAddress {
             let partition = self.common.words.member(place)?;
             is_read(place).then_some((partition, place))
         });
-        let members: Vec<_> = members.collect();
-        if self.steered.as_ref() != Some(&members) {
-            // if it fails, the next time may do; each process passes on what is not its own
-            self.steered =
-                members::attach(self.common.udp.as_fd(), &members).is_ok().then_some(members);
-        }
+        // if it fails, the next time may do; each process forwards what is not its own
+        let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
 
     // What others leave.
@@ -458,7 +449,6 @@ impl SharedAddress {
     /// Becomes the owner, for this term.
     fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
         self.term = term;
-        self.steered = None;
         self.role = Role::Owner;
         // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
         // this link's descriptor.
