@@ -730,3 +730,18 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         assert!(!reaches(sender, at(9003), [src, address], &request(ServiceId(1))));
     }
 }
+
+/// The owner forwards to a process that nobody finds by its name.
+#[test]
+fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
+    let [address, src] = addresses();
+    let take_name = |partition| names::listen_directly(address, 0, Some(partition)).unwrap();
+    let _held: Vec<_> = IdPartition::all().map(take_name).collect();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    assert_eq!([&a, &b].map(|each| each.listeners.counts().0), [1, 0]);
+    let bytes = packet(b.addresses.partition().unwrap());
+    assert!(!reaches(&mut owner(src), at(0), [src, address], &bytes));
+    assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
+    assert_eq!(take(&mut b), [(net(address).src, 0, bytes)]);
+}
