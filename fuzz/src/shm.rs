@@ -146,7 +146,7 @@ impl World {
         match what % 16 {
             0 if self.connections.len() < MAX_CONNECTIONS => {
                 // two to the device, two to whoever receives for its address, and so on
-                let direct = self.partition().filter(|_| self.made / 2 % 2 == 0);
+                let direct = self.partition().filter(|_| (self.made / 2).is_multiple_of(2));
                 self.made += 1;
                 let connected = hostile::connect(self.addresses[0], direct);
                 self.connections.extend(connected.map(Connection::new));

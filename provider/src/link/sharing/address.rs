@@ -56,7 +56,8 @@ impl SharedAddresses {
         self.partition
     }
 
-    pub(super) const fn is_shared(&self) -> bool {
+    /// True if another process is, or was, at any of the addresses.
+    pub(in crate::link) const fn is_shared(&self) -> bool {
         self.is_shared
     }
 

@@ -370,15 +370,15 @@ impl Sharing {
         for (address, change) in changes {
             match change {
                 Change::Succeeded => {
-                    let name =
-                        self.addresses.at_mut(address).map(|shared| shared.common.name.clone());
-                    if let Some(name) = name {
-                        let _ = self.listeners.listen(&self.epoll, address, name);
-                    }
+                    let Some(shared) = self.addresses.at_mut(address) else { continue };
+                    let name = shared.common.name.clone();
+                    let _ = self.listeners.listen(&self.epoll, address, name);
                 }
                 Change::Resigned => {
                     self.listeners.resign(&self.epoll, address);
                     self.paths.resign(address);
+                    let shared = self.addresses.at_mut(address);
+                    let _ = shared.map(|shared| shared.watch(&self.epoll));
                 }
                 Change::Met(socket, purpose, reader) => {
                     let _ = self.read_from(purpose, address, socket, reader);
@@ -430,9 +430,6 @@ impl Sharing {
         run: &DatagramRun<'_>,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) {
-        if !self.addresses.is_shared() {
-            return sink(run);
-        }
         let Self { addresses, paths, epoll, .. } = self;
         let address = run.net.dst;
         let interface = addresses.interface(address);

@@ -379,7 +379,7 @@ impl SharedAddress {
         let current = self.common.words.current();
         let is_over = mem::replace(&mut self.term, current) != current;
         if self.is_owner() {
-            return is_over.then(|| self.resign(now, epoll));
+            return is_over.then(|| self.resign(now));
         }
         let forwarding = forwarding(current);
         if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
@@ -438,10 +438,9 @@ impl SharedAddress {
     }
 
     /// Leaves to the process that has begun another term what the owner does.
-    fn resign(&mut self, now: Instant, epoll: &OwnedFd) -> Change {
+    fn resign(&mut self, now: Instant) -> Change {
         self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
         self.common.words.watch(now);
-        let _ = self.watch(epoll);
         info!(address = %self.address, "another process receives for all at the address by now");
         Change::Resigned
     }

@@ -434,7 +434,7 @@ impl Link for UdpLink {
                     let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                    match sharing.as_mut() {
+                    match sharing.as_mut().filter(|sharing| sharing.addresses.is_shared()) {
                         Some(sharing) => sharing.forward_run(now, &run, sink),
                         None => sink(&run),
                     }
