@@ -11,13 +11,13 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{look::Looks, names::connect_directly, paths::Peer};
+use super::{look::Looks, names::connect_directly, paths::Destination};
 
 /// The records of this device's connections, and processes that have just closed their channels.
 #[derive(Default)]
 pub(super) struct Ends {
     records: BTreeMap<ConnId, ConnRecord>,
-    asked: Vec<(Looks, Peer, u32)>,
+    asked: Vec<(Looks, Destination, u32)>,
 }
 
 impl Ends {
@@ -31,8 +31,8 @@ impl Ends {
     }
 
     /// A process has ended, it seems.
-    pub(super) fn ask(&mut self, now: Instant, peer: Peer, interface: u32) {
-        self.asked.push((Looks::begin(now), peer, interface));
+    pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
+        self.asked.push((Looks::begin(now), ended, interface));
     }
 
     /// Time of the next look.
@@ -44,17 +44,17 @@ impl Ends {
     pub(super) fn look(&mut self, now: Instant) -> Vec<ConnId> {
         let due: Vec<_> = self.asked.extract_if(.., |(looks, ..)| looks.due <= now).collect();
         let mut over = Vec::new();
-        for (looks, peer, interface) in due {
-            let with_it = self.records.iter().filter(|(_, record)| is_with(record, peer));
+        for (looks, ended, interface) in due {
+            let with_it = self.records.iter().filter(|(_, record)| is_with(record, ended));
             let conns: Vec<_> = with_it.map(|(conn, _)| *conn).collect();
             if conns.is_empty() {
                 continue;
             }
-            match connect_directly(peer.dst, interface, peer.partition) {
+            match connect_directly(ended.dst, interface, ended.partition) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     over.extend(conns);
                 }
-                _ => self.asked.extend(looks.next(now).map(|looks| (looks, peer, interface))),
+                _ => self.asked.extend(looks.next(now).map(|looks| (looks, ended, interface))),
             }
         }
         over
@@ -62,7 +62,7 @@ impl Ends {
 }
 
 /// True if a connection is with this process.
-fn is_with(record: &ConnRecord, peer: Peer) -> bool {
-    (record.local, record.remote) == (peer.src, peer.dst)
-        && (peer.partition.is_none() || peer.partition == IdPartition::of_id(record.remote_id))
+fn is_with(record: &ConnRecord, ended: Destination) -> bool {
+    (record.local, record.remote) == (ended.src, ended.dst)
+        && (ended.partition.is_none() || ended.partition == IdPartition::of_id(record.remote_id))
 }

@@ -60,7 +60,7 @@ use hello::{Hello, Purpose};
 use listener::{Listeners, Pending};
 pub(super) use members::MakeSocket;
 use owner::{Change, Forwarding};
-use paths::{MAX_PAIRS, Paths, Peer};
+use paths::{Destination, MAX_PAIRS, Paths};
 pub(crate) use reaper::{Left, Members};
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
@@ -227,9 +227,9 @@ impl Sharing {
         // a peer on this host can be found by now, and perhaps nothing is sent to it
         if self.scope != Scope::InProcess {
             let partition = IdPartition::of_id(record.remote_id);
-            let peer = Peer { src: record.local, dst: record.remote, partition };
+            let destination = Destination { src: record.local, dst: record.remote, partition };
             let interface = self.addresses.interface(record.local);
-            self.paths.request(now, &self.epoll, peer, interface);
+            self.paths.request(now, &self.epoll, destination, interface);
         }
     }
 
@@ -279,11 +279,11 @@ impl Sharing {
         let _uncancelled = Uncancelled::begin(); // descriptors may be closed
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         self.accept_pending(now);
-        let (ended, is_peer) = self.paths.update(now);
-        for peer in ended {
-            self.ends.ask(now, peer, self.addresses.interface(peer.src));
+        let (ended, has_peer_ended) = self.paths.update(now);
+        for ended in ended {
+            self.ends.ask(now, ended, self.addresses.interface(ended.src));
         }
-        if is_peer {
+        if has_peer_ended {
             self.addresses.note_end(now);
         }
         self.incoming.iter_mut().for_each(|ring| ring.channel.update());
@@ -401,9 +401,9 @@ impl Sharing {
             return true;
         }
         if self.scope != Scope::InProcess
-            && let Some(peer) = self.paths.missing(now, bytes, run)
+            && let Some(destination) = self.paths.missing(now, bytes, run)
         {
-            self.paths.request(now, &self.epoll, peer, interface);
+            self.paths.request(now, &self.epoll, destination, interface);
         }
         false
     }

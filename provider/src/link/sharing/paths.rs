@@ -42,7 +42,7 @@ pub(super) const MAX_PAIRS: usize = 1024;
 
 /// A process that a channel leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Peer {
+pub(super) struct Destination {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
     /// `None`: it has all numbers.
@@ -115,9 +115,10 @@ impl Ways {
     /// Sends a run through the channels that [take](Self::take) it, to each process what is for it.
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<()> {
         let mut left = datagrams;
-        while let Some(first) = left.chunks(header.segment).next() {
+        let most = header.segment.max(1);
+        while let Some(first) = left.chunks(most).next() {
             let partition = partition_of(first);
-            let same = left.chunks(header.segment).take_while(|it| partition_of(it) == partition);
+            let same = left.chunks(most).take_while(|it| partition_of(it) == partition);
             let (run, rest) = left.split_at(same.map(<[u8]>::len).sum());
             let way = self.to(partition).ok_or(io::ErrorKind::NotConnected)?;
             way.is_used = true;
@@ -166,7 +167,12 @@ impl Paths {
     }
 
     /// The process that is to be looked for now to have a channel for a run.
-    pub(super) fn missing(&mut self, now: Instant, bytes: &[u8], run: &Transmit) -> Option<Peer> {
+    pub(super) fn missing(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        run: &Transmit,
+    ) -> Option<Destination> {
         let &Transmit { src, dst, .. } = run;
         let partition = partition_of(payload(bytes, run));
         let is_due = match self.pairs.get(&(src, dst)) {
@@ -177,7 +183,7 @@ impl Paths {
             }
             None => !dst.is_multicast() && self.has_room(now),
         };
-        is_due.then_some(Peer { src, dst, partition })
+        is_due.then_some(Destination { src, dst, partition })
     }
 
     /// True if another pair of addresses can be remembered.
@@ -191,8 +197,14 @@ impl Paths {
     }
 
     /// Asks a process for a channel.
-    pub(super) fn request(&mut self, now: Instant, epoll: &OwnedFd, peer: Peer, interface: u32) {
-        let Peer { src, dst, partition } = peer;
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+        destination: Destination,
+        interface: u32,
+    ) {
+        let Destination { src, dst, partition } = destination;
         let number: usize = self.pairs.values().map(|ways| ways.ways.len()).sum();
         if number >= MAX_PAIRS || !self.has_room(now) {
             return;
@@ -379,24 +391,24 @@ impl Paths {
 
     /// Opens what has an answer, and forgets what has ended. Returns the processes that have had open
     /// channels, and whether a peer of this process has ended.
-    pub(super) fn update(&mut self, now: Instant) -> (Vec<Peer>, bool) {
-        let (mut ended, mut is_peer) = (Vec::new(), false);
+    pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
+        let (mut ended, mut has_peer_ended) = (Vec::new(), false);
         for (&(src, dst), ways) in &mut self.pairs {
             ways.ways.retain_mut(|(partition, way)| {
                 let was_open = way.channel.is_open();
                 let stays = way.update(now);
                 if !stays && was_open {
-                    ended.push(Peer { src, dst, partition: *partition });
+                    ended.push(Destination { src, dst, partition: *partition });
                 }
                 stays
             });
         }
         self.forwards.retain(|_, way| {
             let stays = way.update(now);
-            is_peer |= !stays && way.is_owners;
+            has_peer_ended |= !stays && way.is_owners;
             stays
         });
-        (ended, is_peer)
+        (ended, has_peer_ended)
     }
 
     #[cfg(test)]
