@@ -88,51 +88,57 @@ struct Way {
 impl Ways {
     /// The channel for what is for this partition.
     fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut Way> {
-        let mut open = self.ways.iter_mut().filter(|(_, way)| way.channel.is_open());
-        let is = |to: Option<IdPartition>| to.is_none() || to == partition;
-        open.find(|(to, _)| is(*to)).map(|(_, way)| way)
-    }
-
-    fn leads_to(&self, partition: Option<IdPartition>) -> bool {
-        let is = |to: Option<IdPartition>| to.is_none() || to == partition;
-        self.ways.iter().any(|(to, way)| is(*to) && way.channel.is_open())
+        let mut ways = self.ways.iter_mut();
+        ways.find(|(to, way)| leads(*to, way, partition)).map(|(_, way)| way)
     }
 
     /// True if there are channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
-        !self.ways.is_empty() && {
-            let mut last = None;
-            datagrams.chunks(segment.max(1)).all(|datagram| {
-                let partition = partition_of(datagram);
-                last == Some(partition) || {
-                    last = Some(partition);
-                    self.leads_to(partition)
-                }
-            })
+        let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
+        match one_partition(datagrams, segment) {
+            _ if self.ways.is_empty() => false,
+            Some(partition) => is_taken(partition),
+            None => datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken),
         }
     }
 
     /// Sends a run through the channels that [take](Self::take) it, to each process what is for it.
-    fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<()> {
-        let mut left = datagrams;
-        let most = header.segment.max(1);
-        while let Some(first) = left.chunks(most).next() {
-            let partition = partition_of(first);
-            let same = left.chunks(most).take_while(|it| partition_of(it) == partition);
-            let (run, rest) = left.split_at(same.map(<[u8]>::len).sum());
-            let way = self.to(partition).ok_or(io::ErrorKind::NotConnected)?;
-            way.is_used = true;
-            let segment = header.segment.min(run.len());
-            way.channel.sender.send(RunHeader { length: run.len(), segment, ..header }, run)?;
-            left = rest;
+    /// Returns false if there are none.
+    fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
+        if let Some(partition) = one_partition(datagrams, header.segment) {
+            return self.to(partition).map_or(Ok(false), |way| way.send(header, datagrams));
         }
-        Ok(())
+        if !self.take(datagrams, header.segment) {
+            return Ok(false);
+        }
+        for datagram in datagrams.chunks(header.segment.max(1)) {
+            let length = datagram.len();
+            let way = self.to(partition_of(datagram)).ok_or(io::ErrorKind::NotConnected)?;
+            way.send(RunHeader { length, segment: length, ..header }, datagram)?;
+        }
+        Ok(true)
     }
+}
+
+/// True if a channel to this partition, or to all of them, is for what is for that one.
+const fn leads(to: Option<IdPartition>, way: &Way, partition: Option<IdPartition>) -> bool {
+    way.channel.is_open()
+        && match (to, partition) {
+            (None, _) => true,
+            (Some(to), Some(partition)) => to.get() == partition.get(),
+            (Some(_), None) => false,
+        }
 }
 
 impl Way {
     fn new(channel: Outgoing, now: Instant, is_owners: bool) -> Self {
         Self { channel, until: now.plus(ANSWER), is_used: false, is_owners }
+    }
+
+    fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
+        self.is_used = true;
+        self.channel.sender.send(header, bytes)?;
+        Ok(true)
     }
 
     /// Opens if there is an answer. Returns false if the other process has ended, or does not answer.
@@ -242,14 +248,10 @@ impl Paths {
         let first = runs.first()?;
         let ways = self.pairs.get_mut(&(first.src, first.dst))?;
         let mut taken = 0;
-        let mut result = Ok(());
+        let mut result = Ok(true);
         for run in runs {
-            let payload = payload(bytes, run);
-            if !ways.take(payload, run.segment) {
-                break;
-            }
-            result = ways.send(RunHeader::of(run, trusted), payload);
-            if result.is_err() {
+            result = ways.send(RunHeader::of(run, trusted), payload(bytes, run));
+            if !matches!(result, Ok(true)) {
                 break;
             }
             taken += 1;
@@ -325,8 +327,7 @@ impl Paths {
             checksum_verified: run.meta.checksum_verified,
         };
         // a ring that is full or broken loses it, as a wire would
-        let _ = way.channel.sender.send(header, &self.scratch);
-        way.is_used = true;
+        let _ = way.send(header, &self.scratch);
         self.forwarded += run.payloads().count() as u64;
         true
     }
@@ -441,8 +442,17 @@ fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
 
 /// Partition of the process that a datagram is for; `None`: no process in particular.
 fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
-    match Addressee::of(datagram) {
+    // the upper six bits of the destination's number; of QP1 the message tells
+    let partition = IdPartition::new(datagram.get(5)? >> 2);
+    partition.or_else(|| match Addressee::of(datagram) {
         Addressee::Partition(partition) => Some(partition),
         Addressee::Service(_) | Addressee::Unknown => None,
-    }
+    })
+}
+
+/// That of a run, if all its datagrams are for one.
+fn one_partition(datagrams: &[u8], segment: usize) -> Option<Option<IdPartition>> {
+    let mut all = datagrams.chunks(segment.max(1)).map(partition_of);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
 }

@@ -719,8 +719,7 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         let whole = run([src, address], length, 0..mixed.len());
         sender.send(at(9001), &mixed, &[whole]).unwrap().unwrap();
         assert_eq!(take(&mut a).len(), 1);
-        let taken = take(&mut c);
-        assert_eq!(taken.iter().map(|(_, id, _)| *id).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(take(&mut c).len(), 2);
         let free = IdPartition::all().find(|other| !partitions.contains(other)).unwrap();
         let nobodys = [&packets[0][..], &packet(free)].concat();
         let whole = run([src, address], length, 0..nobodys.len());
