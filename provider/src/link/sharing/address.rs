@@ -11,7 +11,7 @@
 use std::{io, net::IpAddr, os::fd::OwnedFd};
 
 use roce_transport::{
-    cm::{ConnRecord, ServiceId},
+    cm::ServiceId,
     share::{Addressee, IdPartition, Requests},
     time::Instant,
 };
@@ -117,12 +117,11 @@ impl SharedAddresses {
         epoll: &OwnedFd,
         forwarding: impl Fn(IpAddr, u64) -> Forwarding,
     ) -> Vec<(IpAddr, Change)> {
-        let Self { partition, addresses, looks, .. } = self;
+        let Self { addresses, looks, .. } = self;
         let mut changes = Vec::new();
         for shared in addresses {
             let address = shared.address;
-            let change =
-                shared.update_role(now, epoll, *partition, |term| forwarding(address, term));
+            let change = shared.update_role(now, epoll, |term| forwarding(address, term));
             if matches!(change, Some(Change::Succeeded)) {
                 *looks = Some(Looks::begin(now));
                 shared.steer();
@@ -219,8 +218,7 @@ impl SharedAddresses {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
     pub(in crate::link) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        let Some(partition) = self.partition else { return Ok(()) };
-        self.at_mut(address).map_or(Ok(()), |shared| shared.claim(partition, service))
+        self.at_mut(address).map_or(Ok(()), |shared| shared.claim(service))
     }
 
     /// True if another process listens for it.
@@ -231,23 +229,7 @@ impl SharedAddresses {
 
     /// Listens for it no more.
     pub(in crate::link) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        let Some(partition) = self.partition else { return };
-        self.at_mut(address).into_iter().for_each(|shared| shared.release(partition, service));
-    }
-
-    /// Writes the record of an own connection to where the others at its address find it.
-    pub(super) fn keep_record(&mut self, record: &ConnRecord) {
-        let Some(partition) = self.partition else { return };
-        let Some(shared) = self.at_mut(record.local) else { return };
-        // without room for it, the peer does not hear of the end
-        let _ = shared.records.keep(shared.common.claims.file(), partition, record);
-    }
-
-    /// Erases such a record.
-    pub(super) fn erase_record(&mut self, record: &ConnRecord) {
-        let Some(partition) = self.partition else { return };
-        let Some(shared) = self.at_mut(record.local) else { return };
-        let _ = shared.records.erase(shared.common.claims.file(), partition, record.local_id);
+        self.at_mut(address).into_iter().for_each(|shared| shared.release(service));
     }
 
     // Other processes.
@@ -279,7 +261,7 @@ impl SharedAddresses {
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
             shared.steer(); // no more to one that has ended
             let address = shared.address;
-            let left = shared.take_left(self.partition).into_iter();
+            let left = shared.take_left().into_iter();
             ended.extend(left.map(|(partition, records)| Ended::Here {
                 address,
                 partition,

@@ -222,7 +222,7 @@ impl Sharing {
 
     /// See [`SharingLink::keep_record`](super::SharingLink::keep_record).
     pub(super) fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
-        self.addresses.keep_record(record);
+        self.addresses.at_mut(record.local).into_iter().for_each(|it| it.keep_record(record));
         self.ends.keep(conn, record);
         // a peer on this host can be found by now, and perhaps nothing is sent to it
         if self.scope != Scope::InProcess {
@@ -235,8 +235,10 @@ impl Sharing {
 
     /// See [`SharingLink::discard_record`](super::SharingLink::discard_record).
     pub(super) fn discard_record(&mut self, conn: ConnId) {
-        if let Some(record) = self.ends.discard(conn) {
-            self.addresses.erase_record(&record);
+        if let Some(record) = self.ends.discard(conn)
+            && let Some(shared) = self.addresses.at_mut(record.local)
+        {
+            shared.erase_record(&record);
         }
     }
 

@@ -57,6 +57,8 @@ pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     pub(super) common: Common,
+    /// Partition of this device.
+    own: Option<IdPartition>,
     /// Makes member sockets.
     make_socket: MakeSocket,
     /// The member socket that this process reads.
@@ -66,7 +68,7 @@ pub(super) struct SharedAddress {
     /// Services that this device listens for.
     services: Vec<ServiceId>,
     /// Records of this device's connections.
-    pub(super) records: OwnRecords,
+    records: OwnRecords,
     /// Partitions of processes that have ended, which are not settled.
     unsettled: BTreeSet<IdPartition>,
     role: Role,
@@ -169,6 +171,7 @@ impl SharedAddress {
             interface,
             term: common.words.current(),
             common,
+            own: None,
             make_socket,
             member: None,
             services: Vec::new(),
@@ -244,7 +247,8 @@ impl SharedAddress {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does.
-    pub(super) fn claim(&mut self, own: IdPartition, service: ServiceId) -> io::Result<()> {
+    pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
+        let Some(own) = self.own else { return Ok(()) };
         self.common.claims.take(Entry::Service(service))?;
         if self.services.contains(&service) {
             return Ok(());
@@ -264,8 +268,9 @@ impl SharedAddress {
     }
 
     /// Listens for it no more.
-    pub(super) fn release(&mut self, own: IdPartition, service: ServiceId) {
-        let Some(place) = self.services.iter().position(|other| *other == service) else { return };
+    pub(super) fn release(&mut self, service: ServiceId) {
+        let place = self.services.iter().position(|other| *other == service);
+        let (Some(own), Some(place)) = (self.own, place) else { return };
         self.services.swap_remove(place);
         if let Some(moved) = self.services.get(place) {
             let _ = self.common.words.set_service(own, place, *moved);
@@ -287,6 +292,7 @@ impl SharedAddress {
 
     /// Has this partition: that of another process that had it before are none of its own.
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        self.own = Some(own);
         self.common.words.set_service_count(own, self.services.len());
         self.take_member(epoll, own)
     }
@@ -330,17 +336,28 @@ impl SharedAddress {
         let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
 
-    // What others leave.
+    // Connections of this process, and what others leave of theirs.
 
-    /// Takes the partitions that ended processes have left behind, with their connections. `own`:
-    /// that of this device.
-    pub(super) fn take_left(
-        &mut self,
-        own: Option<IdPartition>,
-    ) -> Vec<(IdPartition, Vec<ConnRecord>)> {
+    /// Writes the record of an own connection to where the others find it.
+    pub(super) fn keep_record(&mut self, record: &ConnRecord) {
+        if let Some(own) = self.own {
+            // without room for it, the peer does not hear of the end
+            let _ = self.records.keep(self.common.claims.file(), own, record);
+        }
+    }
+
+    /// Erases such a record.
+    pub(super) fn erase_record(&mut self, record: &ConnRecord) {
+        if let Some(own) = self.own {
+            let _ = self.records.erase(self.common.claims.file(), own, record.local_id);
+        }
+    }
+
+    /// Takes the partitions that ended processes have left behind, with their connections.
+    pub(super) fn take_left(&mut self) -> Vec<(IdPartition, Vec<ConnRecord>)> {
         let mut left = Vec::new();
         for partition in record::used_partitions(self.common.claims.file()) {
-            if Some(partition) == own
+            if Some(partition) == self.own
                 || self.unsettled.contains(&partition)
                 || self.common.claims.take(Entry::Partition(partition)).is_err()
             {
@@ -367,13 +384,12 @@ impl SharedAddress {
 
     // Who is the owner.
 
-    /// If the owner has ended or is stopped, finds the next one, which may be this process. `own`: the
-    /// partition of this device. `forwarding`: what the owner of a term forwards through.
+    /// If the owner has ended or is stopped, finds the next one, which may be this process.
+    /// `forwarding`: what the owner of a term forwards through.
     pub(super) fn update_role(
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
-        own: Option<IdPartition>,
         forwarding: impl Fn(u64) -> Forwarding,
     ) -> Option<Change> {
         let current = self.common.words.current();
@@ -387,7 +403,7 @@ impl SharedAddress {
         {
             return Some(self.succeed(epoll, term));
         }
-        let (address, interface) = (self.address, self.interface);
+        let (address, interface, own) = (self.address, self.interface, self.own);
         let Role::Peer { owner, .. } = &mut self.role else { return None };
         *owner = match mem::replace(owner, Owner::Met) {
             _ if forwarding == Forwarding::Open => Owner::Met,

@@ -92,6 +92,11 @@ impl Ways {
         ways.find(|(to, way)| leads(*to, way, partition)).map(|(_, way)| way)
     }
 
+    /// True if there is such a channel, whether or not it has been answered.
+    fn has(&self, partition: Option<IdPartition>) -> bool {
+        self.ways.iter().any(|(to, _)| to.is_none() || *to == partition)
+    }
+
     /// True if there are channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
         let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
@@ -183,9 +188,7 @@ impl Paths {
         let partition = partition_of(payload(bytes, run));
         let is_due = match self.pairs.get(&(src, dst)) {
             Some(ways) => {
-                // one that is asked already answers, or has no time left for that
-                ways.look_at[usize::from(partition.is_some())] <= now
-                    && ways.ways.iter().all(|(to, _)| *to != partition)
+                ways.look_at[usize::from(partition.is_some())] <= now && !ways.has(partition)
             }
             None => !dst.is_multicast() && self.has_room(now),
         };
@@ -211,22 +214,25 @@ impl Paths {
         interface: u32,
     ) {
         let Destination { src, dst, partition } = destination;
-        let number: usize = self.pairs.values().map(|ways| ways.ways.len()).sum();
-        if number >= MAX_PAIRS || !self.has_room(now) {
+        let has_room = match self.pairs.get(&(src, dst)) {
+            Some(ways) => !ways.has(partition),
+            None => self.has_room(now),
+        };
+        if !has_room {
             return;
         }
         let _uncancelled = Uncancelled::begin();
+        let mut names = partition.map(Some).into_iter().chain([None]);
+        let found = names.find_map(|partition| {
+            Some((partition, connect_directly(dst, interface, partition).ok()?))
+        });
+        let channels = || self.pairs.values().map(|ways| ways.ways.len()).sum::<usize>();
+        let found = found.filter(|_| channels() < MAX_PAIRS).and_then(|(partition, socket)| {
+            Some((partition, offer(epoll, socket, Purpose::From(src)).ok()?))
+        });
         let ways = self.pairs.entry((src, dst)).or_default();
         let look_at = &mut ways.look_at[usize::from(partition.is_some())];
         *look_at = now.plus(RETRY);
-        if ways.ways.iter().any(|(to, _)| *to == partition) {
-            return;
-        }
-        let names = partition.map(Some).into_iter().chain([None]);
-        let found = names.into_iter().find_map(|partition| {
-            let channel = request(epoll, dst, interface, partition, Purpose::From(src)).ok()?;
-            Some((partition, channel))
-        });
         if let Some((partition, channel)) = found {
             ways.ways.push((partition, Way::new(channel, now, false)));
             *look_at = now; // perhaps there are more
@@ -303,7 +309,8 @@ impl Paths {
                 return true;
             }
             let _uncancelled = Uncancelled::begin();
-            let channel = request(epoll, address, interface, Some(partition), Purpose::Forward(0));
+            let channel = connect_directly(address, interface, Some(partition))
+                .and_then(|socket| offer(epoll, socket, Purpose::Forward(0)));
             let Ok(channel) = channel else {
                 self.forward_at = now.plus(FORWARD_RETRY);
                 return true;
@@ -422,15 +429,8 @@ impl Paths {
     }
 }
 
-/// Asks the process with this partition at an address to read a ring.
-fn request(
-    epoll: &OwnedFd,
-    address: IpAddr,
-    interface: u32,
-    partition: Option<IdPartition>,
-    purpose: Purpose,
-) -> io::Result<Outgoing> {
-    let socket = connect_directly(address, interface, partition)?;
+/// Asks the process at the other end of a socket to read a ring.
+fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Purpose) -> io::Result<Outgoing> {
     let channel = Outgoing::request(socket, &purpose.message())?;
     watch(epoll, &channel, Readable::News)?;
     Ok(channel)

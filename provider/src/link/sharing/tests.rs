@@ -160,6 +160,23 @@ fn packets_take_the_channel_once_it_is_open() {
     assert!(!reaches(&mut b, at(3), [there, back], ANY));
 }
 
+/// However much is sent until it answers.
+#[test]
+fn a_device_is_asked_for_one_channel() {
+    let ends = addresses();
+    let (mut a, mut b) = (device(ends[0]), device(ends[1]));
+    let one = packet(IdPartition::new(3).unwrap());
+    for now in 0..10 {
+        for datagram in [ANY, &one] {
+            assert!(!reaches(&mut a, at(now), ends, datagram));
+        }
+    }
+    b.attend(at(10));
+    assert_eq!(b.incoming.len(), 1);
+    a.attend(at(10));
+    assert!(reaches(&mut a, at(11), ends, ANY) && reaches(&mut a, at(11), ends, &one));
+}
+
 #[test]
 fn an_absent_device_is_asked_again_later() {
     let ends = addresses();
