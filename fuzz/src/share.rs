@@ -220,7 +220,7 @@ impl World {
         rustix::net::bind(&listener, &name).unwrap();
         rustix::net::listen(&listener, 4).unwrap();
         let secret = (!number).to_be_bytes();
-        let knock = [&b"knock\0\0\x01"[..], &number.to_be_bytes(), &secret, &[0; 24]].concat();
+        let knock = [&b"knock\0\0\x02"[..], &number.to_be_bytes(), &secret, &[0; 24]].concat();
         self.write_to_door(&knock);
         (listener, secret)
     }

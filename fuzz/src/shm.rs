@@ -23,14 +23,16 @@ use roce_transport::{
 
 use self::{
     hammer::Hammer,
-    hostile::{Connection, RING_SIZE, Ring},
+    hostile::{Connection, RING_SIZE},
 };
 use crate::input::Input;
 
 const STEPS: usize = 300;
 const MAX_CONNECTIONS: usize = 12;
-/// Start of the honest device's datagrams, of which the number follows.
+/// Start of the honest device's datagrams. The number of the queue pair follows, and their own.
 const HONEST: [u8; 4] = *b"true";
+/// Partition of a queue pair of the hostile process.
+const THEIRS: u8 = 1;
 
 /// What a run has got to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,8 +81,12 @@ struct World {
     addresses: [IpAddr; 3],
     now: Instant,
     connections: Vec<Connection>,
+    /// Number of those that it has made.
+    made: usize,
     /// The socket with the hostile process's own name.
     listener: OwnedFd,
+    /// That with the name of the device's address, if the hostile process had it first.
+    owner: Option<OwnedFd>,
     /// Outside of the host's memory: UDP datagrams to the device.
     outside: UdpSocket,
     /// It has written where all at the address see who its owner is, or was the owner itself.
@@ -103,29 +109,28 @@ impl World {
             UdpLink::bind(&[(address, 0)], locality, SocketOptions::default())
         };
         let mode = input.byte();
-        let mut connections = Vec::new();
-        let link = if mode < 192 {
-            bind(own).ok()?
+        let (link, owner) = if mode < 192 {
+            (bind(own).ok()?, None)
         } else {
-            let owner = hostile::listen(own);
-            let grant = Ring::new();
-            let memory = grant.memory.try_clone().unwrap();
+            let owner = hostile::listen(own, None);
             let script = input.bytes(12).to_vec();
-            let granting = thread::spawn(move || hostile::grant(&owner, &memory, &script, own));
-            let link = bind(own);
-            let socket = granting.join().unwrap();
-            let mut connection = Connection::new(socket?);
-            connection.ring = Some(grant);
-            connections.push(connection);
-            link.ok()?
+            thread::scope(|scope| {
+                let granting = scope.spawn(|| hostile::grant(&owner, &script, own));
+                let link = bind(own);
+                granting.join().unwrap()?;
+                link.ok()
+            })
+            .map(|link| (link, Some(owner)))?
         };
         Some(Self {
             link,
             honest: bind(other).unwrap(),
             addresses,
             now: Instant::from_nanos(1),
-            connections,
-            listener: hostile::listen(theirs),
+            connections: Vec::new(),
+            made: 0,
+            listener: hostile::listen(theirs, Some(THEIRS)),
+            owner,
             outside: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(),
             has_meddled: mode >= 192,
             sent: 0,
@@ -140,7 +145,11 @@ impl World {
         let what = input.byte();
         match what % 16 {
             0 if self.connections.len() < MAX_CONNECTIONS => {
-                self.connections.extend(hostile::connect(self.addresses[0]).map(Connection::new));
+                // two to the device, two to whoever receives for its address, and so on
+                let direct = self.partition().filter(|_| (self.made / 2).is_multiple_of(2));
+                self.made += 1;
+                let connected = hostile::connect(self.addresses[0], direct);
+                self.connections.extend(connected.map(Connection::new));
             }
             1 => self.with(input, |connection, input| connection.greet(input)),
             2 => {
@@ -157,9 +166,8 @@ impl World {
                 connection.say(input.bytes(length), &[]);
             }),
             7 => self.with(input, |connection, input| {
-                let partition = 1 + input.byte() % IdPartition::COUNT;
-                let service = input.array::<8>();
-                connection.say(&[&[partition][..], &service].concat(), &[]);
+                let partition = input.byte();
+                connection.say(&hostile::here(partition), &[]);
             }),
             8 => self.take_grants(),
             9 => self.meddle(input),
@@ -216,7 +224,7 @@ impl World {
     fn send_to_hostile(&mut self, input: &mut Input<'_>) {
         let [own, _, theirs] = self.addresses;
         let segment = 1 + usize::from(input.byte()) * 16;
-        let bytes = vec![7; segment * (1 + usize::from(input.byte()) % 16)];
+        let bytes = vec![THEIRS << 2; segment * (1 + usize::from(input.byte()) % 16)];
         for _ in 0..1 + input.byte() % 64 {
             let _ = self.link.send(self.now, &bytes, &[run([own, theirs], segment, bytes.len())]);
         }
@@ -224,6 +232,11 @@ impl World {
 
     /// Accepts a request of the device for a ring, and answers.
     fn accept(&mut self, input: &mut Input<'_>) {
+        if let Some(socket) = self.owner.as_ref().and_then(hostile::accept) {
+            let mut connection = Connection::new(socket);
+            connection.offer(input);
+            self.connections.push(connection);
+        }
         let Some(socket) = hostile::accept(&self.listener) else { return };
         let mut connection = Connection::new(socket);
         connection.granted.extend(connection.take().into_iter().map(File::from));
@@ -258,11 +271,17 @@ impl World {
         }
     }
 
+    /// The device's partition.
+    fn partition(&mut self) -> Option<u8> {
+        self.link.sharing()?.partition().map(IdPartition::get)
+    }
+
     /// An honest datagram, and whatever has come.
     fn exchange(&mut self) {
         let [own, other, _] = self.addresses;
-        let payload = [HONEST, self.sent.to_le_bytes()].concat();
-        let sent = self.honest.send(self.now, &payload, &[run([other, own], 8, 8)]);
+        let qpn = [0, self.partition().unwrap_or_default() << 2, 0, 0];
+        let payload = [HONEST, qpn, self.sent.to_le_bytes()].concat();
+        let sent = self.honest.send(self.now, &payload, &[run([other, own], 12, 12)]);
         self.sent += u32::from(sent.is_ok_and(|taken| taken == 1));
         self.receive();
         let _ = self.honest.receive(self.now, &mut |_| {});
@@ -310,7 +329,7 @@ impl World {
 fn honest_number(datagram: &Datagram<'_>, other: IpAddr) -> Option<u32> {
     let (&HONEST, number) = datagram.bytes.split_first_chunk()? else { return None };
     (datagram.net.src == other).then_some(())?;
-    number.try_into().ok().map(u32::from_le_bytes)
+    number.get(4..)?.try_into().ok().map(u32::from_le_bytes)
 }
 
 fn run([src, dst]: [IpAddr; 2], segment: usize, length: usize) -> Transmit {

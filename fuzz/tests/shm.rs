@@ -33,16 +33,18 @@ fn shm_holds() {
     });
 }
 
-/// A program that gets on: two rings to the device, three processes at its address, and a ring from it;
+/// A program that gets on: rings to the device, processes at its address, and a ring from it;
 /// then what a process does, mostly as it should.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     // mostly a device that has its address itself, and greetings that are accepted
     let mut program = vec![if any() < 230 { any() % 192 } else { any() }];
-    for connection in 0..4 {
-        let kind = if any() < 240 { connection / 2 } else { any() };
-        program.extend([0, 1, connection, kind, any() % 250]);
-        program.extend([7, connection, connection, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for connection in 0..8 {
+        // two go to the device, two to whoever receives for its address
+        let kind = if any() < 240 { connection / 2 % 2 } else { any() };
+        let (is_share, partition) = (connection == 2, 1 + connection % 8);
+        let damage = if is_share { 0 } else { 2 * (partition - 1) + 1 };
+        program.extend([0, 1, connection, kind, damage]);
     }
     program.extend([11, 9, 9, 9, 12, if any() < 230 { 0 } else { any() }, 1, 8]);
     for _ in 0..10 + any() % 90 {
@@ -53,8 +55,8 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let how = if any() < 250 { any() & 0xE4 } else { any() };
                 program.extend([4, any() & 1, how, any(), any() & 3, any(), any() & 3]);
             }
-            5 => program.extend([10, any() % 210, 2 + any() % 3]),
-            6 => program.extend([7, any(), any(), 0, 0, 0, 0, 0, 0, 0, 0]),
+            5 => program.extend([10, any() % 210, any() % 8]),
+            6 => program.extend([7, any(), any()]),
             7 => program.push(8),
             8 => program.extend([11, any(), any(), any()]),
             9 => program.extend([12, any() % 160, 1]),

@@ -73,7 +73,7 @@ def nonsense(address):
     end = time.monotonic() + 3
     ended = 0
     while time.monotonic() < end:
-        for bytes_ in (b"knock\0\0\1", os.urandom(63), b"k"):
+        for bytes_ in (b"knock\0\0\2", os.urandom(63), b"k"):
             with contextlib.suppress(BlockingIOError):
                 os.write(writer, bytes_)
         try:
@@ -103,9 +103,10 @@ def records(address):
     client = Client(address)
     partition = client.open()
     for number in range(500):
-        words = struct.pack("IIII", partition << 26 | number, number, 5, 7)
         remote = bytes(10) + b"\xff\xff" + socket.inet_aton("127.79.95.9")
-        client.tell(5, 0, words + remote)
+        ids = [struct.pack(">I", name) for name in (partition << 26 | number, number)]
+        qpns = (5).to_bytes(3, "big") + (7).to_bytes(3, "big")
+        client.tell(5, 0, ids[0] + remote + ids[1] + qpns + b"\xff\xff")
     time.sleep(0.2)
     print(partition)
 

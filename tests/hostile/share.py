@@ -27,7 +27,7 @@ def knock(address, number, secret):
     assert stat.S_ISFIFO(door(address).stat().st_mode)
     writer = os.open(door(address), os.O_WRONLY | os.O_NONBLOCK)
     try:
-        os.write(writer, (b"knock\0\0\1" + number + secret).ljust(64, b"\0"))
+        os.write(writer, (b"knock\0\0\2" + number + secret).ljust(64, b"\0"))
     finally:
         os.close(writer)
 

@@ -30,8 +30,12 @@ const CAPACITY: u64 = 2 << 20;
 pub(super) const RING_SIZE: u64 = START + CAPACITY;
 const SKIP: u64 = u64::MAX;
 
-const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x06";
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x07";
+const RING: [u8; 8] = *b"roce\0\0\0\x07";
+const FORWARD: [u8; 8] = *b"for\0\0\0\0\x01";
+const SHARE: [u8; 8] = *b"share\0\0\x08";
+const HERE: [u8; 8] = *b"here\0\0\0\x01";
+/// Length of a table of claims.
+const CLAIMS: u64 = 8 * (512 + 62 * 4096) + 4096 + 62 * 4096 * 32;
 const MAX_DESCRIPTORS: usize = 7;
 /// Time that the device has to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -95,9 +99,11 @@ impl Connection {
         let (kind, damage) = (input.byte(), input.byte());
         let mut bytes = if kind & 1 == 0 {
             let src = Ipv4Addr::new(10, 0, 0, damage).to_ipv6_mapped();
-            [&HELLO_RING[..], &src.octets()].concat()
+            [&RING[..], &src.octets()].concat()
+        } else if damage & 1 == 0 {
+            [&SHARE[..], &[0; 16]].concat()
         } else {
-            HELLO_SHARE.to_vec()
+            here(1 + damage / 2 % 8)
         };
         match damage {
             250..=252 => bytes.truncate(usize::from(input.byte())),
@@ -111,7 +117,7 @@ impl Connection {
         let ring = Ring::new();
         let descriptors = match kind >> 1 {
             0..=47 if kind & 1 == 0 => vec![ring.memory.as_fd().try_clone_to_owned().unwrap()],
-            0..=47 => vec![wakeup()],
+            0..=47 => vec![],
             kind => any_descriptors(kind),
         };
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -119,6 +125,13 @@ impl Connection {
         if kind & 1 == 0 {
             self.ring = Some(ring);
         }
+    }
+
+    /// What an owner says to a process that is to be forwarded to, with a ring.
+    pub(super) fn offer(&mut self, input: &mut Input<'_>) {
+        let (term, ring) = (u128::from(input.byte() % 4), Ring::new());
+        self.say(&[&FORWARD[..], &term.to_ne_bytes()].concat(), &[ring.memory.as_fd()]);
+        self.ring = Some(ring);
     }
 
     /// An answer to a request for a ring.
@@ -172,6 +185,11 @@ impl Connection {
     }
 }
 
+/// What a process says that the owner of its address is to forward to.
+pub(super) fn here(partition: u8) -> Vec<u8> {
+    [&HERE[..], &u128::from(partition).to_ne_bytes()].concat()
+}
+
 /// What wakes a process.
 fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
@@ -219,17 +237,18 @@ fn full_wakeup() -> OwnedFd {
     full
 }
 
-pub(super) fn connect(address: IpAddr) -> Option<OwnedFd> {
+/// `partition`: to the process that has it, not to whichever receives for the address.
+pub(super) fn connect(address: IpAddr, partition: Option<u8>) -> Option<OwnedFd> {
     let socket = unix_socket();
-    rustix::net::connect(&socket, &name(address)).ok()?;
+    rustix::net::connect(&socket, &name(address, partition)).ok()?;
     Some(socket)
 }
 
-pub(super) fn listen(address: IpAddr) -> OwnedFd {
+pub(super) fn listen(address: IpAddr, partition: Option<u8>) -> OwnedFd {
     let socket = unix_socket();
     // a device of the run before may be just closing the name, in a thread
     let until = Instant::now() + PATIENCE;
-    while let Err(error) = rustix::net::bind(&socket, &name(address)) {
+    while let Err(error) = rustix::net::bind(&socket, &name(address, partition)) {
         assert!(error == rustix::io::Errno::ADDRINUSE && Instant::now() < until, "{error}");
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -243,12 +262,7 @@ pub(super) fn accept(socket: &OwnedFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the device to ask for its address, and grants whatever the script says.
-pub(super) fn grant(
-    owner: &OwnedFd,
-    ring: &File,
-    script: &[u8],
-    address: IpAddr,
-) -> Option<OwnedFd> {
+pub(super) fn grant(owner: &OwnedFd, script: &[u8], address: IpAddr) -> Option<OwnedFd> {
     let mut input = Input::new(script);
     let until = Instant::now() + PATIENCE;
     let connection = loop {
@@ -264,9 +278,9 @@ pub(super) fn grant(
         std::thread::sleep(Duration::from_micros(100));
     }
     let udp = std::net::UdpSocket::bind((address, 4791)).unwrap();
-    let (claims, services) = (memory(8192, true), memory(0, true));
+    let (claims, services) = (memory(CLAIMS, true), memory(0, true));
     let claims = [&claims, &services, &services].map(AsFd::as_fd);
-    let honest = [ring.as_fd(), udp.as_fd(), owner.as_fd()].into_iter().chain(claims);
+    let honest = [udp.as_fd(), owner.as_fd()].into_iter().chain(claims);
     let mut descriptors: Vec<_> = honest.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
     let which = input.byte();
     if which >= 64 {
@@ -302,6 +316,7 @@ fn unix_socket() -> OwnedFd {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
 }
 
-fn name(address: IpAddr) -> SocketAddrUnix {
-    SocketAddrUnix::new_abstract_name(format!("roce 4791 {address}").as_bytes()).unwrap()
+fn name(address: IpAddr, partition: Option<u8>) -> SocketAddrUnix {
+    let partition = partition.map_or_else(String::new, |partition| format!(" #{partition}"));
+    SocketAddrUnix::new_abstract_name(format!("roce 4791 {address}{partition}").as_bytes()).unwrap()
 }

@@ -112,7 +112,7 @@ impl Link {
         self.next
     }
 
-    /// As `ShmLink::receive` does. `for_sleepers`: it has the other side wake those that sleep.
+    /// As `Sharing::receive` does. `for_sleepers`: it has the other side wake those that sleep.
     pub(crate) fn receive(&mut self, for_sleepers: bool) {
         let mut buffer = [0; LENGTH];
         loop {
@@ -127,13 +127,13 @@ impl Link {
         }
     }
 
-    /// As `ShmLink::park` does.
+    /// As `Sharing::park` does.
     pub(crate) fn park(&mut self) -> bool {
         self.sleepers += 1;
         self.reader.park()
     }
 
-    /// As `ShmLink::unpark` does.
+    /// As `Sharing::unpark` does.
     pub(crate) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {

@@ -4,8 +4,10 @@
 //! network inside the process; a program can
 //! [open a device on a link of its own](crate::Device::with_link).
 
+mod arrival;
 mod capture;
 mod capture_file;
+mod conn_record;
 mod credentials;
 mod descriptors;
 mod fabric;
@@ -17,7 +19,7 @@ mod raw;
 mod rings;
 mod sealed;
 mod share;
-mod shm;
+mod sharing;
 mod stranger;
 mod udp;
 
@@ -47,7 +49,7 @@ pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
 #[doc(hidden)] // for the fuzz targets
 pub use share::ShareLink;
-pub(crate) use shm::{Left, Members};
+pub(crate) use sharing::{Left, Members};
 pub(crate) use stranger::StrangersHeld;
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};

@@ -177,10 +177,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Where the reader stands, if it has not read everything.
-    pub(crate) fn unread(&self) -> Option<u64> {
-        let tail = self.ring.word(TAIL).load(Ordering::Acquire);
-        (tail != self.head).then_some(tail)
+    /// True if the reader has not read everything.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.ring.word(TAIL).load(Ordering::Acquire) != self.head
     }
 
     /// True if the other side sleeps and must be woken; once for each time that it went to sleep.

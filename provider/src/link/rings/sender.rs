@@ -1,13 +1,8 @@
 //! The sending side of a channel: a ring that this process writes, and what found no room in it.
 
-use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Duration};
+use std::{collections::VecDeque, io, os::fd::OwnedFd};
 
-use roce_transport::time::Instant;
-
-use super::{
-    SILENCE,
-    ring::{Broken, RunHeader, Writer},
-};
+use super::ring::{Broken, RunHeader, Writer};
 
 /// Number of bytes that may wait for room in a ring; more are lost, as when a socket's buffer is
 /// full.
@@ -16,46 +11,37 @@ const BACKLOG: usize = 16 << 20;
 /// Sender of runs to another process.
 pub(in crate::link) struct Sender {
     writer: Writer,
-    /// What wakes the reader: an eventfd of its own.
-    wakeup: OwnedFd,
+    /// What wakes the reader, once it has answered: an eventfd of its own.
+    wakeup: Option<OwnedFd>,
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
     /// The reader has written what cannot be.
     is_broken: bool,
-    /// Where the reader stood when it was last looked at, if it had something to read.
-    stood: Option<u64>,
 }
 
 impl Sender {
-    pub(in crate::link) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
+    pub(super) const fn new(writer: Writer) -> Self {
         let backlog = VecDeque::new();
-        Self { writer, wakeup, backlog, backlog_bytes: 0, is_broken: false, stood: None }
+        Self { writer, wakeup: None, backlog, backlog_bytes: 0, is_broken: false }
     }
 
-    /// Sends to another reader from now on, first what still waits.
-    pub(in crate::link) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
-        (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
-        self.is_broken = false;
+    /// The reader has answered.
+    pub(super) fn open(&mut self, wakeup: OwnedFd) {
+        self.wakeup = Some(wakeup);
+        if self.writer.has_unread() {
+            self.wake();
+        }
     }
 
-    /// True if the reader has something to read.
-    pub(in crate::link) fn is_unread(&self) -> bool {
-        self.writer.unread().is_some()
+    /// True once the reader has answered.
+    pub(super) const fn is_open(&self) -> bool {
+        self.wakeup.is_some()
     }
 
     /// True if the reader has all that was sent.
     pub(in crate::link) fn is_drained(&self) -> bool {
-        self.backlog.is_empty() && !self.is_unread()
-    }
-
-    /// True if the reader had something to read when this was last called, and has read nothing
-    /// since.
-    pub(in crate::link) fn is_stalled(&mut self) -> bool {
-        let stands = self.writer.unread();
-        let is_stalled = stands.is_some() && stands == self.stood;
-        self.stood = stands;
-        is_stalled
+        self.backlog.is_empty() && !self.writer.has_unread()
     }
 
     pub(in crate::link) const fn is_broken(&self) -> bool {
@@ -97,29 +83,13 @@ impl Sender {
         Ok(())
     }
 
-    /// Something was sent: wakes the reader, and sets when what found no room is tried again, and when it
-    /// is looked at whether the reader reads.
-    pub(in crate::link) fn note_sent(
-        &mut self,
-        now: Instant,
-        write_wait: Duration,
-        write_at: &mut Option<Instant>,
-        check_at: &mut Option<Instant>,
-    ) {
-        if !self.wake() {
-            *write_at = Some(now.plus(write_wait));
-        }
-        if check_at.is_none() {
-            self.is_stalled(); // from now on
-            *check_at = Some(now.plus(SILENCE));
-        }
-    }
-
     /// Wakes the reader if it sleeps. Returns true if everything is written.
     pub(in crate::link) fn wake(&self) -> bool {
-        if self.writer.must_wake() {
+        if let Some(wakeup) = &self.wakeup
+            && self.writer.must_wake()
+        {
             // full means that it is awake already
-            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
         }
         self.backlog.is_empty()
     }

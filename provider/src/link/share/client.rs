@@ -21,11 +21,13 @@ use tracing::{info, warn};
 
 use super::{
     door,
-    message::{Answer, Knock, Record, Request, RunHeader},
+    message::{Answer, Knock, Request},
 };
 use crate::{
     clock,
-    link::{BATCH, DatagramRun, descriptors::receive_with, name::Name},
+    link::{
+        BATCH, DatagramRun, arrival::Arrival, conn_record, descriptors::receive_with, name::Name,
+    },
     readiness::wait,
     signals::without_sigpipe,
     sync::Mutex,
@@ -42,7 +44,7 @@ const RETRY_MOST: Duration = Duration::from_millis(500);
 /// Number of processes that are looked at in one go, where the service is waited for.
 const COMING: usize = 16;
 /// The longest message of the service: a header, and what a UDP datagram can carry.
-const LONGEST: usize = RunHeader::LEN + 65_536;
+const LONGEST: usize = Arrival::LEN + 65_536;
 /// Answers that nobody has taken.
 const MAX_RESULTS: usize = 64;
 
@@ -55,7 +57,8 @@ pub(in crate::link) struct Client {
     services: BTreeSet<ServiceId>,
     /// Claims that have no answer yet, by the numbers of their requests.
     claims: BTreeMap<u64, ServiceId>,
-    records: BTreeMap<u32, Record>,
+    /// Its connections, by communication ID.
+    records: BTreeMap<u32, [u8; conn_record::LEN]>,
     receive_buffer: usize,
     state: State,
     buffer: Box<[u8]>,
@@ -365,9 +368,9 @@ impl Client {
 
     /// Has the peer of a connection told when this process ends.
     pub(in crate::link) fn keep_record(&mut self, record: &ConnRecord) {
-        let record = Record::of(record);
-        self.records.insert(record.local_id, record);
-        self.tell(Request::Keep(record));
+        let bytes = conn_record::encode(record);
+        self.records.insert(record.local_id, bytes);
+        self.tell(Request::Keep(bytes));
     }
 
     /// Has it told no more.
@@ -481,7 +484,7 @@ impl Client {
                 Ok((_, 0)) => {}
                 Ok((_, length)) => {
                     if let Some((header, bytes)) = self.buffer[..length].split_first_chunk() {
-                        RunHeader::decode(header).hand_over(self.address, bytes, sink);
+                        Arrival::decode(header).hand_over(self.address, bytes, sink);
                     }
                     count += 1;
                     continue;

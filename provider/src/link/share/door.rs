@@ -138,12 +138,6 @@ pub(super) fn knock(
     }
 }
 
-/// True if the service may receive at an address: clients there have names of their own.
-pub(in crate::link) fn exists(address: IpAddr, interface: u32) -> bool {
-    let directory = Path::new(DIRECTORY);
-    name(address, interface).is_ok_and(|name| directory.join(name).exists())
-}
-
 /// Checks that nobody but root, or this user, can have made the directory.
 fn check(directory: &Path) -> io::Result<()> {
     let above = fs::metadata(directory.parent().unwrap_or(directory))?;

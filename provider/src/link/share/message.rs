@@ -1,14 +1,8 @@
 //! Messages between the service and its clients. Each kind has one length.
 
-use std::net::{IpAddr, Ipv6Addr};
+use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use roce_transport::{
-    addr::{Gid, PKey},
-    cm::{ConnRecord, ServiceId},
-    ids::Qpn,
-    share::IdPartition,
-    wire::{DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
-};
+use crate::link::conn_record;
 
 /// What a client writes into the door of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +14,7 @@ pub(super) struct Knock {
 }
 
 /// Start of a knock. The last byte changes with every message of this file.
-const MAGIC: [u8; 8] = *b"knock\0\0\x01";
+const MAGIC: [u8; 8] = *b"knock\0\0\x02";
 
 impl Knock {
     pub(super) const LEN: usize = 64;
@@ -62,20 +56,9 @@ pub(super) enum Request {
     /// Requests for the service.
     Claim(ServiceId),
     Release(ServiceId),
-    /// The peer of this connection is to be told when the client ends.
-    Keep(Record),
+    /// The peer of this [connection](conn_record) is to be told when the client ends.
+    Keep([u8; conn_record::LEN]),
     Erase(u32),
-}
-
-/// What a client says of a connection. The service knows its address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Record {
-    remote: IpAddr,
-    pkey: PKey,
-    pub(super) local_id: u32,
-    remote_id: u32,
-    local_qpn: Qpn,
-    remote_qpn: Qpn,
 }
 
 impl Request {
@@ -102,13 +85,7 @@ impl Request {
             }
             Self::Keep(record) => {
                 kind[0] = 5;
-                kind[2..].copy_from_slice(&record.pkey.0.to_ne_bytes());
-                let qpns = [record.local_qpn.get(), record.remote_qpn.get()];
-                let words = [record.local_id, record.remote_id, qpns[0], qpns[1]];
-                for (field, word) in fields.chunks_exact_mut(4).zip(words) {
-                    field.copy_from_slice(&word.to_ne_bytes());
-                }
-                fields[16..32].copy_from_slice(&Gid::from(record.remote).0);
+                fields[..record.len()].copy_from_slice(record);
             }
             Self::Erase(local_id) => {
                 kind[0] = 6;
@@ -120,9 +97,6 @@ impl Request {
 
     /// `None`: it makes no sense.
     pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
-        let word = |at: usize| {
-            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
         let service = || {
             let (first, _) = bytes[4..].split_first_chunk()?;
             Some(ServiceId(u64::from_ne_bytes(*first)))
@@ -133,18 +107,8 @@ impl Request {
             2 => service().map(Self::Query),
             3 => service().map(Self::Claim),
             4 => service().map(Self::Release),
-            5 => {
-                let (remote, _) = bytes[20..].split_first_chunk::<16>()?;
-                Some(Self::Keep(Record {
-                    remote: Ipv6Addr::from(*remote).to_canonical(),
-                    pkey: PKey(u16::from_ne_bytes([bytes[2], bytes[3]])),
-                    local_id: word(4),
-                    remote_id: word(8),
-                    local_qpn: Qpn::new(word(12)),
-                    remote_qpn: Qpn::new(word(16)),
-                }))
-            }
-            6 => Some(Self::Erase(word(4))),
+            5 => bytes[4..].first_chunk().copied().map(Self::Keep),
+            6 => bytes[4..].first_chunk().map(|id| Self::Erase(u32::from_ne_bytes(*id))),
             _ => None,
         }
     }
@@ -152,20 +116,6 @@ impl Request {
     /// True if the service answers.
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Query(_) | Self::Claim(_))
-    }
-}
-
-impl Record {
-    pub(super) const fn of(record: &ConnRecord) -> Self {
-        let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
-        Self { remote, pkey, local_id, remote_id, local_qpn, remote_qpn }
-    }
-
-    /// The record of a connection that a client with this partition can have at `local`.
-    pub(super) fn at(&self, local: IpAddr, partition: IdPartition) -> Option<ConnRecord> {
-        let &Self { remote, pkey, local_id, remote_id, local_qpn, remote_qpn } = self;
-        let record = ConnRecord { local, remote, pkey, local_id, remote_id, local_qpn, remote_qpn };
-        partition.can_have(&record).then_some(record)
     }
 }
 
@@ -210,110 +160,9 @@ impl Answer {
     }
 }
 
-/// Header of a run of datagrams that the service sends to a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RunHeader {
-    src: IpAddr,
-    src_port: u16,
-    ident: Ident,
-    segment: u16,
-    traffic_class: u8,
-    hop_limit: u8,
-    checksum_verified: bool,
-    congested: bool,
-}
-
-impl RunHeader {
-    pub(super) const LEN: usize = 28;
-
-    /// `None`: no datagram is so long. `congested`: something was lost before.
-    pub(super) fn of(run: &DatagramRun<'_>, congested: bool) -> Option<Self> {
-        let &NetHeader { src, src_port, ident, traffic_class, hop_limit, .. } = run.net;
-        Some(Self {
-            src,
-            src_port,
-            ident,
-            segment: u16::try_from(run.segment).ok()?,
-            traffic_class,
-            hop_limit,
-            checksum_verified: run.meta.checksum_verified,
-            congested: congested || run.meta.congested,
-        })
-    }
-
-    pub(super) fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        let (kind, id) = match self.ident {
-            Ident::Likely(id) => (0, id),
-            Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
-        };
-        bytes[..16].copy_from_slice(&Gid::from(self.src).0);
-        for (field, word) in
-            bytes[16..22].chunks_exact_mut(2).zip([self.src_port, self.segment, id])
-        {
-            field.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes[22..].copy_from_slice(&[
-            self.traffic_class,
-            self.hop_limit,
-            kind,
-            self.checksum_verified.into(),
-            self.congested.into(),
-            0,
-        ]);
-        bytes
-    }
-
-    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Self {
-        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-        let src: [u8; 16] = std::array::from_fn(|at| bytes[at]);
-        Self {
-            src: Ipv6Addr::from(src).to_canonical(),
-            src_port: word(16),
-            segment: word(18),
-            ident: match bytes[24] {
-                0 => Ident::Likely(word(20)),
-                kind => Ident::Known { id: word(20), dont_fragment: kind > 1 },
-            },
-            traffic_class: bytes[22],
-            hop_limit: bytes[23],
-            checksum_verified: bytes[25] != 0,
-            congested: bytes[26] != 0,
-        }
-    }
-
-    /// Hands over the run that is behind the header.
-    pub(super) fn hand_over(
-        &self,
-        dst: IpAddr,
-        bytes: &[u8],
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) {
-        let &Self { src, src_port, ident, traffic_class, hop_limit, .. } = self;
-        let frame = FrameFields::default();
-        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
-        let &Self { checksum_verified, congested, .. } = self;
-        let meta = DatagramMeta { checksum_verified, congested, not_ready: false };
-        let segment = usize::from(self.segment).clamp(1, bytes.len().max(1));
-        sink(&DatagramRun { net: &net, bytes, segment, meta });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record() -> ConnRecord {
-        ConnRecord {
-            local: [10, 0, 0, 1].into(),
-            remote: [10, 0, 0, 2].into(),
-            pkey: PKey(0x8001),
-            local_id: *IdPartition::new(62).unwrap().ids().end(),
-            remote_id: 0x1234_5678,
-            local_qpn: Qpn::new(0xF8_0001),
-            remote_qpn: Qpn::new(0x12_3456),
-        }
-    }
 
     #[test]
     fn messages_are_what_they_were() {
@@ -327,7 +176,7 @@ mod tests {
             Request::Query(service),
             Request::Claim(service),
             Request::Release(service),
-            Request::Keep(Record::of(&record())),
+            Request::Keep([7; conn_record::LEN]),
             Request::Erase(0x1234_5678),
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
@@ -359,58 +208,6 @@ mod tests {
             let mut bytes = [0; Answer::LEN];
             bytes[..2].copy_from_slice(&start);
             assert_eq!(Answer::decode(&bytes), None, "{start:?}");
-        }
-    }
-
-    #[test]
-    fn a_run_is_what_it_was() {
-        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fe80::1", "2001:db8::2")] {
-            for ident in [
-                Ident::Likely(0x1234),
-                Ident::Known { id: 0xFFFF, dont_fragment: false },
-                Ident::Known { id: 1, dont_fragment: true },
-            ] {
-                let net = NetHeader {
-                    src: src.parse().unwrap(),
-                    dst: dst.parse().unwrap(),
-                    src_port: 49_152,
-                    traffic_class: 3,
-                    hop_limit: 64,
-                    ident,
-                    frame: FrameFields::default(),
-                };
-                let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
-                let run = DatagramRun { net: &net, bytes: b"datagrams", segment: 4, meta };
-                for congested in [false, true] {
-                    let header = RunHeader::of(&run, congested).unwrap();
-                    let mut seen = false;
-                    RunHeader::decode(&header.encode()).hand_over(net.dst, run.bytes, &mut |got| {
-                        let meta = DatagramMeta { congested, ..meta };
-                        assert_eq!((got.net, got.bytes), (&net, run.bytes));
-                        assert_eq!((got.segment, got.meta), (4, meta));
-                        seen = true;
-                    });
-                    assert!(seen);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_a_record_is_none() {
-        let (good, local) = (record(), IpAddr::from([10, 0, 0, 1]));
-        let partition = IdPartition::new(62).unwrap();
-        assert_eq!(Record::of(&good).at(local, partition), Some(good));
-        for stranger in [
-            ConnRecord { local_id: 0, ..good },
-            ConnRecord { local_id: *IdPartition::new(8).unwrap().ids().start(), ..good },
-            ConnRecord { remote: [0; 4].into(), ..good },
-            ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
-            ConnRecord { remote: [255; 4].into(), ..good },
-            ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
-            ConnRecord { pkey: PKey(0), ..good },
-        ] {
-            assert_eq!(Record::of(&stranger).at(local, partition), None, "{stranger:?}");
         }
     }
 }

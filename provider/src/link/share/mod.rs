@@ -10,7 +10,7 @@
 //!   So a client knocks at the [door] of an address, a FIFO; the service connects to the Unix
 //!   socket that the knock names, by a socket that cannot receive, and sends the client the ends of
 //!   two pipes: for [requests](message::Request) and for answers. What it has received goes by the
-//!   socket, runs of datagrams each behind a [header](message::RunHeader).
+//!   socket, runs of datagrams each behind a [header](super::arrival).
 //! - It waits for no client. What finds no room in a client's socket is lost, as on a wire.
 //! - It keeps nothing of a client's but an entry in the [table], and records of its
 //!   connections, both bounded. What is under way to a client lies in the socket's buffer, which the
@@ -30,7 +30,6 @@ mod table;
 pub(in crate::link) use client::{Client, ask};
 pub(in crate::link) use clients::Clients;
 pub(crate) use door::DIRECTORY;
-pub(in crate::link) use door::exists;
 pub use service::ShareLink;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     door::{self, Door},
-    message::{Answer, Knock, Request, RunHeader},
+    message::{Answer, Knock, Request},
     table::{OWN, Table},
 };
 use crate::{
@@ -41,6 +41,8 @@ use crate::{
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
         SharingLink,
+        arrival::Arrival,
+        conn_record,
         descriptors::send_with,
         kept::{self, Kept},
         stranger::unix_socket,
@@ -303,7 +305,7 @@ impl Clients {
                 }
                 (Request::Keep(record), Some(own)) => {
                     // others are of no connection that it can have
-                    let record = record.at(client.address, own);
+                    let record = conn_record::decode(&record, own, client.address);
                     let record = record.filter(|record| client.peers.contains(&record.remote));
                     if client.records.len() < MAX_RECORDS {
                         client.records.extend(record.map(|record| (record.local_id, record)));
@@ -437,7 +439,7 @@ impl Client {
         if is_management && self.peers.len() < MAX_RECORDS {
             self.peers.insert(run.net.src);
         }
-        let Some(header) = RunHeader::of(run, self.has_lost) else { return 0 };
+        let Some(header) = Arrival::of(run, self.has_lost) else { return 0 };
         let header = header.encode();
         let message = [IoSlice::new(&header), IoSlice::new(run.bytes)];
         let sent =

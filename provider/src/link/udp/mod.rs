@@ -31,14 +31,14 @@ use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharingLink,
     kept::{self, Kept},
-    share::{self, Client, Clients},
-    shm::{Sharing, ShmLink},
+    share::{self, Clients},
+    sharing::{Scope, Sharing},
 };
 use crate::{bind::BindError, notice};
 use groups::Groups;
 use message::SendBuffers;
 pub use options::SocketOptions;
-use port::Port;
+use port::{Opened, Port};
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
 
@@ -93,14 +93,14 @@ pub struct UdpLink {
     /// Datagrams that sockets which are closed have lost for want of room.
     drops_of_closed: u64,
     /// Other devices of this host, unless everything is to take the network stack.
-    shm: Option<ShmLink>,
+    sharing: Option<Sharing>,
     /// Addresses at which the service receives.
     clients: Clients,
     /// Partition of the numbers that the device has, if others have the addresses as well.
     partition: Option<IdPartition>,
     /// Own connections at such addresses.
     kept: BTreeMap<ConnId, ConnRecord>,
-    /// Time of the next look at the sockets, if there is `shm`.
+    /// Time of the next look at the sockets, if there is `sharing`.
     look_at: Instant,
     /// Time at which something last came by the sockets.
     last_arrival: Instant,
@@ -130,8 +130,8 @@ impl UdpLink {
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built, so
     /// that no process that gets it through shared memory needs to check the ICRC.
     pub fn set_trusted(&mut self) {
-        if let Some(shm) = &mut self.shm {
-            shm.set_trusted();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.set_trusted();
         }
     }
 
@@ -185,7 +185,7 @@ impl UdpLink {
             Locality::SharedMemory
             | Locality::SharedAddress { .. }
             | Locality::SharedInProcess { .. }
-                if ShmLink::is_refused() =>
+                if Sharing::is_refused() =>
             {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
@@ -199,21 +199,25 @@ impl UdpLink {
             }
             other => other,
         };
-        let mut shm = match locality {
+        let mut sharing = match locality {
             Locality::Network => None,
-            Locality::SharedMemory => Some(ShmLink::new(Sharing::None).map_err(system)?),
+            Locality::SharedMemory => Some(Sharing::new(Scope::None).map_err(system)?),
             Locality::SharedInProcess { .. } => {
-                Some(ShmLink::new(Sharing::InProcess).map_err(system)?)
+                Some(Sharing::new(Scope::InProcess).map_err(system)?)
             }
-            Locality::SharedAddress { .. } => Some(ShmLink::new(Sharing::All).map_err(system)?),
+            Locality::SharedAddress { .. } => Some(Sharing::new(Scope::All).map_err(system)?),
         };
         let mut ports = Vec::new();
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
-            match Port::open(address, interface, shm.as_mut(), exclusive, &options) {
-                Ok((port, client)) => {
+            let scope = sharing.as_ref().map(Sharing::scope);
+            match Port::open(address, interface, scope, exclusive, &options) {
+                Ok(Opened { port, acquired, client }) => {
                     ports.push(port);
+                    if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
+                        sharing.add(acquired).map_err(system)?;
+                    }
                     client
                         .into_iter()
                         .try_for_each(|client| clients.add(client))
@@ -238,16 +242,16 @@ impl UdpLink {
             _ => system(error),
         };
         let given = clients.open().map_err(taken)?;
-        let partition = match (&mut shm, given, locality) {
-            (Some(shm), Some(given), _) => {
-                shm.adopt_partition(given, clients.addresses()).map_err(taken)?;
+        let partition = match (&mut sharing, given, locality) {
+            (Some(sharing), Some(given), _) => {
+                sharing.adopt_partition(given, clients.addresses()).map_err(taken)?;
                 Some(given)
             }
             (
-                Some(shm),
+                Some(sharing),
                 None,
                 Locality::SharedAddress { partition } | Locality::SharedInProcess { partition },
-            ) => shm.choose_partition(partition).map_err(taken)?,
+            ) => sharing.choose_partition(partition).map_err(taken)?,
             (_, given, _) => given,
         };
         Ok(Self {
@@ -263,7 +267,7 @@ impl UdpLink {
             send_buffers: SendBuffers::default(),
             receive_buffers: ReceiveBuffers::new().map_err(system)?,
             drops_of_closed: 0,
-            shm,
+            sharing,
             clients,
             partition,
             kept: BTreeMap::new(),
@@ -296,7 +300,7 @@ impl UdpLink {
         bytes: &[u8],
         runs: &[Transmit],
     ) -> io::Result<(usize, bool)> {
-        let Self { ports, shm, send_buffers, .. } = self;
+        let Self { ports, sharing, send_buffers, .. } = self;
         let Some(first) = runs.first() else { return Ok((0, false)) };
         let Some(port) = ports.iter().find(|port| port.address == first.src) else {
             let message = format!("{} is no address of this device any more", first.src);
@@ -308,15 +312,13 @@ impl UdpLink {
         };
         let same = |run: &&Transmit| (run.src, run.src_port) == (first.src, first.src_port);
         let mut count = runs.iter().take_while(same).count();
-        if let Some(shm) = shm {
+        if let Some(sharing) = sharing {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
-            if let Some(sent) = shm.send(now, bytes, &runs[..same]) {
+            if let Some(sent) = sharing.send(now, bytes, &runs[..same]) {
                 // a channel that has broken is none for those behind, which may have no ICRC
                 return sent.map(|sent| (sent, sent == same));
             }
-            let far = |run: &&Transmit| {
-                !shm.reaches(now, run.src, run.dst, port.interface) && !shm.takes(bytes, run)
-            };
+            let far = |run: &&Transmit| !sharing.reaches(now, bytes, run, port.interface);
             count = runs[..count].iter().take_while(far).count().max(1);
         }
         let to = |run: &Transmit| port.peer(run.dst);
@@ -326,14 +328,6 @@ impl UdpLink {
         }
         Ok((sent, sent > 0))
     }
-}
-
-/// An address that is added to a link.
-struct NewAddress {
-    port: Port,
-    /// What other processes know of it.
-    shm: Option<ShmLink>,
-    client: Option<Client>,
 }
 
 impl fmt::Debug for UdpLink {
@@ -399,11 +393,11 @@ impl Link for UdpLink {
     }
 
     fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
-        self.shm.as_ref().is_none_or(|shm| shm.needs_icrc(bytes, run))
+        self.sharing.as_ref().is_none_or(|sharing| sharing.needs_icrc(bytes, run))
     }
 
     fn has_waiting(&self) -> bool {
-        self.shm.as_ref().is_some_and(ShmLink::has_waiting)
+        self.sharing.as_ref().is_some_and(|sharing| sharing.paths.has_waiting())
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
@@ -421,59 +415,53 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self { ports, groups, receive_buffers, shm, clients, look_at, last_arrival, .. } = self;
+        let Self {
+            ports, groups, receive_buffers, sharing, clients, look_at, last_arrival, ..
+        } = self;
         let mut count = 0;
-        let mut receive = |socket: &Socket,
-                           overflow: &mut Overflow,
-                           dst,
-                           is_member,
-                           shm: &mut Option<ShmLink>| {
-            receive_buffers.receive(socket, overflow, |meta, payload| {
-                let net = NetHeader {
-                    src: meta.source.ip().to_canonical(),
-                    dst,
-                    src_port: meta.source.port(),
-                    traffic_class: meta.traffic_class,
-                    hop_limit: meta.hop_limit,
-                    ident: Ident::Likely(0),
-                    frame: FrameFields::default(),
-                };
-                let segment = meta.segment;
-                let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
-                let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                match shm.as_mut() {
-                    Some(shm) if is_member => run.for_each(|arrived| {
-                        if !shm.forward_from_member(now, arrived) {
-                            sink(&(*arrived).into());
-                        }
-                    }),
-                    Some(shm) => shm.forward_run(&run, sink),
-                    None => sink(&run),
-                }
-            })
-        };
-        let settled = shm.as_mut().is_some_and(|shm| {
-            shm.attend(now);
-            while let Some((address, socket)) = shm.poll_member() {
+        let mut receive =
+            |socket: &Socket, overflow: &mut Overflow, dst, sharing: &mut Option<Sharing>| {
+                receive_buffers.receive(socket, overflow, |meta, payload| {
+                    let net = NetHeader {
+                        src: meta.source.ip().to_canonical(),
+                        dst,
+                        src_port: meta.source.port(),
+                        traffic_class: meta.traffic_class,
+                        hop_limit: meta.hop_limit,
+                        ident: Ident::Likely(0),
+                        frame: FrameFields::default(),
+                    };
+                    let segment = meta.segment;
+                    let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
+                    let run = DatagramRun { net: &net, bytes: payload, segment, meta };
+                    match sharing.as_mut().filter(|sharing| sharing.addresses.is_shared()) {
+                        Some(sharing) => sharing.forward_run(now, &run, sink),
+                        None => sink(&run),
+                    }
+                })
+            };
+        let settled = sharing.as_mut().is_some_and(|sharing| {
+            sharing.attend(now);
+            while let Some((address, socket)) = sharing.addresses.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
                 }
             }
-            shm.is_settled()
+            sharing.is_settled()
         });
         // before the first that comes through shared memory: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
-                if port.is_read_here(shm.as_ref()) {
+                if port.is_read_here(sharing.as_ref()) {
                     let overflow = &mut port.overflow;
-                    count += receive(&port.socket, overflow, port.address, false, shm)?;
+                    count += receive(&port.socket, overflow, port.address, sharing)?;
                 }
                 if let Some((socket, overflow)) = &mut port.member {
-                    count += receive(socket, overflow, port.address, true, shm)?;
+                    count += receive(socket, overflow, port.address, sharing)?;
                 }
             }
             groups.each_ready(|member| {
-                count += receive(&member.socket, &mut member.overflow, member.group, false, shm)?;
+                count += receive(&member.socket, &mut member.overflow, member.group, sharing)?;
                 Ok(())
             })?;
             if count > 0 {
@@ -483,40 +471,41 @@ impl Link for UdpLink {
             *look_at = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
         }
         count += clients.receive(now, sink);
-        if let Some(shm) = shm {
-            count += shm.receive(now, sink);
+        if let Some(sharing) = sharing {
+            count += sharing.receive(sink);
         }
         Ok(count)
     }
 
     fn park(&mut self) -> bool {
         self.clients.park();
-        self.shm.as_mut().is_none_or(ShmLink::park)
+        self.sharing.as_mut().is_none_or(Sharing::park)
     }
 
     fn unpark(&mut self) {
         self.clients.unpark();
-        if let Some(shm) = &mut self.shm {
-            shm.unpark();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.unpark();
         }
         self.look_at = Instant::ZERO; // it may be the sockets that have woken it
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let shm = self.shm.as_ref().and_then(ShmLink::deadline);
-        shm.into_iter().chain(self.clients.deadline()).min()
+        let sharing = self.sharing.as_ref().and_then(Sharing::deadline);
+        sharing.into_iter().chain(self.clients.deadline()).min()
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        // `shm` watches those that other processes may read
-        let is_watched =
-            |port: &&Port| self.shm.as_ref().is_some_and(|shm| shm.watches(port.address));
+        // `sharing` watches those that other processes may read
+        let is_watched = |port: &&Port| {
+            self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.contains(port.address))
+        };
         let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
         let own = self.ports.iter().filter(is_own);
         let sockets = own.map(|port| port.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])
-            .chain(self.shm.as_ref().map(ShmLink::descriptor))
+            .chain(self.sharing.as_ref().map(Sharing::descriptor))
             .chain(self.clients.descriptor())
             .collect()
     }
@@ -526,7 +515,7 @@ impl Link for UdpLink {
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        if self.shm.is_some() || !self.clients.is_empty() { Some(self) } else { None }
+        if self.sharing.is_some() || !self.clients.is_empty() { Some(self) } else { None }
     }
 
     fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
@@ -553,22 +542,22 @@ impl SharingLink for UdpLink {
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        match (self.clients.at(address), &mut self.shm) {
+        match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
-            (None, Some(shm)) => shm.claim(service, address)?,
+            (None, Some(sharing)) => sharing.addresses.claim(service, address)?,
             (None, None) => {}
         }
         Ok(())
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.shm.as_ref().is_some_and(|shm| shm.is_claimed(service, address))
+        self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
-        match (self.clients.at(address), &mut self.shm) {
+        match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.release(service),
-            (None, Some(shm)) => shm.release(service, address),
+            (None, Some(sharing)) => sharing.addresses.release(service, address),
             (None, None) => {}
         }
     }
@@ -578,7 +567,7 @@ impl SharingLink for UdpLink {
             client.keep_record(record);
             self.kept.insert(conn, *record);
         }
-        self.shm.iter_mut().for_each(|shm| shm.keep_record(now, conn, record));
+        self.sharing.iter_mut().for_each(|sharing| sharing.keep_record(now, conn, record));
     }
 
     fn discard_record(&mut self, conn: ConnId) {
@@ -587,23 +576,23 @@ impl SharingLink for UdpLink {
         {
             client.erase_record(record.local_id);
         }
-        self.shm.iter_mut().for_each(|shm| shm.discard_record(conn));
+        self.sharing.iter_mut().for_each(|sharing| sharing.discard_record(conn));
     }
 
     fn poll_ended(&mut self) -> Option<Ended> {
-        self.shm.as_mut().and_then(SharingLink::poll_ended)
+        self.sharing.as_mut().and_then(Sharing::poll_ended)
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.shm.iter_mut().for_each(|shm| shm.settle(address, partition));
+        self.sharing.iter_mut().for_each(|sharing| sharing.addresses.settle(address, partition));
     }
 
     fn shared_runs(&self) -> u64 {
-        self.shm.as_ref().map_or(0, SharingLink::shared_runs)
+        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.sent_runs)
     }
 
     fn forwarded(&self) -> u64 {
-        self.shm.as_ref().map_or(0, SharingLink::forwarded)
+        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
     }
 }
 
@@ -624,32 +613,32 @@ impl MulticastLink for UdpLink {
 
 impl AddressSetLink for UdpLink {
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
-        let shm = self.shm.as_ref().map(ShmLink::part).transpose();
+        let scope = self.sharing.as_ref().map(Sharing::scope);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
-            let mut shm = shm.map_err(|source| BindError::System { address, source })?;
-            let (port, mut client) = Port::open(address, interface, shm.as_mut(), false, &options)?;
-            if let Some(client) = &mut client {
+            let mut opened = Port::open(address, interface, scope, false, &options)?;
+            if let Some(client) = &mut opened.client {
                 client.open(partition).map_err(|source| match source.kind() {
                     io::ErrorKind::AddrInUse => BindError::Full(address),
                     _ => BindError::System { address, source },
                 })?;
             }
-            Ok(Box::new(NewAddress { port, shm, client }))
+            Ok(Box::new(opened))
         })
     }
 
     fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
-        let Ok(new) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
-        let NewAddress { port, shm, client } = *new;
-        self.ports.push(port);
-        if let (Some(shm), Some(part)) = (&mut self.shm, shm) {
-            shm.absorb(part);
+        let Ok(opened) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
+        let Opened { port, acquired, client } = *opened;
+        let system = |source| BindError::System { address, source };
+        if let (Some(sharing), Some(acquired)) = (&mut self.sharing, acquired) {
+            sharing.add(acquired).map_err(system)?;
         }
+        self.ports.push(port);
         if let Some(client) = client {
             let interface = client.interface;
-            self.clients.add(client).map_err(|source| BindError::System { address, source })?;
-            self.shm.iter_mut().for_each(|shm| shm.serve(address, interface));
+            self.clients.add(client).map_err(system)?;
+            self.sharing.iter_mut().for_each(|it| it.listen_directly(address, interface));
         }
         Ok(())
     }
@@ -662,8 +651,8 @@ impl AddressSetLink for UdpLink {
             }
         }
         self.clients.forget(address);
-        if let Some(shm) = &mut self.shm {
-            shm.forget(address);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.forget(address);
         }
     }
 }

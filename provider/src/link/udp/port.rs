@@ -21,7 +21,7 @@ use crate::{
     link::{
         kept::{self, Kept},
         share::{Client, DIRECTORY},
-        shm::{MakeSocket, ShmLink},
+        sharing::{self, Acquired, MakeSocket, Scope, Sharing},
     },
 };
 
@@ -39,14 +39,25 @@ pub(super) struct Port {
     pub(super) control: Option<u16>,
 }
 
+/// An address that was opened.
+pub(super) struct Opened {
+    pub(super) port: Port,
+    /// What other processes have to do with it.
+    pub(super) acquired: Option<Acquired>,
+    /// The service receives there.
+    pub(super) client: Option<Client>,
+}
+
 impl Port {
+    /// Opens an address. `scope`: of those who may have it besides this link, or `None` if it has
+    /// nothing to do with other processes.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
-        shm: Option<&mut ShmLink>,
+        scope: Option<Scope>,
         exclusive: bool,
         options: &SocketOptions,
-    ) -> Result<(Self, Option<Client>), BindError> {
+    ) -> Result<Opened, BindError> {
         let client = if options.receives_for_users || exclusive {
             None
         } else {
@@ -58,14 +69,21 @@ impl Port {
             Arc::new(move |beside| Self::bound(address, interface, &options, beside))
         };
         let error = |source| BindError::of_socket(address, source);
-        let socket = match shm {
-            _ if client.is_some() => None,
-            Some(shm) => Some(shm.acquire(address, interface, exclusive, &make_socket)?),
-            None => Some(make_socket(false).map_err(|source| {
-                let is_taken = source.kind() == io::ErrorKind::AddrInUse;
-                let other = is_taken.then(|| ShmLink::other_user(address, interface)).flatten();
-                other.unwrap_or_else(|| error(source))
-            })?),
+        let (socket, acquired) = match scope {
+            _ if client.is_some() => (None, None),
+            Some(scope) => {
+                let place = (address, interface);
+                let (socket, acquired) = sharing::acquire(scope, place, exclusive, &make_socket)?;
+                (Some(socket), Some(acquired))
+            }
+            None => {
+                let socket = make_socket(false).map_err(|source| {
+                    let is_taken = source.kind() == io::ErrorKind::AddrInUse;
+                    let other = is_taken.then(|| sharing::other_user(address, interface));
+                    other.flatten().unwrap_or_else(|| error(source))
+                })?;
+                (Some(socket), None)
+            }
         };
         let ports = options.source_ports(address).max(usize::from(socket.is_none()));
         let flows = flows::open(address, interface, ports);
@@ -76,7 +94,7 @@ impl Port {
         };
         let overflow = Overflow::of(&socket);
         let port = Self { socket, address, interface, overflow, member: None, flows, control };
-        Ok((port, client))
+        Ok(Opened { port, acquired, client })
     }
 
     /// Reads one more socket from now on.
@@ -100,8 +118,9 @@ impl Port {
     }
 
     /// True if no other process reads its socket.
-    pub(super) fn is_read_here(&self, shm: Option<&ShmLink>) -> bool {
-        self.control.is_none() && !shm.is_some_and(|shm| shm.is_peer(self.address))
+    pub(super) fn is_read_here(&self, sharing: Option<&Sharing>) -> bool {
+        self.control.is_none()
+            && !sharing.is_some_and(|sharing| sharing.addresses.is_peer(self.address))
     }
 
     /// A socket with this address and port. `beside`: others may have them, too.

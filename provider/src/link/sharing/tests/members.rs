@@ -4,7 +4,7 @@ use super::{super::members::MEMBERS, *};
 
 /// The owner of an address, and the socket that stands for the address's, beside which there may be
 /// others.
-fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
+fn owner_with_members(address: IpAddr) -> (Sharing, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let to = socket.local_addr().unwrap();
@@ -19,26 +19,27 @@ fn owner_with_members(address: IpAddr) -> (ShmLink, UdpSocket) {
         member.bind(&to.into())?;
         Ok(member)
     });
-    let mut link = ShmLink::new(Sharing::All).unwrap();
-    link.acquire(address, 0, false, &make_socket).unwrap();
+    let mut link = Sharing::new(Scope::All).unwrap();
+    acquire_for(&mut link, address, &make_socket).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)
 }
 
 /// One more process at the address, and its member socket.
-fn peer_with_member(owner: &mut ShmLink, address: IpAddr) -> (ShmLink, UdpSocket) {
+fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket) {
     let mut link = peer(owner, address).unwrap();
-    let (at, socket) = link.poll_member().unwrap();
-    assert!(at == address && link.poll_member().is_none());
+    let (at, socket) = link.addresses.poll_member().unwrap();
+    assert!(at == address && link.addresses.poll_member().is_none());
     (link, socket.into())
 }
 
 /// The owner has ended. The first becomes the owner then, and the other its peer.
-fn take_over(next: &mut ShmLink, other: &mut ShmLink) {
+fn take_over(next: &mut Sharing, other: &mut Sharing) {
     for now in 2..10 {
         next.attend(at(1000 * now));
         other.attend(at(1000 * now));
     }
+    next.attend(at(10_000));
 }
 
 /// Sends a datagram to a queue pair of this partition by the network.
@@ -62,10 +63,10 @@ fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
 fn each_process_receives_what_is_for_it() {
     let [address, _] = addresses();
     let (mut a, at_a) = owner_with_members(address);
-    assert!(a.poll_member().is_none(), "a process that is alone needs none");
+    assert!(a.addresses.poll_member().is_none(), "a process that is alone needs none");
     let (b, at_b) = peer_with_member(&mut a, address);
     let (c, at_c) = peer_with_member(&mut a, address);
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
     let send = || partitions.iter().for_each(|partition| send_to(&at_a, *partition));
     send();
     assert_eq!(
@@ -75,7 +76,7 @@ fn each_process_receives_what_is_for_it() {
     );
     send();
     for link in [&b, &c] {
-        assert!(!socket::news(&link.epoll).0); // and what is for the owner is heard of once
+        assert!(!epoll::news(&link.epoll).0); // and what is for the owner is heard of once
         let hears = crate::readiness::is_readable(link.descriptor());
         assert!(hears, "a thread that sleeps on the link hears of it");
     }
@@ -87,8 +88,8 @@ fn each_process_receives_what_is_for_it() {
     send();
     assert_eq!(arrived(&at_a), partitions[..2]);
     let (d, at_d) = peer_with_member(&mut a, address);
-    send_to(&at_a, d.partition().unwrap());
-    assert_eq!(arrived(&at_d), [d.partition().unwrap()]);
+    send_to(&at_a, d.addresses.partition().unwrap());
+    assert_eq!(arrived(&at_d), [d.addresses.partition().unwrap()]);
 }
 
 /// There are fewer sockets than processes can have the address.
@@ -98,16 +99,15 @@ fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
     let (mut a, at_a) = owner_with_members(address);
     let members: Vec<_> = (0..MEMBERS).map(|_| peer_with_member(&mut a, address)).collect();
     let mut last = peer(&mut a, address).unwrap();
-    assert!(last.poll_member().is_none());
-    let partition = last.partition().unwrap();
+    assert!(last.addresses.poll_member().is_none());
+    let partition = last.addresses.partition().unwrap();
     send_to(&at_a, partition);
     assert_eq!(arrived(&at_a), [partition]);
     assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &packet(partition))));
-    a.flush(at(1));
     assert_eq!(take(&mut last), [(net(address).src, 0, packet(partition))]);
     for (link, socket) in &members {
-        send_to(&at_a, link.partition().unwrap());
-        assert_eq!(arrived(socket), [link.partition().unwrap()]);
+        send_to(&at_a, link.addresses.partition().unwrap());
+        assert_eq!(arrived(socket), [link.addresses.partition().unwrap()]);
     }
 }
 
@@ -118,50 +118,48 @@ fn member_sockets_outlive_the_owner() {
     let (mut a, at_a) = owner_with_members(address);
     let (mut b, at_b) = peer_with_member(&mut a, address);
     let (mut c, at_c) = peer_with_member(&mut a, address);
-    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
     drop(a);
     take_over(&mut b, &mut c);
-    assert!(!b.is_peer(address) && c.is_peer(address));
-    assert!(b.poll_member().is_none() && c.poll_member().is_none(), "they have theirs");
+    assert!(!b.addresses.is_peer(address) && c.addresses.is_peer(address));
+    assert!(
+        b.addresses.poll_member().is_none() && c.addresses.poll_member().is_none(),
+        "they have theirs"
+    );
     let send = || [of_a, of_b, of_c].iter().for_each(|partition| send_to(&at_a, *partition));
     send();
     assert_eq!([&at_a, &at_b, &at_c].map(arrived), [vec![of_a], vec![of_b], vec![of_c]]);
     let (d, at_d) = peer_with_member(&mut b, address);
-    send_to(&at_a, d.partition().unwrap());
+    send_to(&at_a, d.addresses.partition().unwrap());
     send_to(&at_a, of_b);
-    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition().unwrap()], vec![of_b]]);
+    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.addresses.partition().unwrap()], vec![of_b]]);
 }
 
 /// The kernel looks at the first datagram of a merged run only.
 #[test]
-fn what_is_for_others_is_passed_to_the_owner() {
+fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     let [address, _] = addresses();
     let (mut a, _) = owner_with_members(address);
     let (mut b, _) = peer_with_member(&mut a, address);
     let (mut c, _) = peer_with_member(&mut a, address);
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
-    let packets = partitions.map(packet);
+    let packets = [&a, &b, &c].map(|each| packet(each.addresses.partition().unwrap()));
     let net = net(address);
-    assert!(!b.forward_from_member(at(0), &Datagram::new(&net, &packets[1])), "its own");
-    assert!(!b.forward_from_member(at(0), &Datagram::new(&net, b"short")));
-    // the first needs a channel, and is lost
-    assert!(b.forward_from_member(at(0), &Datagram::new(&net, &packets[0])));
-    a.attend(at(1));
-    b.attend(at(1));
-    for bytes in [&packets[0], &packets[2]] {
-        assert!(b.forward_from_member(at(2), &Datagram::new(&net, bytes)));
+    assert!(!is_forwarded(&mut b, &Datagram::new(&net, &packets[1])), "its own");
+    assert!(!is_forwarded(&mut b, &Datagram::new(&net, b"short")));
+    for bytes in [&packets[0], &packets[2], &packets[0]] {
+        assert!(is_forwarded(&mut b, &Datagram::new(&net, bytes)));
     }
-    assert_eq!(b.forwarded(), 2);
-    assert_eq!(take(&mut a), [(net.src, 0, packets[0].clone())]);
+    assert_eq!(b.paths.forwarded, 3);
+    a.attend(at(1));
+    c.look_at = Instant::ZERO;
+    c.attend(at(1));
+    assert_eq!(take(&mut a).len(), 2);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
-    assert_eq!(take(&mut b), []);
     // what comes by a ring is for this process, or for nobody
-    assert_eq!((a.forwarded(), b.forwarded(), c.forwarded()), (1, 2, 0));
-    // one that has become the owner forwards by itself
-    drop(a);
-    take_over(&mut b, &mut c);
-    assert!(!b.is_peer(address));
-    assert!(b.forward_from_member(at(9000), &Datagram::new(&net, &packets[2])));
-    b.flush(at(9000));
-    assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
+    assert_eq!((a.paths.forwarded, b.paths.forwarded, c.paths.forwarded), (0, 3, 0));
+    // it is no owner by that, nor does it end as one
+    drop(b);
+    c.look_at = Instant::ZERO;
+    c.attend(at(3000));
+    assert!(c.addresses.is_peer(address) && !a.addresses.is_peer(address));
 }

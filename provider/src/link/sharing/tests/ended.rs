@@ -22,12 +22,12 @@ fn ms(millis: u64) -> Instant {
 }
 
 /// A connection of a link's device, by its number, and the name that it has there.
-fn connection(link: &ShmLink, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
+fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
     let record = ConnRecord {
         local,
         remote,
         pkey: PKey::DEFAULT,
-        local_id: link.partition().unwrap().ids().start() + number,
+        local_id: link.addresses.partition().unwrap().ids().start() + number,
         remote_id: 1,
         local_qpn: Qpn::new(0x111),
         remote_qpn: Qpn::new(0x222),
@@ -40,7 +40,7 @@ fn connection(link: &ShmLink, [local, remote]: [IpAddr; 2], number: u32) -> (Con
 }
 
 /// News of what has ended, in this time.
-fn news(link: &mut ShmLink, from: u64, time: u64) -> Vec<Ended> {
+fn news(link: &mut Sharing, from: u64, time: u64) -> Vec<Ended> {
     let mut news = Vec::new();
     for now in from..from + time {
         link.attend(ms(now));
@@ -59,7 +59,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let of_b = b.partition().unwrap();
+    let of_b = b.addresses.partition().unwrap();
     let records = [1, 2, 3].map(|number| {
         let (conn, record) = connection(&b, ends, number);
         b.keep_record(ms(0), conn, &record);
@@ -71,10 +71,10 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let left = here(address, of_b, &[records[0].1, records[2].1]);
     assert_eq!(news(&mut a, 200, 2000), [left], "once");
     // until that is settled, its communication IDs are nobody else's
-    let next = |a: &mut ShmLink| peer(a, address).unwrap().partition().unwrap();
+    let next = |a: &mut Sharing| peer(a, address).unwrap().addresses.partition().unwrap();
     assert_ne!(next(&mut a), of_b);
-    a.settle(address, of_b);
-    a.settle(address, of_b);
+    a.addresses.settle(address, of_b);
+    a.addresses.settle(address, of_b);
     assert_eq!(next(&mut a), of_b);
     assert_eq!(news(&mut a, 3000, 2000), []);
 }
@@ -85,7 +85,7 @@ fn an_owner_leaves_its_connections_to_the_next() {
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let (of_a, (conn, record)) = (a.partition().unwrap(), connection(&a, ends, 1));
+    let (of_a, (conn, record)) = (a.addresses.partition().unwrap(), connection(&a, ends, 1));
     a.keep_record(ms(0), conn, &record);
     b.park();
     assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
@@ -106,16 +106,17 @@ fn a_strangers_records() {
     let [address, far] = ends;
     let mut a = owner(address);
     let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let of_b = b.partition().unwrap();
-    let table = a.addresses.claims(address).unwrap().try_clone_to_owned().unwrap().into();
-    let forge = |owner: &ShmLink, local, number, partition| {
+    let of_b = b.addresses.partition().unwrap();
+    let shared = a.addresses.at_mut(address).unwrap();
+    let table = shared.common.claims.file().try_clone().unwrap();
+    let forge = |owner: &Sharing, local, number, partition| {
         let (_, record) = connection(owner, [local, far], number);
         OwnRecords::default().keep(&table, partition, &record).unwrap();
         record
     };
     // connections of those that have not ended
     for link in [&a, &b, &c] {
-        forge(link, address, 5, link.partition().unwrap());
+        forge(link, address, 5, link.addresses.partition().unwrap());
     }
     assert_eq!(news(&mut a, 10, 100), []);
     drop(peer(&mut a, address).unwrap()); // has it look
@@ -127,19 +128,23 @@ fn a_strangers_records() {
     assert_eq!(news(&mut a, 3000, 2000), []);
     // what nobody knows of is forgotten quietly
     c.discard_record(conn);
-    a.settle(address, c.partition().unwrap());
-    a.settle(far, of_b);
-    assert_eq!(peer(&mut a, address).unwrap().partition(), Some(of_b), "nothing is left of it");
+    a.addresses.settle(address, c.addresses.partition().unwrap());
+    a.addresses.settle(far, of_b);
+    assert_eq!(
+        peer(&mut a, address).unwrap().addresses.partition(),
+        Some(of_b),
+        "nothing is left of it"
+    );
 }
 
 /// A link with an address of its own.
-fn sharing(address: IpAddr) -> ShmLink {
+fn sharing(address: IpAddr) -> Sharing {
     let mut link = owner(address);
     link.park();
     link
 }
 
-/// Both know the other's end by what they share.
+/// Both know the other's end by its name.
 #[test]
 fn a_peer_at_another_address() {
     let ends = addresses();
@@ -147,27 +152,32 @@ fn a_peer_at_another_address() {
     for before in [true, false] {
         let (mut a, mut b) = (sharing(src), sharing(dst));
         let [(one, first), (other, stranger)] = [1, 2].map(|number| connection(&a, ends, number));
-        let first = ConnRecord { remote_id: b.partition().unwrap().ids().start() + 9, ..first };
+        let own = b.addresses.partition().unwrap();
+        let first = ConnRecord { remote_id: own.ids().start() + 9, ..first };
         let stranger = ConnRecord { remote_id: *partition(NOBODYS).ids().start(), ..stranger };
+        let to_b = packet(own);
         // a connection may be there before the channel, whether or not that has another use
         if before {
-            a.reaches(ms(0), src, dst, 0);
+            reaches(&mut a, ms(0), ends, &to_b);
             b.attend(ms(0));
             a.attend(ms(0));
         }
         a.keep_record(ms(0), one, &first);
         a.keep_record(ms(0), other, &stranger);
         for now in 1..5 {
-            a.attend(ms(now));
             b.attend(ms(now));
+            a.attend(ms(now));
         }
-        assert!(a.reaches(ms(5), src, dst, 0));
+        assert!(reaches(&mut a, ms(5), ends, &to_b));
         // a channel that is closed says nothing
         b.incoming.clear();
         assert_eq!(news(&mut a, 10, 2000), []);
-        a.reaches(ms(3000), src, dst, 0);
-        b.attend(ms(3000));
-        assert_eq!(news(&mut a, 3000, 100), []);
+        reaches(&mut a, ms(3000), ends, &to_b);
+        for now in 3000..3010 {
+            b.attend(ms(now));
+            a.attend(ms(now));
+        }
+        assert!(reaches(&mut a, ms(3010), ends, &to_b));
         drop(b);
         assert_eq!(news(&mut a, 4000, 2000), [Ended::There(vec![one])]);
         assert_eq!(a.deadline(), None);
@@ -181,13 +191,13 @@ fn a_connection_that_has_ended_before() {
     let (mut a, mut b) = (sharing(src), sharing(dst));
     let [(one, first), (other, second)] = [1, 2].map(|number| {
         let (conn, record) = connection(&a, ends, number);
-        (conn, ConnRecord { remote_id: *b.partition().unwrap().ids().start(), ..record })
+        (conn, ConnRecord { remote_id: *b.addresses.partition().unwrap().ids().start(), ..record })
     });
     a.keep_record(ms(0), one, &first);
     a.keep_record(ms(0), other, &second);
     for now in 1..5 {
-        a.attend(ms(now));
         b.attend(ms(now));
+        a.attend(ms(now));
     }
     a.discard_record(one);
     drop(b);

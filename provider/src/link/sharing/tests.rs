@@ -3,14 +3,17 @@
 use std::{
     net::{Ipv4Addr, UdpSocket},
     ops::Range,
-    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
     thread,
 };
 
 use roce_transport::{
     adapter::Transmit,
     addr::ROCE_UDP_PORT,
-    cm::{About, CmMad, Message, PrivateData, Rej, RejectReason, Req, Rtu},
+    cm::{About, CmMad, Message, PrivateData, Rej, RejectReason, Req, Rtu, ServiceId},
     share::Addressee,
     wire::{FrameFields, ICRC_LEN, Ident},
 };
@@ -18,15 +21,18 @@ use rustix::net::SendFlags;
 use socket2::Socket;
 
 use super::{
-    listener::{
-        ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT, request_grant,
-    },
-    socket::{connect, is_closed, receive_with},
+    hello::{say_here, say_share},
+    listener::{ACCEPT_BATCH, MAX_PENDING, PENDING_TIMEOUT},
+    names::{connect, connect_directly},
     *,
 };
 use crate::{
     bind::BindError,
-    link::{DatagramMeta, rings::Writer},
+    link::{
+        Datagram,
+        descriptors::{receive_with, send_with},
+        rings::is_closed,
+    },
 };
 
 mod ended;
@@ -48,21 +54,46 @@ fn at(micros: u64) -> Instant {
     Instant::ZERO.plus(Duration::from_micros(micros))
 }
 
-fn device(address: IpAddr) -> ShmLink {
-    let mut link = ShmLink::new(Sharing::None).unwrap();
-    link.listeners.listen(&link.epoll, address, 0).unwrap();
+/// Has a link take an address.
+fn acquire_for(
+    link: &mut Sharing,
+    address: IpAddr,
+    make_socket: &MakeSocket,
+) -> Result<(), BindError> {
+    let (_, acquired) = acquire(link.scope(), (address, 0), false, make_socket)?;
+    link.add(acquired).unwrap();
+    Ok(())
+}
+
+/// A device that has all numbers of an address.
+fn device(address: IpAddr) -> Sharing {
+    let mut link = Sharing::new(Scope::None).unwrap();
+    acquire_for(&mut link, address, &udp()).unwrap();
     link
 }
 
-/// Two devices, of which the first reaches the second; and the time then.
-fn pair() -> (ShmLink, ShmLink, [IpAddr; 2]) {
-    let [src, dst] = addresses();
-    let (mut a, mut b) = (device(src), device(dst));
-    assert!(!a.reaches(at(0), src, dst, 0));
-    b.attend(at(0));
-    a.attend(at(0));
-    assert!(a.reaches(at(1), src, dst, 0));
-    (a, b, [src, dst])
+/// What is for no process in particular.
+const ANY: &[u8] = b"any";
+
+/// True if there is a channel for a datagram between the two addresses. If not, it is looked for.
+fn reaches(link: &mut Sharing, now: Instant, ends: [IpAddr; 2], datagram: &[u8]) -> bool {
+    link.reaches(now, datagram, &run(ends, datagram.len(), 0..datagram.len()), 0)
+}
+
+/// Has the first link find the second, which has all numbers, by what takes 1 ms.
+fn meet(a: &mut Sharing, b: &mut Sharing, now: u64, ends: [IpAddr; 2]) {
+    assert!(!reaches(a, at(now), ends, ANY));
+    b.attend(at(now));
+    a.attend(at(now));
+    assert!(reaches(a, at(now + 1), ends, ANY));
+}
+
+/// Two devices, of which the first reaches the second.
+fn pair() -> (Sharing, Sharing, [IpAddr; 2]) {
+    let ends = addresses();
+    let (mut a, mut b) = (device(ends[0]), device(ends[1]));
+    meet(&mut a, &mut b, 0, ends);
+    (a, b, ends)
 }
 
 fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit {
@@ -79,7 +110,7 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit
 }
 
 /// Everything that has arrived: source, place in its run, bytes.
-fn take(link: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
+fn take(link: &mut Sharing) -> Vec<(IpAddr, u16, Vec<u8>)> {
     let mut taken = Vec::new();
     let mut sink = |arrived: &Datagram<'_>| {
         let Ident::Known { id, dont_fragment: true } = arrived.net.ident else {
@@ -88,14 +119,14 @@ fn take(link: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
         assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
         taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
     };
-    while link.receive(at(0), &mut |run| run.for_each(&mut sink)) > 0 {}
+    while link.receive(&mut |run| run.for_each(&mut sink)) > 0 {}
     taken
 }
 
 /// True if a datagram that has arrived was for another process, and is on its way there.
-fn is_forwarded(link: &mut ShmLink, datagram: &Datagram<'_>) -> bool {
+fn is_forwarded(link: &mut Sharing, datagram: &Datagram<'_>) -> bool {
     let mut is_own = false;
-    link.forward_run(&(*datagram).into(), &mut |_| is_own = true);
+    link.forward_run(at(0), &(*datagram).into(), &mut |_| is_own = true);
     !is_own
 }
 
@@ -115,34 +146,49 @@ fn packets_take_the_channel_once_it_is_open() {
         ]
     );
     assert!(b.is_settled());
-    assert_eq!(a.shared_runs(), 2);
+    assert_eq!(a.paths.sent_runs, 2);
     // what the sender trusted for the receiver is told
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
-        b.receive(at(2), &mut |arrived| told = Some(arrived.meta.checksum_verified));
+        b.receive(&mut |arrived| told = Some(arrived.meta.checksum_verified));
         assert_eq!(told, Some(checksum_verified));
         a.set_trusted();
     }
     // the other direction is a channel of its own
     let [there, back] = [ends[1], ends[0]];
-    assert!(!b.reaches(at(3), there, back, 0));
+    assert!(!reaches(&mut b, at(3), [there, back], ANY));
+}
+
+/// However much is sent until it answers.
+#[test]
+fn a_device_is_asked_for_one_channel() {
+    let ends = addresses();
+    let (mut a, mut b) = (device(ends[0]), device(ends[1]));
+    let one = packet(IdPartition::new(3).unwrap());
+    for now in 0..10 {
+        for datagram in [ANY, &one] {
+            assert!(!reaches(&mut a, at(now), ends, datagram));
+        }
+    }
+    b.attend(at(10));
+    assert_eq!(b.incoming.len(), 1);
+    a.attend(at(10));
+    assert!(reaches(&mut a, at(11), ends, ANY) && reaches(&mut a, at(11), ends, &one));
 }
 
 #[test]
 fn an_absent_device_is_asked_again_later() {
-    let [src, dst] = addresses();
-    let mut a = device(src);
-    assert!(!a.reaches(at(0), src, dst, 0));
-    let mut b = device(dst);
-    assert!(!a.reaches(at(99_999), src, dst, 0));
+    let ends = addresses();
+    let mut a = device(ends[0]);
+    assert!(!reaches(&mut a, at(0), ends, ANY));
+    let mut b = device(ends[1]);
+    assert!(!reaches(&mut a, at(99_999), ends, ANY));
     b.attend(at(99_999));
     assert!(b.incoming.is_empty());
-    assert!(!a.reaches(at(100_000), src, dst, 0));
-    b.attend(at(101_000));
-    a.attend(at(101_000));
-    assert!(a.reaches(at(101_001), src, dst, 0));
-    assert!(!a.reaches(at(0), src, [239, 1, 1, 1].into(), 0), "a group has no channel");
+    meet(&mut a, &mut b, 101_000, ends);
+    let group = [ends[0], [239, 1, 1, 1].into()];
+    assert!(!reaches(&mut a, at(0), group, ANY), "a group has no channel");
 }
 
 #[test]
@@ -157,17 +203,11 @@ fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
     assert!(b.incoming.is_empty());
     // the other way round: the receiver goes, and comes back
     let mut a = device(src);
-    a.reaches(at(5000), src, dst, 0);
-    b.attend(at(6000));
-    a.attend(at(6000));
-    assert!(a.reaches(at(6001), src, dst, 0));
+    meet(&mut a, &mut b, 6000, ends);
     drop(b);
     a.attend(at(8000));
     let mut b = device(dst);
-    assert!(!a.reaches(at(8001), src, dst, 0));
-    b.attend(at(9000));
-    a.attend(at(9000));
-    assert!(a.reaches(at(9001), src, dst, 0));
+    meet(&mut a, &mut b, 9000, ends);
 }
 
 #[test]
@@ -202,7 +242,7 @@ fn what_finds_no_room_waits_in_order() {
 #[test]
 fn a_sleeper_is_woken() {
     let (mut a, mut b, ends) = pair();
-    let is_readable = |link: &ShmLink| crate::readiness::is_readable(link.descriptor());
+    let is_readable = |link: &Sharing| crate::readiness::is_readable(link.descriptor());
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
@@ -228,34 +268,31 @@ fn a_sleeper_is_woken() {
 
 #[test]
 fn a_hello_that_makes_no_sense_is_refused() {
-    let [src, dst] = addresses();
-    let mut b = device(dst);
-    let connect = || connect(dst, 0).unwrap();
+    let ends = addresses();
+    let mut b = device(ends[1]);
+    let connect = || connect_directly(ends[1], 0, None).unwrap();
     let nothing = connect();
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
-    let (other_version, no_ring) = (connect(), connect());
-    let mut hello = [0; HELLO_RING_LEN];
-    hello[..8].copy_from_slice(&HELLO_RING);
+    let mut hello = Purpose::From(ends[0]).message();
+    let [other_kind, no_ring, asks_for_an_address, with_an_address] = [(); 4].map(|()| connect());
     send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
-    let (_writer, memory) = Writer::new().unwrap();
     hello[7] += 1;
-    send_with(&other_version, &hello, &[memory.as_fd()]).unwrap();
+    let other_version = Outgoing::request(other_kind, &hello);
+    // what is for the owner alone
+    say_share(&asks_for_an_address).unwrap();
+    say_here(&with_an_address, IdPartition::new(1).unwrap()).unwrap();
     b.attend(at(0));
     assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 1));
-    drop(nothing);
+    drop((nothing, other_version));
     b.attend(at(2000));
     assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 0));
     // and still it is there for others
-    let mut a = device(src);
-    a.reaches(at(4000), src, dst, 0);
-    b.attend(at(4000));
-    a.attend(at(4000));
-    assert!(a.reaches(at(4001), src, dst, 0));
+    meet(&mut device(ends[0]), &mut b, 4000, ends);
 }
 
 /// Connects so often without saying anything, and has the link look at it all, from this time on.
-fn crowd(link: &mut ShmLink, address: IpAddr, number: usize, from: u64) -> (Vec<OwnedFd>, u64) {
+fn crowd(link: &mut Sharing, address: IpAddr, number: usize, from: u64) -> (Vec<OwnedFd>, u64) {
     let crowd: Vec<_> = (0..number).map(|_| connect(address, 0).unwrap()).collect();
     let mut now = from;
     for _ in (0..number).step_by(ACCEPT_BATCH) {
@@ -267,18 +304,14 @@ fn crowd(link: &mut ShmLink, address: IpAddr, number: usize, from: u64) -> (Vec<
 
 #[test]
 fn processes_that_connect_and_say_nothing_keep_nobody_out() {
-    let [src, dst] = addresses();
-    let mut b = device(dst);
-    let (silent, now) = crowd(&mut b, dst, MAX_PENDING + 10, 0);
+    let ends = addresses();
+    let mut b = device(ends[1]);
+    let (silent, now) = crowd(&mut b, ends[1], MAX_PENDING + 10, 0);
     assert_eq!(b.listeners.counts().1, MAX_PENDING);
     let is_refused = |socket: &OwnedFd| is_closed(socket);
     assert_eq!(silent.iter().filter(|socket| is_refused(socket)).count(), 10);
     assert!(silent[..10].iter().all(is_refused), "those that were silent for longest");
-    let mut a = device(src);
-    a.reaches(at(now), src, dst, 0);
-    b.attend(at(now));
-    a.attend(at(now));
-    assert!(a.reaches(at(now + 1), src, dst, 0));
+    meet(&mut device(ends[0]), &mut b, now, ends);
     // what they hold is given back in time, whether or not anything else happens
     let timeout = PENDING_TIMEOUT.as_micros() as u64;
     assert!(b.deadline().is_some_and(|due| due <= at(now + timeout)));
@@ -302,13 +335,14 @@ fn few_connections_are_looked_at_in_one_go() {
 
 #[test]
 fn an_address_that_goes_takes_its_channels_with_it() {
-    let (mut a, mut b, [src, dst]) = pair();
-    b.forget(dst);
+    let (mut a, mut b, ends) = pair();
+    b.forget(ends[1]);
     assert!(b.incoming.is_empty() && b.listeners.counts().0 == 0);
     a.attend(at(2000));
-    assert!(!a.reaches(at(2001), src, dst, 0));
-    a.forget(src);
-    assert!(a.outgoing.is_empty());
+    assert!(!reaches(&mut a, at(2001), ends, ANY));
+    meet(&mut a, &mut device(ends[1]), 200_000, ends);
+    a.forget(ends[0]);
+    assert_eq!(a.paths.channels(), 0);
 }
 
 /// Any UDP socket stands for the one of the address. No socket can be beside it.
@@ -325,16 +359,16 @@ fn taken() -> MakeSocket {
     Arc::new(|_| Err(io::ErrorKind::AddrInUse.into()))
 }
 
-fn owner(address: IpAddr) -> ShmLink {
-    let mut link = ShmLink::new(Sharing::All).unwrap();
-    link.acquire(address, 0, false, &udp()).unwrap();
+fn owner(address: IpAddr) -> Sharing {
+    let mut link = Sharing::new(Scope::All).unwrap();
+    acquire_for(&mut link, address, &udp()).unwrap();
     link.choose_partition(7).unwrap();
     link
 }
 
 /// Has a process serve, from this time on in microseconds, while another one does something that may
 /// wait for it.
-fn while_it_serves<T>(server: &mut ShmLink, from: u64, act: impl FnOnce() -> T) -> T {
+fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -350,19 +384,29 @@ fn while_it_serves<T>(server: &mut ShmLink, from: u64, act: impl FnOnce() -> T) 
     })
 }
 
-/// One more at the address that `owner` has.
-fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
-    let mut link = ShmLink::new(Sharing::All).unwrap();
-    while_it_serves(owner, 0, || link.acquire(address, 0, false, &taken()))?;
+/// One more at the address that `owner` has, which forwards to it.
+fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
+    let mut link = Sharing::new(Scope::All).unwrap();
+    while_it_serves(owner, 0, || acquire_for(&mut link, address, &taken()))?;
     link.choose_partition(7).unwrap();
     owner.park(); // has it look each time
-    owner.attend(at(0));
+    link.park();
+    meet_owner(&mut link, owner, 0);
+    link.unpark();
     Ok(link)
 }
 
-fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
+/// Has a process find the owner of its address, at this time in microseconds.
+fn meet_owner(link: &mut Sharing, owner: &mut Sharing, now: u64) {
+    link.attend(at(now)); // asks
+    owner.attend(at(now));
+    link.attend(at(now)); // answers
+    owner.attend(at(now));
+}
+
+fn net(dst: IpAddr) -> NetHeader {
     let ident = Ident::Known { id: 0, dont_fragment: true };
-    roce_transport::wire::NetHeader {
+    NetHeader {
         src: [10, 0, 0, 9].into(),
         dst,
         src_port: 4791,
@@ -383,30 +427,29 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
     assert!(
         partitions[0] != partitions[1]
             && partitions[1] != partitions[2]
             && partitions[0] != partitions[2]
     );
-    assert_eq!([&a, &b, &c].map(|each| each.is_peer(address)), [false, true, true]);
+    assert_eq!([&a, &b, &c].map(|each| each.addresses.is_peer(address)), [false, true, true]);
     let net = net(address);
     let packets = partitions.map(packet);
     assert_eq!(
         packets.each_ref().map(|bytes| is_forwarded(&mut a, &Datagram::new(&net, bytes))),
         [false, true, true]
     );
-    a.flush(at(1));
     let free = IdPartition::all().find(|partition| !partitions.contains(partition)).unwrap();
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &packet(free))), "nobody has it");
-    let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
+    let elsewhere = NetHeader { dst: other, ..net };
     assert!(
         !is_forwarded(&mut a, &Datagram::new(&elsewhere, &packets[1])),
         "they do not share that one"
     );
     assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
-    assert_eq!(a.forwarded(), 2);
+    assert_eq!(a.paths.forwarded, 2);
     // one that has ended is forwarded nothing
     drop(b);
     a.attend(at(2));
@@ -426,76 +469,59 @@ fn request(service: ServiceId) -> Vec<u8> {
     bytes
 }
 
-/// A remote host that asks for whatever it likes has nobody look at each peer.
+/// A remote host that asks for whatever it likes has nothing sent to any peer.
 #[test]
 fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut peers: Vec<_> = (0..8).map(|_| peer(&mut a, address).unwrap()).collect();
-    peers.iter().for_each(|_| a.unpark());
-    a.attend(at(1000));
     let net = net(address);
-    let flood = |a: &mut ShmLink| {
-        let before = a.addresses.peers.looks;
-        for number in 0..1000 {
-            let bytes = request(ServiceId(number));
-            assert!(!is_forwarded(a, &Datagram::new(&net, &bytes)));
-        }
-        a.addresses.peers.looks - before
-    };
-    a.attend(at(1001));
-    assert_eq!(flood(&mut a), 0);
-    // what one has just begun to listen for is found, in this round and in the next
-    let asks = |a: &mut ShmLink, service| {
+    let asks = |a: &mut Sharing, service| {
         is_forwarded(a, &Datagram::new(&net, &request(ServiceId(service))))
     };
-    peers[3].claim(ServiceId(5000), address).unwrap();
-    assert!(asks(&mut a, 5000));
-    a.attend(at(1002));
-    peers[4].claim(ServiceId(5001), address).unwrap();
-    let before = a.addresses.peers.looks;
-    assert!(asks(&mut a, 5001) && asks(&mut a, 5000));
-    assert_eq!(a.addresses.peers.looks - before, peers.len());
-    assert!(!a.has_waiting());
-    a.flush(at(1003));
+    assert!((0..1000).all(|service| !asks(&mut a, service)));
+    assert_eq!(a.paths.forwarded, 0);
+    // what one has just begun to listen for is found at once, and what one has ended no more
+    peers[3].addresses.claim(ServiceId(5), address).unwrap();
+    assert!(asks(&mut a, 5) && !asks(&mut a, 6));
+    peers[4].addresses.claim(ServiceId(6), address).unwrap();
+    assert!(asks(&mut a, 6) && asks(&mut a, 5));
+    peers[3].addresses.release(ServiceId(5), address);
+    assert!(!asks(&mut a, 5));
     assert_eq!([3, 4].map(|index: usize| take(&mut peers[index]).len()), [2, 1]);
-    // connections that are just made are news in every round, and are looked at once in it
-    let _crowd: Vec<_> = (0..3).map(|_| connect(address, 0).unwrap()).collect();
-    a.attend(at(1004));
-    assert_eq!(flood(&mut a), peers.len());
+    // of two the one that is left is found, whichever goes
+    for service in [7, 8, 9] {
+        peers[5].addresses.claim(ServiceId(service), address).unwrap();
+    }
+    peers[5].addresses.release(ServiceId(7), address);
+    assert!(!asks(&mut a, 7) && asks(&mut a, 8) && asks(&mut a, 9));
+    drop(peers);
+    assert!((0..10).all(|service| !asks(&mut a, service)));
 }
 
-/// Processes that ask for an address, and then neither say which partition they have nor stop saying
-/// it, keep no other from it.
+/// Processes that ask for an address, or to be forwarded to, again and again, keep no other from it.
 #[test]
 fn peers_that_misbehave_are_bounded() {
     let [address, _] = addresses();
     let mut a = owner(address);
-    let silent = ShmLink::new(Sharing::All).unwrap();
-    let request = || request_grant(&silent.epoll, &silent.wakeup, address, 0).unwrap();
     let mut sockets = Vec::new();
-    for now in 0..2 * u64::from(IdPartition::COUNT) + 10 {
-        sockets.push(request());
-        a.attend(at(1000 * now));
+    let mut now = 0;
+    for round in 0..300 {
+        let socket = connect(address, 0).unwrap();
+        match round % 2 {
+            0 => say_share(&socket).unwrap(),
+            _ => say_here(&socket, IdPartition::new(9).unwrap()).unwrap(),
+        }
+        sockets.push(socket);
+        now += 1000;
+        a.attend(at(now));
     }
-    let are_connected = |sockets: &[OwnedFd]| {
-        let is_open =
-            |socket: &&OwnedFd| receive_with(socket, &mut [0; 8]).is_ok_and(|(n, _)| n > 0);
-        let first = sockets.iter().filter(is_open).count(); // the grant
-        let open = sockets.iter().filter(|socket| !is_closed(socket)).count();
-        (first, open)
-    };
-    let most = 2 * usize::from(IdPartition::COUNT);
-    assert_eq!(are_connected(&sockets), (most + 10, most));
-    let flood = sockets.pop().unwrap();
-    while send_with(&flood, &[9], &[]).is_ok() {}
-    let start = std::time::Instant::now();
-    a.attend(at(1_000_000));
-    assert!(send_with(&flood, &[9], &[]).is_ok(), "some are read");
-    while send_with(&flood, &[9], &[]).is_ok() {}
-    assert!(start.elapsed() < Duration::from_secs(10));
-    a.park();
-    assert!(peer(&mut a, address).unwrap().is_peer(address));
+    let open = sockets.iter().filter(|socket| {
+        while receive_with(socket, &mut [0; 32]).is_ok_and(|(length, _)| length > 0) {}
+        !is_closed(socket)
+    });
+    assert_eq!(open.count(), 1, "the last that is to be forwarded to");
+    assert!(peer(&mut a, address).unwrap().addresses.is_peer(address));
 }
 
 #[test]
@@ -507,15 +533,21 @@ fn a_service_belongs_to_one_process_at_an_address() {
     let is_in_use = |result: io::Result<()>| {
         result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
     };
-    b.claim(service, address).unwrap();
-    assert!(is_in_use(a.claim(service, address)) && is_in_use(c.claim(service, address)));
-    assert_eq!([&a, &b, &c].map(|each| each.is_claimed(service, address)), [true, false, true]);
-    c.claim(service, other).unwrap();
-    b.release(service, address);
-    c.claim(service, address).unwrap();
+    b.addresses.claim(service, address).unwrap();
+    assert!(
+        is_in_use(a.addresses.claim(service, address))
+            && is_in_use(c.addresses.claim(service, address))
+    );
+    assert_eq!(
+        [&a, &b, &c].map(|each| each.addresses.is_claimed(service, address)),
+        [true, false, true]
+    );
+    c.addresses.claim(service, other).unwrap();
+    b.addresses.release(service, address);
+    c.addresses.claim(service, address).unwrap();
     drop(c);
-    a.claim(service, address).unwrap();
-    assert!(is_in_use(b.claim(service, address)));
+    a.addresses.claim(service, address).unwrap();
+    assert!(is_in_use(b.addresses.claim(service, address)));
 }
 
 /// A message of connection management, in a packet to QP1.
@@ -532,7 +564,7 @@ fn a_withdrawn_request_is_withdrawn_where_it_went() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
-    b.claim(service, address).unwrap();
+    b.addresses.claim(service, address).unwrap();
     let guid = 5_u64;
     let req = Req { local_id: 9, local_ca_guid: guid, service_id: service, ..Req::default() };
     let request = message(Message::Req(Box::new(req)));
@@ -542,7 +574,6 @@ fn a_withdrawn_request_is_withdrawn_where_it_went() {
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &given_up)), "of no request");
     assert!(is_forwarded(&mut a, &Datagram::new(&net, &request)));
     assert!(is_forwarded(&mut a, &Datagram::new(&net, &given_up)));
-    a.flush(at(1));
     let taken = [&mut b, &mut c].map(|link| take(link).into_iter().map(|(.., bytes)| bytes));
     let [to_b, to_c] = taken.map(Vec::from_iter);
     assert_eq!(to_b, [request, given_up]);
@@ -554,62 +585,55 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&b, &c].map(|each| each.addresses.partition().unwrap());
     b.park();
     c.park();
     drop(a);
     b.attend(at(10));
-    assert!(!b.is_peer(address));
-    for now in [20, 30, 40] {
-        c.attend(at(now));
-        b.attend(at(now));
-    }
-    assert!(c.is_peer(address));
-    assert_eq!([&b, &c].map(|each| each.listeners.counts().0), [1, 1], "one name each");
-    assert_eq!([&b, &c].map(|each| each.partition().unwrap()), partitions);
+    assert!(!b.addresses.is_peer(address));
+    meet_owner(&mut c, &mut b, 3000);
+    assert!(c.addresses.is_peer(address));
+    assert_eq!([&b, &c].map(|each| each.listeners.counts().0), [2, 1], "the address's is one's");
+    assert_eq!([&b, &c].map(|each| each.addresses.partition().unwrap()), partitions);
     let bytes = packet(partitions[1]);
     assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)));
-    b.flush(at(50));
     assert_eq!(take(&mut c).len(), 1);
     // one that comes now finds the new owner, and no partition twice
     let d = peer(&mut b, address).unwrap();
-    assert!(!partitions.contains(&d.partition().unwrap()));
+    assert!(!partitions.contains(&d.addresses.partition().unwrap()));
     // the last one is left alone
     drop((b, d));
-    c.attend(at(60));
-    c.attend(at(2060));
-    assert!(!c.is_peer(address));
+    c.attend(at(4000));
+    c.attend(at(6000));
+    assert!(!c.addresses.is_peer(address));
 }
 
-/// What the owner has read for a process that has not come to it yet is what it waits for before it ends.
+/// What the owner has read for a process that it has not met yet is what it waits for before it ends.
 #[test]
 fn a_datagram_waits_for_the_process_that_it_is_for() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let bytes = packet(c.partition().unwrap());
+    let bytes = packet(c.addresses.partition().unwrap());
     b.park();
     c.park();
     drop(a);
     b.attend(at(10));
-    assert!(!b.is_peer(address) && !b.has_waiting());
+    assert!(!b.addresses.is_peer(address) && !b.paths.has_waiting());
     // one that came through shared memory may have no ICRC, and stays marked as verified
     let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta };
-    assert!(is_forwarded(&mut b, &datagram) && b.has_waiting());
-    for now in [20, 30, 40] {
-        c.attend(at(now));
-        b.attend(at(now));
-    }
-    assert!(!b.has_waiting());
-    b.flush(at(50));
+    assert!(is_forwarded(&mut b, &datagram) && b.paths.has_waiting());
+    c.attend(at(20));
+    b.attend(at(20));
+    assert!(!b.paths.has_waiting());
     let mut taken = Vec::new();
-    c.receive(at(50), &mut |datagram| taken.push(datagram.meta));
+    c.receive(&mut |datagram| taken.push(datagram.meta));
     assert_eq!(taken, [meta]);
     // nobody waits for one that has ended
     drop(c);
     b.attend(at(60));
-    assert!(!is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)) && !b.has_waiting());
+    assert!(!is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)) && !b.paths.has_waiting());
 }
 
 #[test]
@@ -618,28 +642,31 @@ fn as_many_share_an_address_as_there_are_partitions() {
     let mut a = owner(address);
     let mut others: Vec<_> =
         (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
-    let mut partitions: Vec<_> =
-        others.iter().map(|other| other.partition().unwrap()).chain(a.partition()).collect();
+    let mut partitions: Vec<_> = others
+        .iter()
+        .map(|other| other.addresses.partition().unwrap())
+        .chain(a.addresses.partition())
+        .collect();
     partitions.sort();
     partitions.dedup();
     assert_eq!(partitions.len(), usize::from(IdPartition::COUNT));
     let one = others.remove(20);
-    let partition = one.partition();
+    let partition = one.addresses.partition();
     drop(one);
     a.attend(at(5000));
-    assert_eq!(peer(&mut a, address).unwrap().partition(), partition);
+    assert_eq!(peer(&mut a, address).unwrap().addresses.partition(), partition);
 }
 
 /// A process that has only taken the name does not keep others from the address.
 #[test]
 fn a_name_alone_is_no_address() {
     let [address, _] = addresses();
-    let name = socket::listen(address, 0).unwrap();
+    let name = names::listen(address, 0).unwrap();
     let squat = || {
-        let mut a = ShmLink::new(Sharing::All).unwrap();
-        a.acquire(address, 0, false, &udp()).unwrap();
+        let mut a = Sharing::new(Scope::All).unwrap();
+        acquire_for(&mut a, address, &udp()).unwrap();
         a.choose_partition(7).unwrap();
-        a.partition()
+        a.addresses.partition()
     };
     assert_eq!(squat(), None, "the owner does not answer");
     drop(name);
@@ -650,8 +677,8 @@ fn a_name_alone_is_no_address() {
 #[test]
 fn an_address_may_take_long_to_pass_on() {
     let [address, _] = addresses();
-    let name = socket::listen(address, 0).unwrap();
-    let mut a = ShmLink::new(Sharing::All).unwrap();
+    let name = names::listen(address, 0).unwrap();
+    let mut a = Sharing::new(Scope::All).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let start = std::time::Instant::now();
@@ -660,117 +687,77 @@ fn an_address_may_take_long_to_pass_on() {
             }
             drop(name);
         });
-        a.acquire(address, 0, false, &udp()).unwrap();
+        acquire_for(&mut a, address, &udp()).unwrap();
     });
     a.choose_partition(7).unwrap();
-    assert!(a.partition().is_some());
+    assert!(a.addresses.partition().is_some());
 }
 
 #[test]
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
-    let mut a = ShmLink::new(Sharing::None).unwrap();
-    a.acquire(address, 0, false, &udp()).unwrap();
-    assert_eq!(a.partition(), None);
+    let mut a = Sharing::new(Scope::None).unwrap();
+    acquire_for(&mut a, address, &udp()).unwrap();
+    assert_eq!(a.addresses.partition(), None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }
 
-/// Of several processes at an address each has a channel from those that send to it, besides the one
-/// to the process that receives for all.
+/// Each process at an address has a channel of its own from those that send to it.
 #[test]
 fn processes_that_share_an_address_have_channels_of_their_own() {
     let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let mut far = owner(other);
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
     let packets = partitions.map(packet);
     let length = packets[0].len();
     let bytes = packets.concat();
-    let serve = |links: [&mut ShmLink; 3], now: u64| {
-        for link in links {
-            link.look_at = Instant::ZERO;
-            link.attend(at(now));
-        }
-    };
     for src in [other, address] {
-        let ends = [src, address];
-        let run_of = |from: usize, to: usize| run(ends, length, from * length..to * length);
+        let run_of =
+            |from: usize, to: usize| run([src, address], length, from * length..to * length);
         let sender = if src == other { &mut far } else { &mut b };
-        sender.reaches(at(1), src, address, 0);
-        let mut time = 1;
-        let mut send =
-            |sender: &mut ShmLink, a: &mut ShmLink, c: &mut ShmLink, runs: &[Transmit]| {
-                time += 1000;
-                let sent = sender.send(at(time), &bytes, runs);
-                for _ in 0..4 {
-                    serve([&mut *sender, a, c], time);
-                }
-                sent
-            };
-        // the first ones find no channel but that of the address, and ask for others
-        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
-        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
-        send(sender, &mut a, &mut c, &[run_of(2, 3)]);
-        take(&mut a);
-        take(&mut c);
-        let before = a.forwarded();
-        send(sender, &mut a, &mut c, &[run_of(2, 3), run_of(0, 1), run_of(2, 3)]).unwrap().unwrap();
+        for (now, (index, reader)) in (1000..).step_by(1000).zip([(0, &mut a), (2, &mut c)]) {
+            assert!(!reaches(sender, at(now), [src, address], &packets[index]), "{src}");
+            reader.look_at = Instant::ZERO;
+            reader.attend(at(now));
+            sender.look_at = Instant::ZERO;
+            sender.attend(at(now));
+            assert!(reaches(sender, at(now), [src, address], &packets[index]), "{src}");
+        }
+        let runs = [run_of(2, 3), run_of(0, 1), run_of(2, 3)];
+        assert_eq!(sender.send(at(9000), &bytes, &runs).unwrap().unwrap(), 3);
         let taken = take(&mut c);
         assert_eq!(taken.len(), 2, "{src}");
         assert!(taken.iter().all(|(from, _, datagram)| *from == src && *datagram == packets[2]));
-        take(&mut a);
-        assert_eq!(a.forwarded(), before, "by no other process");
-        // a run for several goes to each
-        send(sender, &mut a, &mut c, &[run_of(0, 3)]).unwrap().unwrap();
-        assert_eq!(take(&mut c), [(src, 0, packets[2].clone())]);
+        assert_eq!(take(&mut a), [(src, 0, packets[0].clone())]);
+        // a run for several goes to each, if there is a channel to each
+        let mixed = [&packets[0][..], &packets[2], &packets[2]].concat();
+        let whole = run([src, address], length, 0..mixed.len());
+        sender.send(at(9001), &mixed, &[whole]).unwrap().unwrap();
+        assert_eq!(take(&mut a).len(), 1);
+        assert_eq!(take(&mut c).len(), 2);
+        let free = IdPartition::all().find(|other| !partitions.contains(other)).unwrap();
+        let nobodys = [&packets[0][..], &packet(free)].concat();
+        let whole = run([src, address], length, 0..nobodys.len());
+        assert!(sender.send(at(9002), &nobodys, &[whole]).is_none());
+        assert_eq!((a.paths.forwarded, c.paths.forwarded), (0, 0), "by no other process");
+        // what is for no process in particular is the owner's to receive
+        assert!(!reaches(sender, at(9003), [src, address], &request(ServiceId(1))));
     }
 }
 
-/// What goes by a process's own channel does not overtake what went by the other before.
+/// The owner forwards to a process that nobody finds by its name.
 #[test]
-fn nothing_is_overtaken() {
+fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
     let [address, src] = addresses();
+    let take_name = |partition| names::listen_directly(address, 0, Some(partition)).unwrap();
+    let _held: Vec<_> = IdPartition::all().map(take_name).collect();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let mut sender = device(src);
-    sender.reaches(at(0), src, address, 0);
-    a.attend(at(0));
-    sender.attend(at(0));
-    let bytes = packet(b.partition().unwrap());
-    let send_to = |sender: &mut ShmLink, bytes: &[u8], now, number: u8| {
-        let bytes = [bytes, &[number]].concat();
-        let all = run([src, address], bytes.len(), 0..bytes.len());
-        sender.send(at(now), &bytes, &[all]).unwrap().unwrap();
-    };
-    let send = |sender: &mut ShmLink, now, number| send_to(sender, &bytes, now, number);
-    let numbers = |link: &mut ShmLink| -> Vec<u8> {
-        take(link).iter().map(|(.., datagram)| *datagram.last().unwrap()).collect()
-    };
-    send(&mut sender, 1, 1); // asks for a channel, too
-    b.park();
-    b.attend(at(2));
-    sender.look_at = Instant::ZERO;
-    sender.attend(at(2));
-    let key = (src, address);
-    assert!(sender.outgoing.get_mut(&key).unwrap().open().count() == 2);
-    send(&mut sender, 3, 2);
-    assert_eq!(numbers(&mut b), [0; 0]);
-    assert_eq!((numbers(&mut a), numbers(&mut b)), (vec![], vec![1, 2]));
-    send(&mut sender, 4, 3);
-    assert_eq!((numbers(&mut b), a.forwarded()), (vec![3], 2));
-    // the owner that reads nothing does not hold up another for ever
-    let mut c = peer(&mut a, address).unwrap();
-    let bytes = packet(c.partition().unwrap());
-    send_to(&mut sender, &bytes, 5, 4);
-    c.park();
-    c.attend(at(6));
-    sender.look_at = Instant::ZERO;
-    sender.attend(at(6));
-    for (now, number) in [(7, 5), (99_000, 6)] {
-        send_to(&mut sender, &bytes, now, number);
-        assert_eq!(numbers(&mut c), [0; 0]);
-    }
-    send_to(&mut sender, &bytes, 101_000, 7);
-    assert_eq!(numbers(&mut c), [7]);
+    assert_eq!([&a, &b].map(|each| each.listeners.counts().0), [1, 0]);
+    let bytes = packet(b.addresses.partition().unwrap());
+    assert!(!reaches(&mut owner(src), at(0), [src, address], &bytes));
+    assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
+    assert_eq!(take(&mut b), [(net(address).src, 0, bytes)]);
 }

@@ -21,12 +21,13 @@ use super::{
     listener::REST,
     look::Looks,
     record,
-    socket::{is_closed, peek_with, receive_with, send_with},
 };
 use crate::{
     cancel::Uncancelled,
     link::{
+        descriptors::{peek_with, receive_with, send_with},
         name::Name,
+        rings::is_closed,
         stranger::{self, Unchecked},
     },
     readiness::wait,

@@ -13,7 +13,7 @@ use std::{
 use super::*;
 use crate::link::check_trust;
 use crate::{
-    link::shm::socket::{connect_unchecked, listen},
+    link::sharing::names::{connect_unchecked, listen},
     own_test,
     readiness::wait,
     sync::Mutex,
@@ -21,7 +21,7 @@ use crate::{
 
 /// What a copy does: `start`, or `listen` or `connect` and the address.
 const INSIDE: &str = "ROCE_TEST_TRUST";
-const TEST: &str = "link::shm::tests::trust::who_could_trace_each_other_trust_each_other";
+const TEST: &str = "link::sharing::tests::trust::who_could_trace_each_other_trust_each_other";
 const START: &str = "start";
 const READY: &str = "ready";
 const TRUSTS: &str = "trusts";

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::{listener::REST, socket::connect_unchecked},
+    super::{listener::REST, names::connect_unchecked},
     *,
 };
 use crate::{
@@ -32,7 +32,7 @@ fn alone(test: &str, run: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() {
         return run();
     }
-    let name = format!("link::shm::tests::strangers::{test}");
+    let name = format!("link::sharing::tests::strangers::{test}");
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", own_test::named(&name), "--nocapture"]).env(INSIDE, "1");
     let start = std::time::Instant::now();
@@ -136,15 +136,16 @@ fn who_has_a_name_makes_nobody_wait() {
     alone("who_has_a_name_makes_nobody_wait", || {
         let [src, dst] = addresses();
         let mut stranger = Stranger::start(OTHER, "listen", &name(dst), 0);
+        let _other = Stranger::start(OTHER, "listen", &format!("{} #0", name(dst)), 0);
         let unchecked = connect_unchecked(dst, 0).unwrap();
         assert_eq!(stranger.hear(), "sent");
         assert!(denied(soon(|| unchecked.check())));
         let mut a = device(src);
-        assert!(!soon(|| a.reaches(at(0), src, dst, 0)));
-        let error = soon(|| a.acquire(dst, 0, false, &taken())).unwrap_err();
+        assert!(!soon(|| reaches(&mut a, at(0), [src, dst], ANY)));
+        let error = soon(|| acquire_for(&mut a, dst, &taken())).unwrap_err();
         assert!(matches!(error, BindError::Taken(_)), "{error}");
-        let mut b = ShmLink::new(Sharing::All).unwrap();
-        let error = soon(|| b.acquire(dst, 0, false, &taken())).unwrap_err();
+        let mut b = Sharing::new(Scope::All).unwrap();
+        let error = soon(|| acquire_for(&mut b, dst, &taken())).unwrap_err();
         assert!(matches!(error, BindError::OtherUser { user: OTHER, .. }), "{error}");
     });
 }
@@ -191,7 +192,7 @@ fn strangers_that_wait_are_bounded() {
             IpAddr::V6(_) => address,
         })[0];
         let mut c = device(other);
-        while !c.reaches(at(now), other, dst, 0) {
+        while !reaches(&mut c, at(now), [other, dst], ANY) {
             now += 100_000;
             b.attend(at(now));
             c.attend(at(now));

@@ -12,7 +12,7 @@
 //! takes a copy of the one whose place it has claimed.
 //!
 //! The filter sees the first datagram of a merged run only, so that what is for other processes may
-//! come, too. It is passed to the owner.
+//! come, too. It is forwarded.
 
 #![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
 
@@ -26,7 +26,7 @@ use roce_transport::share::IdPartition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use socket2::{SockRef, Socket};
 
-use super::socket::{MAX_DESCRIPTORS, peek_with, send_with};
+use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
 
 /// Makes the UDP socket of an address; with `true` one beside it, which may have the same port as
 /// others.

@@ -1,39 +1,27 @@
 //! Records of connections in the memory of a claim table, where they outlive the process that has
 //! the connections. Another one at the address reads them when that has ended, and tells the peers.
 //!
-//! Behind the page of the [terms](super::term) is one with a number for each partition: how many of
+//! Behind the [words](super::words) is a page with a number for each partition: how many of
 //! its slots have been in use. Then come the slots of the partitions. A slot is written whole, by
 //! the process that has the partition, and neither its first byte nor its last bytes are zero. So
 //! what a process that was killed has written in part is no record, nor is what it has erased in part.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::{collections::BTreeMap, fs::File, io, net::IpAddr};
 
-use roce_transport::{
-    addr::{Gid, PKey},
-    cm::ConnRecord,
-    ids::Qpn,
-    share::IdPartition,
-};
+use roce_transport::{cm::ConnRecord, share::IdPartition};
 use rustix::io::{pread, pwrite};
 
-use super::term;
-use crate::link::sealed;
+use super::words;
+use crate::link::{conn_record, sealed};
 
-/// Length of the memory of a claim table, and of one whose maker may have no larger files: without
-/// slots.
-pub(super) const LEAST_SIZE: u64 = SLOTS_AT;
+/// Length of the memory of a claim table.
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
 /// Connections of a partition that are kept in mind; what more there are end without notice.
 const SLOTS: u32 = 4096;
 
-const COUNTS_AT: u64 = term::SIZE;
+const COUNTS_AT: u64 = words::SIZE;
 const SLOTS_AT: u64 = COUNTS_AT + 4096;
-pub(super) const SLOT: usize = 32;
+const SLOT: usize = conn_record::LEN;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
 
 /// The records of a process's own connections at an address.
@@ -59,7 +47,7 @@ impl OwnRecords {
             None => self.take_slot(table, partition)?,
         };
         self.slots.insert(record.local_id, slot);
-        write(table, slot_at(partition, slot), &encode(record))
+        write(table, slot_at(partition, slot), &conn_record::encode(record))
     }
 
     /// Erases a record.
@@ -113,7 +101,7 @@ pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Ve
         return Vec::new();
     }
     let (slots, _) = bytes.as_chunks();
-    slots.iter().filter_map(|slot| decode(slot, partition, local)).collect()
+    slots.iter().filter_map(|slot| conn_record::decode(slot, partition, local)).collect()
 }
 
 /// Makes the slots of a partition those of the next process that has it.
@@ -133,49 +121,13 @@ fn slot_at(partition: IdPartition, slot: u32) -> u64 {
     SLOTS_AT + u64::from(partition.get() - 1) * AREA + u64::from(slot) * SLOT as u64
 }
 
-pub(super) fn encode(record: &ConnRecord) -> [u8; SLOT] {
-    let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
-    let mut slot = [0; SLOT];
-    slot[..4].copy_from_slice(&local_id.to_be_bytes()); // of which the first is never 0
-    slot[4..20].copy_from_slice(&Gid::from(remote).0);
-    slot[20..24].copy_from_slice(&remote_id.to_be_bytes());
-    slot[24..27].copy_from_slice(&local_qpn.get().to_be_bytes()[1..]);
-    slot[27..30].copy_from_slice(&remote_qpn.get().to_be_bytes()[1..]);
-    slot[30..].copy_from_slice(&pkey.0.to_be_bytes());
-    slot
-}
-
-/// What a slot of such a partition says of a connection between `local` and others.
-pub(super) fn decode(
-    slot: &[u8; SLOT],
-    partition: IdPartition,
-    local: IpAddr,
-) -> Option<ConnRecord> {
-    let (local_id, rest) = slot.split_first_chunk()?;
-    let (remote, rest) = rest.split_first_chunk::<16>()?;
-    let (remote_id, rest) = rest.split_first_chunk()?;
-    let qpn = |at: usize| Qpn::new(u32::from_be_bytes([0, rest[at], rest[at + 1], rest[at + 2]]));
-    let remote = Ipv6Addr::from(*remote).to_canonical();
-    let pkey = PKey(u16::from_be_bytes([rest[6], rest[7]]));
-    let record = ConnRecord {
-        local,
-        remote,
-        pkey,
-        local_id: u32::from_be_bytes(*local_id),
-        remote_id: u32::from_be_bytes(*remote_id),
-        local_qpn: qpn(0),
-        remote_qpn: qpn(3),
-    };
-    partition.can_have(&record).then_some(record)
-}
-
 fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
     let length = pread(table, &mut *bytes, at)?;
     if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Fails where the table has no slots.
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    // who tries although the limit has changed is killed
     if !sealed::is_allowed(at + bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -185,6 +137,8 @@ fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use roce_transport::{addr::PKey, ids::Qpn};
+
     use super::*;
 
     const LOCAL: [u8; 4] = [10, 0, 0, 1];
@@ -267,7 +221,7 @@ mod tests {
         let (table, mine) = (table(), partition(5));
         let whole = record(mine, 5);
         OwnRecords::default().keep(&table, mine, &whole).unwrap();
-        let slot = encode(&whole);
+        let slot = conn_record::encode(&whole);
         for length in 0..=SLOT {
             let mut written = [0; SLOT];
             written[..length].copy_from_slice(&slot[..length]);
@@ -305,7 +259,7 @@ mod tests {
         write(&table, count_at(mine), &[0xFF; 4]).unwrap();
         assert_eq!(left(&table, mine), [good]);
         clear(&table, mine);
-        let short = sealed::create("test", LEAST_SIZE).unwrap();
+        let short = sealed::create("test", SLOTS_AT).unwrap();
         assert!(OwnRecords::default().keep(&short, mine, &good).is_err());
         assert_eq!(left(&short, mine), []);
         clear(&short, mine);

@@ -15,7 +15,7 @@ use std::{
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use super::{members::MemberPlace, record, term::Terms};
+use super::{members::MemberPlace, record};
 use crate::link::sealed;
 
 /// Something that one process has at a time.
@@ -49,16 +49,14 @@ pub(super) struct ClaimTable {
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        let length =
-            if sealed::is_allowed(record::SIZE) { record::SIZE } else { record::LEAST_SIZE };
-        let file = sealed::create("roce claims", length)?;
+        let file = sealed::create("roce claims", record::SIZE)?;
         let services = || sealed::create("roce services", 0);
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, without services.
+    /// The table of another process's address, without services, which outlives the processes there.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
-        Ok(Self { file: open(theirs, record::LEAST_SIZE)?, services: None })
+        Ok(Self { file: open(theirs, record::SIZE)?, services: None })
     }
 
     /// The table of an address that this process has, too.
@@ -72,14 +70,9 @@ impl ClaimTable {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
-    /// The file, which has the [terms](Self::terms) and the [records](super::record).
+    /// The file, which has the [words](super::words) and the [records](super::record).
     pub(super) const fn file(&self) -> &File {
         &self.file
-    }
-
-    /// The terms of the address's owners, in the file's memory.
-    pub(super) fn terms(&self) -> io::Result<Terms> {
-        Terms::new(&self.file)
     }
 
     /// Takes an entry.

@@ -1,0 +1,54 @@
+//! The descriptor by which threads hear of everything here.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::event::{Timespec, epoll};
+
+/// What it means that a watched descriptor is readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Readable {
+    /// A process has come, said something, or gone.
+    News = 0,
+    /// Datagrams have arrived, which this process reads.
+    Datagrams = 1,
+    /// Something has arrived that another process is to read. It is said once, until it is watched
+    /// anew.
+    Others = 2,
+}
+
+/// Number of descriptors of which it is heard in one go that they are readable.
+const EVENTS: usize = 16;
+
+/// True if there is news, and if something has arrived that another process is to read.
+pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
+    let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+    let Ok((events, _)) = epoll::wait(epoll, &mut events, Some(&Timespec::default())) else {
+        return (false, false);
+    };
+    let says = |it: Readable| events.iter().any(|event| event.data.u64() == it as u64);
+    (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
+}
+
+/// Watches a descriptor, in this way from now on.
+pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) -> io::Result<()> {
+    let once = if readable == Readable::Others {
+        epoll::EventFlags::ONESHOT
+    } else {
+        epoll::EventFlags::empty()
+    };
+    let (data, flags) = (epoll::EventData::new_u64(readable as u64), epoll::EventFlags::IN | once);
+    match epoll::modify(epoll, &descriptor, data, flags) {
+        Err(rustix::io::Errno::NOENT) => Ok(epoll::add(epoll, descriptor, data, flags)?),
+        result => Ok(result?),
+    }
+}
+
+/// Watches a descriptor no more. It must be said: other processes have the same socket, so that
+/// closing it does not take it out.
+pub(super) fn unwatch(epoll: &OwnedFd, descriptor: impl AsFd) {
+    let _ = epoll::delete(epoll, descriptor);
+}

@@ -1,0 +1,500 @@
+//! A process at an address that others have, too: its part of what they share, and how it becomes the
+//! address's owner.
+
+use std::{
+    collections::BTreeSet,
+    io, mem,
+    net::IpAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use roce_transport::{
+    cm::{ConnRecord, ServiceId},
+    share::IdPartition,
+    time::Instant,
+};
+use socket2::Socket;
+use tracing::{debug, info};
+
+use super::{
+    claim::{ClaimTable, Entry},
+    epoll::{Readable, unwatch, watch},
+    hello::{Hello, Purpose, say_here},
+    members::{self, MakeSocket, MemberPlace, MemberSockets},
+    names::connect,
+    record::{self, OwnRecords},
+    words::{SILENCE, Words},
+};
+use crate::{
+    link::{
+        descriptors::{poll_with, send_with},
+        name::Name,
+        rings::Reader,
+    },
+    readiness::is_readable,
+};
+
+/// Time after which it is tried again to reach the owner of an address that passes from one process
+/// to another.
+pub(super) const HANDOVER: Duration = Duration::from_millis(2);
+
+/// What all processes at an address have.
+pub(super) struct Common {
+    /// The UDP socket.
+    udp: OwnedFd,
+    /// The socket with the address's name. The owner alone accepts there.
+    pub(super) name: Arc<Name>,
+    pub(super) claims: ClaimTable,
+    pub(super) words: Words,
+    /// The member sockets, if there are any.
+    members: Option<MemberSockets>,
+}
+
+/// An address that other processes may have, too.
+pub(super) struct SharedAddress {
+    pub(super) address: IpAddr,
+    pub(super) interface: u32,
+    pub(super) common: Common,
+    /// Partition of this device.
+    own: Option<IdPartition>,
+    /// Makes member sockets.
+    make_socket: MakeSocket,
+    /// The member socket that this process reads.
+    member: Option<(MemberPlace, OwnedFd)>,
+    /// The term of the owner, as far as this process knows.
+    term: u64,
+    /// Services that this device listens for.
+    services: Vec<ServiceId>,
+    /// Records of this device's connections.
+    records: OwnRecords,
+    /// Partitions of processes that have ended, which are not settled.
+    unsettled: BTreeSet<IdPartition>,
+    role: Role,
+}
+
+/// Role of this process at an address.
+enum Role {
+    Owner,
+    Peer {
+        /// Something has arrived for the owner to read. If it still does nothing at this time, it
+        /// is stopped.
+        check_at: Option<Instant>,
+        owner: Owner,
+    },
+}
+
+/// The owner that a peer has.
+enum Owner {
+    /// It forwards what is for this process.
+    Met,
+    /// It is asked for that. It has until then.
+    Asked(OwnedFd, Instant),
+    /// It is to be asked at that time.
+    Sought(Instant),
+}
+
+/// What a peer knows of its owner by what the owner forwards through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Forwarding {
+    Open,
+    /// The owner has ended.
+    Closed,
+    None,
+}
+
+/// What has become of this process at an address.
+pub(super) enum Change {
+    /// It is the owner.
+    Succeeded,
+    /// It is the owner no more.
+    Resigned,
+    /// The owner forwards to it, through this ring.
+    Met(OwnedFd, Purpose, Reader),
+}
+
+impl Common {
+    /// That of a process that has an address alone.
+    fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
+        let claims = ClaimTable::new()?;
+        claims.share_name()?;
+        let words = Words::new(claims.file())?;
+        Ok(Self { udp, name, claims, words, members: None })
+    }
+
+    /// What a process at the address grants; nothing while it has not answered.
+    pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
+        let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
+        let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
+        let [udp, name, table, low, high] =
+            descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let name = Name::join(name);
+        let claims = ClaimTable::join_with(&[table, low, high])?;
+        claims.share_name()?;
+        if name.has_ended() {
+            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
+        }
+        let words = Words::new(claims.file())?;
+        let members = members.map(MemberSockets::join);
+        Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
+    }
+
+    /// The UDP socket.
+    pub(super) fn socket(&self) -> io::Result<Socket> {
+        Ok(Socket::from(self.udp.try_clone()?))
+    }
+}
+
+impl SharedAddress {
+    /// An address of which this process is the owner: the first one.
+    pub(super) fn owned(
+        place: (IpAddr, u32),
+        udp: OwnedFd,
+        name: Arc<Name>,
+        make_socket: MakeSocket,
+    ) -> io::Result<Self> {
+        let mut this = Self::granted(place, Common::new(udp, name)?, make_socket);
+        this.term = this.common.words.begin_after(0).unwrap_or_default();
+        this.role = Role::Owner;
+        Ok(this)
+    }
+
+    /// An address that another process has.
+    pub(super) fn granted(
+        (address, interface): (IpAddr, u32),
+        common: Common,
+        make_socket: MakeSocket,
+    ) -> Self {
+        Self {
+            address,
+            interface,
+            term: common.words.current(),
+            common,
+            own: None,
+            make_socket,
+            member: None,
+            services: Vec::new(),
+            records: OwnRecords::default(),
+            unsettled: BTreeSet::new(),
+            role: Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) },
+        }
+    }
+
+    pub(super) const fn is_owner(&self) -> bool {
+        matches!(self.role, Role::Owner)
+    }
+
+    /// The term in which this process is the owner; 0: it is not.
+    pub(super) const fn own_term(&self) -> u64 {
+        if self.is_owner() { self.term } else { 0 }
+    }
+
+    /// Has threads that sleep woken for what concerns this process.
+    pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
+        if self.is_owner() {
+            return watch(epoll, &self.common.udp, Readable::Datagrams);
+        }
+        watch(epoll, &self.common.udp, Readable::Others)?;
+        watch(epoll, &self.common.name, Readable::Others)
+    }
+
+    /// Time at which its [role](Self::update_role) may change although nothing arrives.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let Role::Peer { check_at, owner } = &self.role else { return None };
+        let owner = match owner {
+            Owner::Met => None,
+            Owner::Asked(_, due) | Owner::Sought(due) => Some(*due),
+        };
+        owner.into_iter().chain(*check_at).min()
+    }
+
+    /// The owner counts a round. Returns true if the role may change now.
+    pub(super) fn begin_round(&self, now: Instant) -> bool {
+        if self.is_owner() {
+            self.common.words.count_round();
+        }
+        self.common.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
+    }
+
+    /// Something has arrived that the owner is to read.
+    pub(super) fn note_arrival(&mut self, now: Instant) {
+        if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
+            *check_at = Some(now.plus(SILENCE));
+            self.common.words.watch(now);
+        }
+    }
+
+    /// Grants the address to the process at the other end of `socket`.
+    pub(super) fn grant(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        self.common.name.share();
+        if self.common.words.begin_members() {
+            // where there can be none, everything is forwarded
+            let members = MemberSockets::new(&self.common.udp, &self.make_socket);
+            self.common.members = members
+                .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
+                .ok();
+        }
+        let members = self.common.members.as_ref().map(AsFd::as_fd);
+        let own = [self.common.udp.as_fd(), self.common.name.as_fd()].into_iter();
+        let descriptors: Vec<_> = own.chain(self.common.claims.files()).chain(members).collect();
+        send_with(socket, &[0], &descriptors)
+    }
+
+    // Services.
+
+    /// Listens for a service.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process does.
+    pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
+        let Some(own) = self.own else { return Ok(()) };
+        self.common.claims.take(Entry::Service(service))?;
+        if self.services.contains(&service) {
+            return Ok(());
+        }
+        if let Err(error) = self.common.words.set_service(own, self.services.len(), service) {
+            self.common.claims.release(Entry::Service(service));
+            return Err(error);
+        }
+        self.services.push(service);
+        self.common.words.set_service_count(own, self.services.len());
+        Ok(())
+    }
+
+    /// True if this device listens for it.
+    pub(super) fn serves(&self, service: ServiceId) -> bool {
+        self.services.contains(&service)
+    }
+
+    /// Listens for it no more.
+    pub(super) fn release(&mut self, service: ServiceId) {
+        let place = self.services.iter().position(|other| *other == service);
+        let (Some(own), Some(place)) = (self.own, place) else { return };
+        self.services.swap_remove(place);
+        if let Some(moved) = self.services.get(place) {
+            let _ = self.common.words.set_service(own, place, *moved);
+        }
+        self.common.words.set_service_count(own, self.services.len());
+        self.common.claims.release(Entry::Service(service));
+    }
+
+    /// The process that listens for a service. Without, `true` says that there is one all the same.
+    pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
+        if !self.common.claims.is_taken(Entry::Service(service)) {
+            return Err(false);
+        }
+        let mut found = self.common.words.listeners(service);
+        found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
+    }
+
+    // Member sockets.
+
+    /// Has this partition: that of another process that had it before are none of its own.
+    pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        self.own = Some(own);
+        self.common.words.set_service_count(own, self.services.len());
+        self.take_member(epoll, own)
+    }
+
+    /// Takes a member socket for this partition, which the owner is to be told then. A process that
+    /// is the owner when it comes needs none.
+    fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        if self.is_owner() || self.member.is_some() {
+            return None;
+        }
+        let members = self.common.members.as_ref()?;
+        let is_free = |place: &MemberPlace| self.common.claims.take(Entry::Member(*place)).is_ok();
+        let place = MemberPlace::all().find(is_free)?;
+        let taken = members.socket(place).and_then(|socket| {
+            let watched = OwnedFd::from(socket.try_clone()?);
+            watch(epoll, &watched, Readable::Datagrams)?;
+            Ok((socket, watched))
+        });
+        let Ok((socket, watched)) = taken else {
+            self.common.claims.release(Entry::Member(place));
+            return None;
+        };
+        self.common.words.set_member(place, own);
+        self.member = Some((place, watched));
+        Some(socket)
+    }
+
+    /// The owner has the kernel put what is for processes with member sockets there.
+    pub(super) fn steer(&mut self) {
+        if !self.is_owner() || self.common.members.is_none() {
+            return;
+        }
+        let own = self.member.as_ref().map(|(place, _)| *place);
+        let is_read =
+            |place| Some(place) == own || self.common.claims.is_taken(Entry::Member(place));
+        let members = MemberPlace::all().filter_map(|place| {
+            let partition = self.common.words.member(place)?;
+            is_read(place).then_some((partition, place))
+        });
+        // if it fails, the next time may do; each process forwards what is not its own
+        let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
+    }
+
+    // Connections of this process, and what others leave of theirs.
+
+    /// Writes the record of an own connection to where the others find it.
+    pub(super) fn keep_record(&mut self, record: &ConnRecord) {
+        if let Some(own) = self.own {
+            // without room for it, the peer does not hear of the end
+            let _ = self.records.keep(self.common.claims.file(), own, record);
+        }
+    }
+
+    /// Erases such a record.
+    pub(super) fn erase_record(&mut self, record: &ConnRecord) {
+        if let Some(own) = self.own {
+            let _ = self.records.erase(self.common.claims.file(), own, record.local_id);
+        }
+    }
+
+    /// Takes the partitions that ended processes have left behind, with their connections.
+    pub(super) fn take_left(&mut self) -> Vec<(IdPartition, Vec<ConnRecord>)> {
+        let mut left = Vec::new();
+        for partition in record::used_partitions(self.common.claims.file()) {
+            if Some(partition) == self.own
+                || self.unsettled.contains(&partition)
+                || self.common.claims.take(Entry::Partition(partition)).is_err()
+            {
+                continue;
+            }
+            let records = record::left_in(self.common.claims.file(), partition, self.address);
+            self.unsettled.insert(partition);
+            if records.is_empty() {
+                self.settle(partition);
+            } else {
+                left.push((partition, records));
+            }
+        }
+        left
+    }
+
+    /// Such a partition may be another process's.
+    pub(super) fn settle(&mut self, partition: IdPartition) {
+        if self.unsettled.remove(&partition) {
+            record::clear(self.common.claims.file(), partition);
+            self.common.claims.release(Entry::Partition(partition));
+        }
+    }
+
+    // Who is the owner.
+
+    /// If the owner has ended or is stopped, finds the next one, which may be this process.
+    /// `forwarding`: what the owner of a term forwards through.
+    pub(super) fn update_role(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+        forwarding: impl Fn(u64) -> Forwarding,
+    ) -> Option<Change> {
+        let current = self.common.words.current();
+        let is_over = mem::replace(&mut self.term, current) != current;
+        if self.is_owner() {
+            return is_over.then(|| self.resign(now));
+        }
+        let forwarding = forwarding(current);
+        if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
+            && let Some(term) = self.common.words.begin_after(current)
+        {
+            return Some(self.succeed(epoll, term));
+        }
+        let (address, interface, own) = (self.address, self.interface, self.own);
+        let Role::Peer { owner, .. } = &mut self.role else { return None };
+        *owner = match mem::replace(owner, Owner::Met) {
+            _ if forwarding == Forwarding::Open => Owner::Met,
+            Owner::Met => {
+                self.common.words.watch(now);
+                Owner::Sought(now)
+            }
+            Owner::Asked(..) if is_over => Owner::Sought(now),
+            Owner::Asked(socket, due) => match Hello::receive(&socket) {
+                Ok(Some(Hello::Ring(purpose, reader))) => {
+                    return Some(Change::Met(socket, purpose, reader));
+                }
+                Ok(None) if now < due => Owner::Asked(socket, due),
+                Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
+            },
+            sought @ Owner::Sought(_) => sought,
+        };
+        if matches!(owner, Owner::Sought(due) if *due <= now) {
+            let asked = own.and_then(|own| ask(epoll, address, interface, own).ok());
+            *owner = asked.map_or_else(
+                || Owner::Sought(now.plus(HANDOVER)),
+                |socket| Owner::Asked(socket, now.plus(SILENCE)),
+            );
+        }
+        None
+    }
+
+    /// True if the owner does not go on although something has arrived for it, or is asked for.
+    fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
+        let Role::Peer { check_at, owner } = &mut self.role else { return false };
+        if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
+            return true;
+        }
+        let Some(due) = check_at.take_if(|due| *due <= now) else { return false };
+        if due.plus(SILENCE) <= now {
+            // this process has been stopped itself, the owner with it perhaps
+            self.common.words.watch(now);
+            *check_at = Some(now.plus(SILENCE));
+            return false;
+        }
+        let is_awaited =
+            is_readable(self.common.udp.as_fd()) || is_readable(self.common.name.as_fd());
+        let is_stopped = is_awaited && self.common.words.is_silent(now);
+        if !is_stopped {
+            let _ = self.watch(epoll);
+        }
+        is_stopped
+    }
+
+    /// Leaves to the process that has begun another term what the owner does.
+    fn resign(&mut self, now: Instant) -> Change {
+        self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
+        self.common.words.watch(now);
+        info!(address = %self.address, "another process receives for all at the address by now");
+        Change::Resigned
+    }
+
+    /// Becomes the owner, for this term.
+    fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
+        self.term = term;
+        self.role = Role::Owner;
+        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
+        // this link's descriptor.
+        unwatch(epoll, &self.common.name);
+        let _ = self.watch(epoll);
+        let _ = self.common.name.accept_here();
+        info!(address = %self.address, term, "this process receives for all at the address");
+        Change::Succeeded
+    }
+
+    /// Gives the address up.
+    pub(super) fn leave(&self, epoll: &OwnedFd) {
+        unwatch(epoll, &self.common.udp);
+        unwatch(epoll, &self.common.name);
+        self.member.iter().for_each(|(_, socket)| unwatch(epoll, socket));
+    }
+}
+
+/// Asks the owner of an address to forward what is for this process.
+fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
+    let socket = connect(address, interface)?;
+    watch(epoll, &socket, Readable::News)?;
+    say_here(&socket, own)?;
+    Ok(socket)
+}
+
+impl Drop for SharedAddress {
+    /// The last process that has the name ends it. None joins until its claims are closed.
+    fn drop(&mut self) {
+        if self.common.name.is_own() && self.common.claims.take(Entry::Name).is_ok() {
+            self.common.name.end();
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Ways to other devices of this host: channels to the processes that have an address.
+//!
+//! What is sent to a queue pair goes by a channel to the process that has its partition. Until that is
+//! there, and wherever there is no such process, it takes the network stack, as what is for no queue
+//! pair in particular always does.
+
+use std::{collections::BTreeMap, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
+
+use roce_transport::{
+    adapter::Transmit,
+    addr::ROCE_UDP_PORT,
+    share::{Addressee, IdPartition},
+    time::Instant,
+};
+
+use super::{
+    epoll::{Readable, watch},
+    hello::Purpose,
+    names::connect_directly,
+};
+use crate::{
+    cancel::Uncancelled,
+    link::{
+        DatagramRun,
+        arrival::Arrival,
+        rings::{LONGEST, Outgoing, RunHeader},
+    },
+};
+
+/// Time between two attempts to find a process.
+pub(super) const RETRY: Duration = Duration::from_millis(100);
+/// The same for one at an own address.
+const FORWARD_RETRY: Duration = Duration::from_millis(1);
+/// Time that a process has to answer a request.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Time after which runs that found no room are written again; twice as long each time that they
+/// find none again, up to the most.
+const WRITE_RETRY: Duration = Duration::from_micros(50);
+const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
+/// Greatest number of pairs of addresses that are remembered, and of channels.
+pub(super) const MAX_PAIRS: usize = 1024;
+
+/// A process that a channel leads to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Destination {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    /// `None`: it has all numbers.
+    pub(super) partition: Option<IdPartition>,
+}
+
+/// Channels to other processes.
+pub(in crate::link) struct Paths {
+    pairs: BTreeMap<(IpAddr, IpAddr), Ways>,
+    /// Those to processes at an own address, which get what this one has received for them.
+    forwards: BTreeMap<(IpAddr, IdPartition), Way>,
+    /// Time from which others of those are looked for.
+    forward_at: Instant,
+    /// Time from which pairs without a channel may be forgotten.
+    sweep_at: Instant,
+    /// Time at which runs that found no room are tried again.
+    write_at: Option<Instant>,
+    /// Time from one attempt to the next.
+    write_wait: Duration,
+    scratch: Vec<u8>,
+    pub(in crate::link) sent_runs: u64,
+    pub(in crate::link) forwarded: u64,
+}
+
+/// What leads from one address to another.
+#[derive(Default)]
+struct Ways {
+    ways: Vec<(Option<IdPartition>, Way)>,
+    /// Times from which others are looked for: the one that has all numbers, and those with partitions.
+    look_at: [Instant; 2],
+}
+
+struct Way {
+    channel: Outgoing,
+    /// Time that there is for an answer.
+    until: Instant,
+    /// Something was sent that the reader is not woken for yet.
+    is_used: bool,
+    /// That of an owner to its peers.
+    is_owners: bool,
+}
+
+impl Ways {
+    /// The channel for what is for this partition.
+    fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut Way> {
+        let mut ways = self.ways.iter_mut();
+        ways.find(|(to, way)| leads(*to, way, partition)).map(|(_, way)| way)
+    }
+
+    /// True if there is such a channel, whether or not it has been answered.
+    fn has(&self, partition: Option<IdPartition>) -> bool {
+        self.ways.iter().any(|(to, _)| to.is_none() || *to == partition)
+    }
+
+    /// True if there are channels for all datagrams of a run.
+    fn take(&self, datagrams: &[u8], segment: usize) -> bool {
+        let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
+        match one_partition(datagrams, segment) {
+            _ if self.ways.is_empty() => false,
+            Some(partition) => is_taken(partition),
+            None => datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken),
+        }
+    }
+
+    /// Sends a run through the channels that [take](Self::take) it, to each process what is for it.
+    /// Returns false if there are none.
+    fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
+        if let Some(partition) = one_partition(datagrams, header.segment) {
+            return self.to(partition).map_or(Ok(false), |way| way.send(header, datagrams));
+        }
+        if !self.take(datagrams, header.segment) {
+            return Ok(false);
+        }
+        for datagram in datagrams.chunks(header.segment.max(1)) {
+            let length = datagram.len();
+            let way = self.to(partition_of(datagram)).ok_or(io::ErrorKind::NotConnected)?;
+            way.send(RunHeader { length, segment: length, ..header }, datagram)?;
+        }
+        Ok(true)
+    }
+}
+
+/// True if a channel to this partition, or to all of them, is for what is for that one.
+const fn leads(to: Option<IdPartition>, way: &Way, partition: Option<IdPartition>) -> bool {
+    way.channel.is_open()
+        && match (to, partition) {
+            (None, _) => true,
+            (Some(to), Some(partition)) => to.get() == partition.get(),
+            (Some(_), None) => false,
+        }
+}
+
+impl Way {
+    fn new(channel: Outgoing, now: Instant, is_owners: bool) -> Self {
+        Self { channel, until: now.plus(ANSWER), is_used: false, is_owners }
+    }
+
+    fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
+        self.is_used = true;
+        self.channel.sender.send(header, bytes)?;
+        Ok(true)
+    }
+
+    /// Opens if there is an answer. Returns false if the other process has ended, or does not answer.
+    fn update(&mut self, now: Instant) -> bool {
+        self.channel.update().is_ok()
+            && (self.channel.is_open() || now < self.until)
+            && !self.channel.sender.is_broken()
+    }
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self {
+            pairs: BTreeMap::new(),
+            forwards: BTreeMap::new(),
+            forward_at: Instant::ZERO,
+            sweep_at: Instant::ZERO,
+            write_at: None,
+            write_wait: WRITE_RETRY,
+            scratch: Vec::new(),
+            sent_runs: 0,
+            forwarded: 0,
+        }
+    }
+}
+
+impl Paths {
+    /// True if there are channels for all datagrams of a run.
+    pub(super) fn take(&self, bytes: &[u8], run: &Transmit) -> bool {
+        let ways = self.pairs.get(&(run.src, run.dst));
+        ways.is_some_and(|ways| ways.take(payload(bytes, run), run.segment))
+    }
+
+    /// The process that is to be looked for now to have a channel for a run.
+    pub(super) fn missing(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        run: &Transmit,
+    ) -> Option<Destination> {
+        let &Transmit { src, dst, .. } = run;
+        let partition = partition_of(payload(bytes, run));
+        let is_due = match self.pairs.get(&(src, dst)) {
+            Some(ways) => {
+                ways.look_at[usize::from(partition.is_some())] <= now && !ways.has(partition)
+            }
+            None => !dst.is_multicast() && self.has_room(now),
+        };
+        is_due.then_some(Destination { src, dst, partition })
+    }
+
+    /// True if another pair of addresses can be remembered.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.pairs.len() >= MAX_PAIRS && self.sweep_at <= now {
+            self.sweep_at = now.plus(RETRY);
+            self.pairs
+                .retain(|_, ways| ways.look_at.iter().any(|at| now < *at) || !ways.ways.is_empty());
+        }
+        self.pairs.len() < MAX_PAIRS
+    }
+
+    /// Asks a process for a channel.
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+        destination: Destination,
+        interface: u32,
+    ) {
+        let Destination { src, dst, partition } = destination;
+        let has_room = match self.pairs.get(&(src, dst)) {
+            Some(ways) => !ways.has(partition),
+            None => self.has_room(now),
+        };
+        if !has_room {
+            return;
+        }
+        let _uncancelled = Uncancelled::begin();
+        let mut names = partition.map(Some).into_iter().chain([None]);
+        let found = names.find_map(|partition| {
+            Some((partition, connect_directly(dst, interface, partition).ok()?))
+        });
+        let channels = || self.pairs.values().map(|ways| ways.ways.len()).sum::<usize>();
+        let found = found.filter(|_| channels() < MAX_PAIRS).and_then(|(partition, socket)| {
+            Some((partition, offer(epoll, socket, Purpose::From(src)).ok()?))
+        });
+        let ways = self.pairs.entry((src, dst)).or_default();
+        let look_at = &mut ways.look_at[usize::from(partition.is_some())];
+        *look_at = now.plus(RETRY);
+        if let Some((partition, channel)) = found {
+            ways.ways.push((partition, Way::new(channel, now, false)));
+            *look_at = now; // perhaps there are more
+        }
+    }
+
+    /// Sends runs between two addresses through their channels, as [`Link::send`] does; `None` if
+    /// there is none. What finds no room waits here: a process that is slow to read must not keep
+    /// what goes to others.
+    ///
+    /// [`Link::send`]: crate::link::Link::send
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        runs: &[Transmit],
+        trusted: bool,
+    ) -> Option<io::Result<usize>> {
+        let first = runs.first()?;
+        let ways = self.pairs.get_mut(&(first.src, first.dst))?;
+        let mut taken = 0;
+        let mut result = Ok(true);
+        for run in runs {
+            result = ways.send(RunHeader::of(run, trusted), payload(bytes, run));
+            if !matches!(result, Ok(true)) {
+                break;
+            }
+            taken += 1;
+        }
+        self.sent_runs += taken as u64;
+        for (_, way) in ways.ways.iter_mut().filter(|(_, way)| way.is_used) {
+            way.is_used = false;
+            if !way.channel.sender.wake() {
+                self.write_at = Some(now.plus(self.write_wait));
+            }
+        }
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            let _uncancelled = Uncancelled::begin(); // descriptors are closed
+            ways.ways.retain(|(_, way)| !way.channel.sender.is_broken());
+        }
+        // an error is told when its run is the first
+        if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
+    }
+
+    // What has come here and is for others.
+
+    /// Has a channel to a peer at an own address from now on.
+    pub(super) fn add_forward(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        partition: IdPartition,
+        channel: Outgoing,
+    ) {
+        self.forwards.insert((address, partition), Way::new(channel, now, true));
+    }
+
+    /// Hands a run to the process with this partition at an own address. It is lost, as on a wire, if
+    /// that cannot be reached. Returns false if there is none, which `is_there` says.
+    pub(super) fn forward(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+        (interface, partition): (u32, IdPartition),
+        run: &DatagramRun<'_>,
+        is_there: impl FnOnce() -> bool,
+    ) -> bool {
+        let address = run.net.dst;
+        if !self.forwards.contains_key(&(address, partition)) {
+            if !is_there() {
+                return false;
+            }
+            if now < self.forward_at {
+                return true;
+            }
+            let _uncancelled = Uncancelled::begin();
+            let channel = connect_directly(address, interface, Some(partition))
+                .and_then(|socket| offer(epoll, socket, Purpose::Forward(0)));
+            let Ok(channel) = channel else {
+                self.forward_at = now.plus(FORWARD_RETRY);
+                return true;
+            };
+            self.forwards.insert((address, partition), Way::new(channel, now, false));
+        }
+        let Some(way) = self.forwards.get_mut(&(address, partition)) else { return true };
+        let length = Arrival::LEN + run.bytes.len();
+        let Some(arrival) = Arrival::of(run, false).filter(|_| length <= LONGEST) else {
+            return true;
+        };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&arrival.encode());
+        self.scratch.extend_from_slice(run.bytes);
+        let header = RunHeader {
+            length,
+            segment: length,
+            traffic_class: 0, // all that the receiver knows is in front of the run
+            hop_limit: 0,
+            src_port: ROCE_UDP_PORT,
+            checksum_verified: run.meta.checksum_verified,
+        };
+        // a ring that is full or broken loses it, as a wire would
+        let _ = way.send(header, &self.scratch);
+        self.forwarded += run.payloads().count() as u64;
+        true
+    }
+
+    /// Wakes those that something was forwarded to.
+    pub(super) fn wake_forwards(&mut self, now: Instant) {
+        for way in self.forwards.values_mut().filter(|way| way.is_used) {
+            way.is_used = false;
+            if !way.channel.sender.wake() {
+                self.write_at = Some(now.plus(self.write_wait));
+            }
+        }
+    }
+
+    /// True if something is for a process that has not answered yet.
+    pub(in crate::link) fn has_waiting(&self) -> bool {
+        let mut forwards = self.forwards.values();
+        forwards.any(|way| !way.channel.is_open() && !way.channel.sender.is_drained())
+    }
+
+    /// Leaves to another process to forward what comes to an address. What is written is still read.
+    pub(super) fn resign(&mut self, address: IpAddr) {
+        self.forwards.retain(|(other, _), _| *other != address);
+    }
+
+    /// Gives an address up.
+    pub(super) fn forget(&mut self, address: IpAddr) {
+        self.pairs.retain(|(src, _), _| *src != address);
+        self.resign(address);
+    }
+
+    // What is due.
+
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.write_at
+    }
+
+    /// Writes what found no room, if that is due.
+    pub(super) fn write_backlogs(&mut self, now: Instant) {
+        if self.write_at.is_none_or(|due| now < due) {
+            return;
+        }
+        let _uncancelled = Uncancelled::begin();
+        self.write_at = None;
+        self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
+        let Self { pairs, forwards, write_at, write_wait, .. } = self;
+        let mut is_whole = |way: &mut Way| {
+            let written = way.channel.sender.write_backlog();
+            if written.is_ok() && !way.channel.sender.wake() {
+                *write_at = Some(now.plus(*write_wait));
+            }
+            written.is_ok()
+        };
+        for ways in pairs.values_mut() {
+            ways.ways.retain_mut(|(_, way)| is_whole(way));
+        }
+        forwards.retain(|_, way| is_whole(way));
+        if self.write_at.is_none() {
+            self.write_wait = WRITE_RETRY;
+        }
+    }
+
+    /// Opens what has an answer, and forgets what has ended. Returns the processes that have had open
+    /// channels, and whether a peer of this process has ended.
+    pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
+        let (mut ended, mut has_peer_ended) = (Vec::new(), false);
+        for (&(src, dst), ways) in &mut self.pairs {
+            ways.ways.retain_mut(|(partition, way)| {
+                let was_open = way.channel.is_open();
+                let stays = way.update(now);
+                if !stays && was_open {
+                    ended.push(Destination { src, dst, partition: *partition });
+                }
+                stays
+            });
+        }
+        self.forwards.retain(|_, way| {
+            let stays = way.update(now);
+            has_peer_ended |= !stays && way.is_owners;
+            stays
+        });
+        (ended, has_peer_ended)
+    }
+
+    #[cfg(test)]
+    pub(super) fn channels(&self) -> usize {
+        self.pairs
+            .values()
+            .flat_map(|ways| &ways.ways)
+            .filter(|(_, way)| way.channel.is_open())
+            .count()
+    }
+}
+
+/// Asks the process at the other end of a socket to read a ring.
+fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Purpose) -> io::Result<Outgoing> {
+    let channel = Outgoing::request(socket, &purpose.message())?;
+    watch(epoll, &channel, Readable::News)?;
+    Ok(channel)
+}
+
+fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
+    bytes.get(run.range.clone()).unwrap_or_default()
+}
+
+/// Partition of the process that a datagram is for; `None`: no process in particular.
+fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
+    // the upper six bits of the destination's number; of QP1 the message tells
+    let partition = IdPartition::new(datagram.get(5)? >> 2);
+    partition.or_else(|| match Addressee::of(datagram) {
+        Addressee::Partition(partition) => Some(partition),
+        Addressee::Service(_) | Addressee::Unknown => None,
+    })
+}
+
+/// That of a run, if all its datagrams are for one.
+fn one_partition(datagrams: &[u8], segment: usize) -> Option<Option<IdPartition>> {
+    let mut all = datagrams.chunks(segment.max(1)).map(partition_of);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}

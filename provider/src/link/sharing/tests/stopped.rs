@@ -1,0 +1,238 @@
+//! Processes that are stopped, by a signal or in a debugger: devices that nobody serves any more.
+
+use super::{super::words::SILENCE, *};
+
+/// A time in milliseconds.
+fn ms(millis: u64) -> Instant {
+    at(1000 * millis)
+}
+
+const SILENT: u64 = SILENCE.as_millis() as u64;
+
+/// The owner of an address, and its UDP socket.
+fn owner_and_socket(address: IpAddr) -> (Sharing, UdpSocket) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut link = Sharing::new(Scope::All).unwrap();
+    let first = socket.try_clone().unwrap();
+    let make_socket: MakeSocket =
+        Arc::new(
+            move |beside| {
+                if beside { taken()(beside) } else { Ok(first.try_clone()?.into()) }
+            },
+        );
+    acquire_for(&mut link, address, &make_socket).unwrap();
+    link.choose_partition(7).unwrap();
+    (link, socket)
+}
+
+/// Something arrives at the socket.
+fn arrive(socket: &UdpSocket) {
+    let to = socket.local_addr().unwrap();
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", to).unwrap();
+}
+
+/// Serves all of them for this time; returns the time then, all in milliseconds.
+fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
+    for now in from..=from + time {
+        links.iter_mut().for_each(|link| link.attend(ms(now)));
+    }
+    from + time
+}
+
+/// True if what is for this partition comes to `to` when it has arrived at `owner`.
+fn forwards(owner: &mut Sharing, to: &mut Sharing, address: IpAddr) -> bool {
+    let bytes = packet(to.addresses.partition().unwrap());
+    assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
+    let taken = take(to);
+    assert!(taken.len() <= 1);
+    taken.iter().any(|(.., datagram)| *datagram == bytes)
+}
+
+#[test]
+fn when_the_owner_is_stopped_a_peer_is_the_owner() {
+    let [address, _] = addresses();
+    let (mut a, socket) = owner_and_socket(address);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    a.unpark();
+    a.unpark();
+    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    // nobody is in the way as long as nothing arrives
+    let mut now = serve(&mut [&mut b, &mut c], 0, 5 * SILENT);
+    assert!(b.addresses.is_peer(address) && b.deadline().is_none());
+    // nor if the owner goes on
+    arrive(&socket);
+    now = serve(&mut [&mut a, &mut b, &mut c], now, 5 * SILENT);
+    assert!(b.addresses.is_peer(address) && c.addresses.is_peer(address));
+    // nor if all of them are stopped
+    arrive(&socket);
+    now = serve(&mut [&mut b, &mut c], now, 10) + 10 * SILENT;
+    now = serve(&mut [&mut b, &mut c, &mut a], now, 5 * SILENT);
+    assert!(b.addresses.is_peer(address) && c.addresses.is_peer(address));
+    // but when it does not
+    now = serve(&mut [&mut b, &mut c], now, 2 * SILENT + 10);
+    let (owner, other) =
+        if b.addresses.is_peer(address) { (&mut c, &mut b) } else { (&mut b, &mut c) };
+    assert!(!owner.addresses.is_peer(address) && other.addresses.is_peer(address));
+    assert!(forwards(owner, other, address));
+    owner.park(); // has it look each time
+    let mut d = peer(owner, address).unwrap();
+    owner.unpark();
+    owner.unpark();
+    assert!(
+        !partitions.contains(&d.addresses.partition().unwrap()) && d.addresses.is_peer(address)
+    );
+    assert!(forwards(owner, &mut d, address));
+    // what is for the one that is stopped waits, in case that it goes on
+    let bytes = packet(partitions[0]);
+    owner.attend(ms(now));
+    assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
+    assert!(!a.addresses.is_peer(address));
+    a.park();
+    a.attend(ms(now));
+    assert!(a.addresses.is_peer(address));
+    serve(&mut [&mut a, owner], now, 20);
+    assert_eq!(take(&mut a), [(net(address).src, 0, bytes)]);
+    assert!(forwards(owner, &mut a, address));
+    assert_eq!(
+        [&a, &*owner, &*other].map(|each| each.addresses.is_peer(address)),
+        [true, false, true]
+    );
+}
+
+/// A new process is let in although nothing arrives at the UDP socket.
+#[test]
+fn a_stopped_owner_keeps_no_process_from_the_address() {
+    let [address, _] = addresses();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let mut c = Sharing::new(Scope::All).unwrap();
+    let start = std::time::Instant::now();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                b.attend(Instant::ZERO.plus(start.elapsed()));
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        acquire_for(&mut c, address, &taken()).unwrap();
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(c.addresses.is_peer(address) && !b.addresses.is_peer(address));
+    a.attend(at(0));
+    assert!(a.addresses.is_peer(address));
+}
+
+/// What a stopped owner has forwarded is received once, although it is the owner no more when it goes
+/// on.
+#[test]
+fn a_former_owner_forwards_what_it_has() {
+    let [address, _] = addresses();
+    let (mut a, socket) = owner_and_socket(address);
+    let mut b = peer(&mut a, address).unwrap();
+    a.unpark();
+    let bytes = packet(b.addresses.partition().unwrap());
+    let datagram = Datagram { net: &net(address), bytes: &bytes, meta: DatagramMeta::default() };
+    // before it is stopped, and after it goes on, for which it has read it
+    assert!(is_forwarded(&mut a, &datagram));
+    arrive(&socket);
+    let now = serve(&mut [&mut b], 1, 3 * SILENT);
+    assert!(!b.addresses.is_peer(address));
+    assert!(is_forwarded(&mut a, &datagram));
+    a.attend(ms(now));
+    assert!(a.addresses.is_peer(address));
+    assert!(is_forwarded(&mut a, &datagram));
+    serve(&mut [&mut b, &mut a], now, 20);
+    assert_eq!(take(&mut b).len(), 3);
+    assert!(a.addresses.is_peer(address) && forwards(&mut b, &mut a, address));
+}
+
+/// What goes to another process at the address goes on while the owner is stopped.
+#[test]
+fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
+    let [address, src] = addresses();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let mut sender = device(src);
+    let bytes = packet(b.addresses.partition().unwrap());
+    let whole = run([src, address], bytes.len(), 0..bytes.len());
+    reaches(&mut sender, ms(0), [src, address], &bytes);
+    serve(&mut [&mut b, &mut sender], 0, 5);
+    for now in 0..4 * SILENT {
+        sender.send(ms(60 + now), &bytes, std::slice::from_ref(&whole)).unwrap().unwrap();
+        assert_eq!(take(&mut b).len(), 1);
+        serve(&mut [&mut sender, &mut b], 60 + now, 0);
+    }
+    assert!(b.addresses.is_peer(address), "it has no reason to be the owner");
+}
+
+/// An owner that is stopped when it has just accepted a request has taken it with it.
+#[test]
+fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
+    let [address, _] = addresses();
+    let (mut a, socket) = owner_and_socket(address);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    a.unpark();
+    a.unpark();
+    // the next owner is stopped when the other has asked it
+    arrive(&socket);
+    let mut now = serve(&mut [&mut b], 1, 3 * SILENT);
+    assert!(!b.addresses.is_peer(address));
+    c.attend(ms(now));
+    assert_eq!(b.listeners.accept_only().len(), 1);
+    now = serve(&mut [&mut c], now, 3 * SILENT);
+    assert!(!c.addresses.is_peer(address));
+    b.park();
+    now = serve(&mut [&mut b, &mut c], now, 20);
+    assert!(b.addresses.is_peer(address) && forwards(&mut c, &mut b, address));
+    let _ = now;
+}
+
+/// What is forwarded to a process that is stopped is bounded, and is there when it goes on.
+#[test]
+fn what_waits_for_a_process_is_bounded() {
+    let [address, _] = addresses();
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let bytes = [&packet(b.addresses.partition().unwrap())[..], &[0; 4000]].concat();
+    let mut now = 0;
+    for _ in 0..10_000 {
+        now += 1;
+        a.attend(at(now));
+        assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
+    }
+    let mut taken = 0;
+    loop {
+        let count = take(&mut b).len();
+        taken += count;
+        now += 10_000;
+        a.attend(at(now));
+        if count == 0 && a.paths.deadline().is_none() {
+            break;
+        }
+    }
+    assert!((4000..5000).contains(&taken), "{taken}");
+    drop(b);
+    a.attend(at(now + 2000));
+    assert!(!is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)), "nobody has it");
+}
+
+#[test]
+fn a_reader_that_is_stopped_is_looked_at_less_often() {
+    let (mut a, b, ends) = pair();
+    let bytes = vec![0; 60_000];
+    let whole = run(ends, 60_000, 0..60_000);
+    for _ in 0..100 {
+        a.send(at(2), &bytes, std::slice::from_ref(&whole)).unwrap().unwrap();
+    }
+    let mut looks = 0;
+    let mut now = at(2);
+    while now < ms(1000) {
+        now = a.deadline().unwrap();
+        a.attend(now);
+        looks += 1;
+    }
+    assert!((100..1000).contains(&looks), "{looks}");
+    // nor is it asked again
+    assert!(b.listeners.accept_only().is_empty());
+}

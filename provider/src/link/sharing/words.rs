@@ -1,0 +1,201 @@
+//! Words in memory that the processes at an address share: the owner's term, who has which [member
+//! socket](super::members), and who listens for which services.
+//!
+//! A process is the owner for one term. Who begins the next one is it from then on, whether the
+//! one before has ended, or is only stopped, by a signal or by a debugger, with all that it has still
+//! open. That one sees, when it goes on, that its term is over. An owner counts its rounds, so that
+//! the others see that it goes on.
+
+use std::{
+    fs::File,
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use roce_transport::{cm::ServiceId, mem::Memory, share::IdPartition, time::Instant};
+
+use super::members::MemberPlace;
+use crate::{link::sealed, region::MmapMemory};
+
+/// Time after which a process that does nothing counts as stopped: less than connections wait until
+/// they give up, 8 times 67 ms with the usual attributes.
+pub(super) const SILENCE: Duration = Duration::from_millis(100);
+
+/// Words of the memory, each that changes often in a cache line of its own.
+const TERM: usize = 0;
+const ROUNDS: usize = 8;
+/// Not zero from when the member sockets are made, or cannot be. It is tried once, so that all
+/// processes have the same.
+const MEMBERS_TRIED: usize = 16;
+/// Partition of the process that has claimed a member socket, at the socket's place behind this.
+const MEMBERS: usize = 24;
+/// Number of services of a partition, at its number behind this.
+const SERVICE_COUNTS: usize = 64;
+/// Services of the partitions.
+const SERVICES: usize = 512;
+/// Services that a process can listen for at an address.
+const MAX_SERVICES: usize = 4096;
+
+/// Length of the memory.
+pub(super) const SIZE: u64 = 8 * (SERVICES + IdPartition::COUNT as usize * MAX_SERVICES) as u64;
+
+/// The words, as one process sees them.
+pub(super) struct Words {
+    memory: MmapMemory,
+    /// Term and rounds when they were last looked at, and since when they are these.
+    seen: (u64, u64),
+    since: Instant,
+}
+
+impl Words {
+    /// `memory` has [`SIZE`] bytes.
+    pub(super) fn new(memory: &File) -> io::Result<Self> {
+        let memory = sealed::map(memory, SIZE)?;
+        Ok(Self { memory, seen: (0, 0), since: Instant::ZERO })
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.memory.words().unwrap_or_default()[index]
+    }
+
+    /// The term that runs.
+    pub(super) fn current(&self) -> u64 {
+        self.word(TERM).load(Ordering::Acquire)
+    }
+
+    /// Begins the term after this one, unless another process has done so before.
+    pub(super) fn begin_after(&self, term: u64) -> Option<u64> {
+        let next = term.wrapping_add(1);
+        let swapped =
+            self.word(TERM).compare_exchange(term, next, Ordering::AcqRel, Ordering::Acquire);
+        swapped.is_ok().then_some(next)
+    }
+
+    /// Counts a round of the owner's.
+    pub(super) fn count_round(&self) {
+        let rounds = self.word(ROUNDS);
+        rounds.store(rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// True for the first process that asks: it is to make the member sockets.
+    pub(super) fn begin_members(&self) -> bool {
+        self.word(MEMBERS_TRIED).swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// Partition of the process that has, or had last, the member socket at this place.
+    pub(super) fn member(&self, place: MemberPlace) -> Option<IdPartition> {
+        let partition = self.word(MEMBERS + usize::from(place.get())).load(Ordering::Acquire);
+        u8::try_from(partition).ok().and_then(IdPartition::new)
+    }
+
+    /// The process that has claimed the member socket at this place has this partition.
+    pub(super) fn set_member(&self, place: MemberPlace, partition: IdPartition) {
+        let word = self.word(MEMBERS + usize::from(place.get()));
+        word.store(partition.get().into(), Ordering::Release);
+    }
+
+    /// A process listens for this service, the one at this place of its list.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] if there is no such place.
+    pub(super) fn set_service(
+        &self,
+        partition: IdPartition,
+        place: usize,
+        service: ServiceId,
+    ) -> io::Result<()> {
+        let index = Self::services(partition) + place;
+        if place >= MAX_SERVICES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.word(index).store(service.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Number of services that a process listens for.
+    pub(super) fn set_service_count(&self, partition: IdPartition, count: usize) {
+        let word = self.word(SERVICE_COUNTS + usize::from(partition.get()));
+        word.store(count as u64, Ordering::Release);
+    }
+
+    /// The processes that say that they listen for a service: one, unless it has just changed, or has
+    /// ended.
+    pub(super) fn listeners(&self, service: ServiceId) -> impl Iterator<Item = IdPartition> {
+        IdPartition::all().filter(move |&partition| {
+            let count = self.word(SERVICE_COUNTS + usize::from(partition.get()));
+            let count = usize::try_from(count.load(Ordering::Acquire)).unwrap_or(usize::MAX);
+            let first = Self::services(partition);
+            let mut places = first..first + count.min(MAX_SERVICES);
+            places.any(|place| self.word(place).load(Ordering::Acquire) == service.0)
+        })
+    }
+
+    const fn services(partition: IdPartition) -> usize {
+        SERVICES + (partition.get() as usize - 1) * MAX_SERVICES
+    }
+
+    /// Looks from now on whether the owner goes on.
+    pub(super) fn watch(&mut self, now: Instant) {
+        (self.seen, self.since) = (self.now_seen(), now);
+    }
+
+    /// True if the owner has not gone on for some time.
+    pub(super) fn is_silent(&mut self, now: Instant) -> bool {
+        if self.now_seen() != self.seen {
+            self.watch(now);
+        }
+        now.since(self.since) >= SILENCE
+    }
+
+    fn now_seen(&self) -> (u64, u64) {
+        (self.current(), self.word(ROUNDS).load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_begins_a_term() {
+        let memory = sealed::create("test", SIZE).unwrap();
+        let [mut a, mut b] = [(); 2].map(|()| Words::new(&memory).unwrap());
+        assert_eq!((a.begin_after(0), b.begin_after(0)), (Some(1), None));
+        assert_eq!((a.current(), b.current(), b.begin_after(1)), (1, 1, Some(2)));
+        let at = |part: u32| Instant::ZERO.plus(SILENCE * part / 2);
+        b.watch(at(0));
+        assert!(!b.is_silent(at(1)));
+        a.count_round();
+        assert_eq!([2, 3, 4].map(|part| b.is_silent(at(part))), [false, false, true]);
+        a.begin_after(2).unwrap();
+        assert_eq!([5, 7].map(|part| b.is_silent(at(part))), [false, true]);
+        a.watch(at(7));
+        assert!(!a.is_silent(at(8)));
+    }
+
+    #[test]
+    fn a_service_is_found_by_who_listens_for_it() {
+        let memory = sealed::create("test", SIZE).unwrap();
+        let words = Words::new(&memory).unwrap();
+        let all: Vec<_> = IdPartition::all().collect();
+        let (first, last) = (all[0], *all.last().unwrap());
+        let found = |service| words.listeners(ServiceId(service)).collect::<Vec<_>>();
+        assert_eq!(found(0), []);
+        for (partition, service) in [(first, 0), (last, u64::MAX)] {
+            words.set_service(partition, MAX_SERVICES - 1, ServiceId(service)).unwrap();
+            words.set_service(partition, MAX_SERVICES, ServiceId(service)).unwrap_err();
+            words.set_service_count(partition, MAX_SERVICES);
+        }
+        assert_eq!(found(u64::MAX), [last]);
+        assert_eq!(found(0), [first, last]);
+        // what another process writes leads nowhere else
+        words.set_service_count(last, usize::MAX);
+        assert_eq!(found(u64::MAX), [last]);
+        words.set_service_count(first, MAX_SERVICES - 1);
+        words.set_service_count(last, 1);
+        assert_eq!(found(0), [first, last]);
+        words.set_service_count(last, 0);
+        assert_eq!(found(0), [first]);
+    }
+}
