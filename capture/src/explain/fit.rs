@@ -254,6 +254,11 @@ impl Fit {
         self.hits > 20 * self.misses
     }
 
+    /// True if some answers fit.
+    pub(super) const fn fits_at_times(&self) -> bool {
+        self.hits > 0
+    }
+
     /// True if something speaks against it.
     pub(super) const fn is_wrong(&self) -> bool {
         self.misses > 0

@@ -316,14 +316,19 @@ impl Fits {
 
     /// Numbers of flows one of which is the other direction of one that is not paired.
     fn note_open(&self, pairs: &mut Pairs) {
-        for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
-            for (answerer, askers) in self.rows(order, pairs) {
-                for asker in askers {
+        let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
+        let mut open = BTreeMap::new();
+        for (asker, seen) in self.flows.iter().enumerate().filter(|(number, _)| is_free(*number)) {
+            for (&answerer, fit) in seen.fits.iter().filter(|(number, _)| is_free(**number)) {
+                let candidates = &self.candidates[answerer];
+                // of a capture that lacks too much, everything is possible that fits at times
+                if self.may_be(answerer, asker) || candidates.is_empty() && fit.fits_at_times() {
                     for number in [answerer, asker] {
-                        *pairs.open.entry(self.flows[number].flow).or_default() += 1;
+                        *open.entry(self.flows[number].flow).or_default() += 1;
                     }
                 }
             }
         }
+        pairs.open = open;
     }
 }
