@@ -100,6 +100,12 @@ impl fmt::Display for FindingKind {
                 "wrong ICRC: damaged on the way, changed by something that may not change it, or never \
                  right",
             ),
+            // one alone proves nothing: all in the other direction are
+            Self::WrongIcrcs { packets: 1, way: [src, dst], .. } => write!(
+                f,
+                "the ICRC of the packet from {src} to {dst} is wrong, as all of the other direction \
+                 are; it is taken for right"
+            ),
             Self::WrongIcrcs { packets, way: [src, dst], fault } => write!(
                 f,
                 "the ICRCs of {packets} packets from {src} to {dst} {fault}; they are taken for right"
