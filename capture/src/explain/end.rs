@@ -11,6 +11,7 @@ use roce_transport::psn::{Msn, Psn};
 use super::{
     explained::Requester,
     naks::{Naks, SILENCE},
+    psn::unwrapped,
     reason::{Cause, Causes, Explanation},
 };
 
@@ -240,12 +241,7 @@ impl End {
 
     /// A PSN as a number that does not wrap, near what was sent last.
     fn index(&self, psn: Psn) -> i64 {
-        let first = self.first.unwrap_or(psn);
-        let end = first.plus((self.end & 0xFF_FFFF) as u32);
-        match psn.after(end) {
-            Some(ahead) => self.end + i64::from(ahead),
-            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
-        }
+        unwrapped(psn, self.first.unwrap_or(psn), self.end)
     }
 
     /// True if the PSN, that of an answer, is one of what was captured.

@@ -8,6 +8,8 @@ use roce_transport::{
     wire::{Headers, Operation, Syndrome},
 };
 
+use super::psn::unwrapped;
+
 /// An answer may be captured so long before what it answers: captures of several queues are not quite in
 /// order.
 const DISORDER: Duration = Duration::from_micros(10);
@@ -147,12 +149,7 @@ impl Requests {
     }
 
     fn index(&self, psn: Psn) -> i64 {
-        let first = self.first.unwrap_or(psn);
-        let end = first.plus((self.end & 0xFF_FFFF) as u32);
-        match psn.after(end) {
-            Some(ahead) => self.end + i64::from(ahead),
-            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
-        }
+        unwrapped(psn, self.first.unwrap_or(psn), self.end)
     }
 }
 

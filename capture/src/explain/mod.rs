@@ -24,6 +24,7 @@ mod naks;
 mod network;
 mod pairing;
 mod placing;
+mod psn;
 mod reason;
 
 pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
