@@ -26,6 +26,7 @@ mod pairing;
 mod placing;
 mod psn;
 mod reason;
+mod talk;
 
 pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};
