@@ -11,6 +11,7 @@ mod analysis;
 mod captured;
 mod connection;
 mod end;
+mod erf;
 mod explained;
 mod file;
 mod finding;
