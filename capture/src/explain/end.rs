@@ -131,6 +131,13 @@ impl End {
         if at < self.end {
             let causes = self.causes(now, at, span.least.into(), silent);
             self.active = now;
+            let is_soon = |sent: &Sent| {
+                now.saturating_sub(sent.last) < SILENCE && self.naks.latest < Some(sent.last)
+            };
+            let unasked = causes == Causes::UNKNOWN && self.deaf_causes.is_none();
+            if unasked && self.sent.get(&at).is_some_and(is_soon) {
+                return Explanation::Copy;
+            }
             self.repeated += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
                 (sent.last, sent.causes) = (now, causes);
@@ -278,6 +285,7 @@ impl End {
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
+        self.naks.latest = Some(now);
         self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
         // of a second NAK a requester that has gone back need take no notice
@@ -316,7 +324,7 @@ impl End {
                 let next = read.next;
                 let answered = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
-                self.naks.leave();
+                self.naks.leave(now);
                 answered
             }
             _ => self.reach(now, to),

@@ -99,6 +99,8 @@ pub enum Explanation {
     Late,
     /// Was sent before.
     Again(Causes),
+    /// Comes again sooner than anyone would send it again: a copy that the network or the capture has made.
+    Copy,
     /// Acknowledges everything up to this PSN: so many packets, and after which time the last of
     /// them, if it is known.
     Acknowledges {
@@ -149,6 +151,7 @@ impl fmt::Display for Explanation {
             Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing here"),
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
             Self::Again(causes) => write!(f, "again: {causes}"),
+            Self::Copy => f.write_str("a copy: too soon to be sent again"),
             // up to which PSN, the packet itself says
             Self::Acknowledges { packets: 1, after: Some(after), .. } => {
                 write!(f, "acknowledges 1 packet after {after:.1?}")
