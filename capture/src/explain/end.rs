@@ -132,7 +132,9 @@ impl End {
             let causes = self.causes(now, at, span.least.into(), silent);
             self.active = now;
             let is_soon = |sent: &Sent| {
-                now.saturating_sub(sent.last) < SILENCE && self.naks.latest < Some(sent.last)
+                sent.times == 1
+                    && now.saturating_sub(sent.last) < SILENCE
+                    && self.naks.latest < Some(sent.last)
             };
             let unasked = causes == Causes::UNKNOWN && self.deaf_causes.is_none();
             if unasked && self.sent.get(&at).is_some_and(is_soon) {
@@ -197,6 +199,9 @@ impl End {
             return Causes::UNKNOWN;
         }
         let is_asked = self.naks.ask_for(now, at, span);
+        let before = self.cursors.iter().filter(|cursor| cursor.at < at);
+        let before = before.filter_map(|cursor| cursor.causes).flat_map(Causes::iter);
+        let before = before.fold(Causes::UNKNOWN, Causes::or);
         let Some(mut causes) = self.pass(at, span) else { return Causes::UNKNOWN };
         let is_last = at + span >= self.end;
         if is_last && self.naks.may_have_crossed(now) && causes.contains(Cause::Nak) {
@@ -204,6 +209,14 @@ impl End {
         }
         let by_itself = at <= self.oldest || is_last;
         if by_itself && silent && !is_asked {
+            // or it is what follows something that was due, and was lost before the capture
+            if causes == Causes::UNKNOWN {
+                causes = before;
+            }
+            // if it is a probe, what was to come has yet to
+            for cause in causes.iter().filter(|cause| *cause != Cause::NoAnswer) {
+                self.go_back(at, Some(cause));
+            }
             causes = causes.or(Cause::NoAnswer);
             // it may have been the first of all
             self.go_back(at + span, Some(Cause::NoAnswer));
@@ -218,10 +231,10 @@ impl End {
     /// is not in the capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
-        // those in between were lost before the capture
-        let below = self.cursors.iter().map(|cursor| cursor.at).filter(|&place| place <= at).max();
-        let place = below.filter(|_| self.naks.are_far).unwrap_or(at);
-        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.at == place) {
+        // what was to come before it may be lost before the capture
+        let are_far = self.naks.are_far;
+        let is_due = |cursor: &&mut Cursor| cursor.at == at || are_far && cursor.at < at;
+        for cursor in self.cursors.iter_mut().filter(is_due) {
             known =
                 known.zip(cursor.causes).map(|(known, more)| more.iter().fold(known, Causes::or));
             cursor.at = at + span;
@@ -289,8 +302,9 @@ impl End {
         self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
         // of a second NAK a requester that has gone back need take no notice
-        let alone =
-            self.cursors.is_empty() && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
+        let alone = cause == Some(Cause::Nak)
+            && self.cursors.is_empty()
+            && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
         self.advance(now, at);
         let stale = at < self.oldest;
         if let (Some(cause), false) = (cause, waits || stale) {

@@ -52,7 +52,8 @@ impl Naks {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
-    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did.
+    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did. Of a
+    /// requester that is near, what is not sent at once may have another reason.
     pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost
@@ -65,7 +66,7 @@ impl Naks {
         if count == 0 {
             self.reaction = Some(usual.min(after));
         }
-        next == at && after <= usual.max(SILENCE)
+        self.are_far && next == at && after <= usual.max(SILENCE)
     }
 
     /// True if the last packet of all may be sent again by a probe that left before the NAK came. What
