@@ -102,6 +102,7 @@ impl From<&Explanation> for Tone {
             | Explanation::AfterGap(_)
             | Explanation::Late
             | Explanation::MessageAgain
+            | Explanation::Copy
             | Explanation::Congestion
             | Explanation::Answers { again: true } => Self::Warned,
             _ => Self::Plain,

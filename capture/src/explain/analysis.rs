@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    time::Duration,
 };
 
 use roce_transport::{
@@ -17,8 +16,8 @@ use crate::comment;
 
 use super::{
     captured::NoPacket,
-    connection::{Connection, EndSummary, RoundTrips},
-    end::{Answered, End, Span},
+    connection::Connection,
+    end::Span,
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
@@ -27,24 +26,9 @@ use super::{
     icrc::{Excused, Icrcs},
     pairing::Pairs,
     placing::{place, set_mtus},
-    reason::{Cause, Causes, Explanation},
+    reason::{Cause, Explanation},
+    talk::Talk,
 };
-
-/// Part of repeated packets that is a finding, in percent, of so many packets at least.
-const MANY: u64 = 10;
-const ENOUGH: u64 = 20;
-/// A packet that was sent so often is a storm.
-const STORM: u32 = 5;
-/// Marked packets without a notification, and notifications without effect, that are findings.
-const MARKS: u64 = 10;
-const NOTIFICATIONS: usize = 10;
-/// Times that an answer may be longer than the median, and the least time that is late.
-const LATE: u32 = 20;
-const LATE_AT_LEAST: Duration = Duration::from_millis(2);
-/// Silence at the end of a capture that is a finding.
-const SILENCE: Duration = Duration::from_millis(100);
-/// Time before and after a notification in which a sender's data is compared.
-const COMPARED: Duration = Duration::from_millis(1);
 
 /// See the [module's documentation](self).
 #[derive(Default)]
@@ -55,34 +39,6 @@ pub(super) struct Analysis {
     other_frames: usize,
     fragments: usize,
     icrcs: Icrcs,
-}
-
-/// A connection under way.
-#[derive(Default)]
-struct Talk {
-    ends: [End; 2],
-    round_trips: [Vec<(usize, Duration)>; 2],
-    /// Data that an end has sent, and notifications that it was sent.
-    data: [Vec<(Duration, u64)>; 2],
-    notified: [Vec<(usize, Duration)>; 2],
-    mismatched: [bool; 2],
-    /// The capture has something that an end has sent.
-    heard: [bool; 2],
-    last_frame: usize,
-}
-
-impl Talk {
-    /// Of a requester whose other end was not heard, nothing says why it sends again.
-    fn begin(&mut self, connection: &Connection) {
-        for from in 0..2 {
-            if !self.heard[1 - from] {
-                self.ends[from].deaf_causes = Some(match connection.one_of {
-                    0 => Causes::of(&[Cause::NotCaptured]),
-                    _ => Causes::UNKNOWN,
-                });
-            }
-        }
-    }
 }
 
 impl Analysis {
@@ -161,7 +117,7 @@ impl Analysis {
         let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
         for packet in &packets {
             if let Some(index) = packet.connection {
-                talks[index].heard[usize::from(packet.from_second)] = true;
+                talks[index].hear(packet.from_second);
             }
         }
         for (talk, connection) in talks.iter_mut().zip(&connections) {
@@ -192,7 +148,9 @@ impl Analysis {
         }
         let end = packets.iter().map(|packet| packet.at).max().unwrap_or_default();
         for (index, (talk, connection)) in talks.iter_mut().zip(&mut connections).enumerate() {
-            self.conclude(index, talk, connection, end);
+            let found = talk.conclude(connection, end);
+            let finding = |(frame, kind)| Finding { frame, connection: Some(index), kind };
+            self.findings.extend(found.into_iter().map(finding));
         }
         let mut findings = self.findings;
         findings.sort_by_key(|finding| finding.frame);
@@ -379,76 +337,8 @@ impl Analysis {
             }
             _ => return,
         };
-        self.measure(packet, talk, &answered);
-    }
-
-    fn measure(&mut self, packet: &ExplainedPacket, talk: &mut Talk, answered: &Answered) {
-        let to = usize::from(!packet.from_second);
-        if let Some(after) = answered.after {
-            talk.round_trips[to].push((packet.frame, after));
-        }
-        let least = talk.round_trips[to].iter().map(|(_, time)| *time).min();
-        if let (Some((waited, since, after)), Some(least)) = (answered.hasty, least)
-            && since < least / 2
-        {
-            self.find(packet, FindingKind::TimeoutTooShort(waited, after));
-        }
-    }
-
-    /// What is known at the end of the capture.
-    fn conclude(
-        &mut self,
-        index: usize,
-        talk: &mut Talk,
-        connection: &mut Connection,
-        end: Duration,
-    ) {
-        let mut add = |frame, kind| {
-            self.findings.push(Finding { frame, connection: Some(index), kind });
-        };
-        let last = talk.last_frame;
-        let reliable = matches!(connection.service, Service::Rc | Service::Xrc);
-        for from in 0..2 {
-            let requester = &talk.ends[from];
-            let times = talk.round_trips[from].iter().map(|(_, time)| *time).collect();
-            let round_trips = RoundTrips::of(times);
-            connection.summaries[from].round_trips = round_trips;
-            connection.summaries[from].repeated = requester.repeated;
-            let EndSummary { requests, repeated, marked, .. } = connection.summaries[from];
-            if let Some(usual) = round_trips.filter(|times| times.count >= 8) {
-                let late = |(_, time): &&(usize, Duration)| {
-                    *time > usual.median * LATE && *time > LATE_AT_LEAST
-                };
-                for (frame, time) in talk.round_trips[from].iter().filter(late) {
-                    add(*frame, FindingKind::LateAnswer(*time, usual.median));
-                }
-            }
-            if requester.most_times >= STORM {
-                add(last, FindingKind::Storm(requester.most_times));
-            }
-            if requests >= ENOUGH && repeated * 100 > requests * MANY {
-                add(last, FindingKind::ManyRepeats((repeated * 100 / requests) as u32));
-            }
-            let answers = connection.summaries[1 - from].packets > 0;
-            if let (Some(since), true, true) = (requester.waits_since(), reliable, answers) {
-                let silent = end.saturating_sub(since);
-                if silent > SILENCE {
-                    add(last, FindingKind::NoAnswer(silent));
-                }
-            }
-            if marked >= MARKS && connection.summaries[1 - from].cnps == 0 && reliable && answers {
-                add(last, FindingKind::MarksWithoutNotification(marked as u32));
-            }
-            if let Some(ignored) = ignored(&talk.data[from], &talk.notified[from]) {
-                add(ignored, FindingKind::NotificationsIgnored(talk.notified[from].len() as u32));
-            }
-        }
-        let [one, other] = &connection.summaries;
-        let half = one.packets == 0 || other.packets == 0;
-        if connection.one_of > 0 {
-            add(last, FindingKind::OneOf(connection.one_of));
-        } else if reliable && half && one.packets + other.packets > 2 {
-            add(last, FindingKind::OneDirection);
+        if let Some(kind) = talk.measure(packet, &answered) {
+            self.find(packet, kind);
         }
     }
 }
@@ -460,16 +350,4 @@ fn spans(length: u32, connection: &Connection) -> (u32, u32) {
         Some(mtu) if !connection.mtu_at_least => (packets(mtu), packets(mtu)),
         mtu => (packets(Mtu::B4096.bytes()), packets(mtu.unwrap_or(Mtu::B256.bytes()))),
     }
-}
-
-/// The frame of the first of many notifications after which a sender was no slower.
-fn ignored(data: &[(Duration, u64)], notified: &[(usize, Duration)]) -> Option<usize> {
-    let &(frame, first) = notified.first()?;
-    let soon = notified.iter().filter(|(_, at)| *at <= first + COMPARED * 2).count();
-    let sent = |from: Duration, to: Duration| -> u64 {
-        data.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, bytes)| bytes).sum()
-    };
-    let before = sent(first.saturating_sub(COMPARED), first);
-    let after = sent(first + COMPARED, first + COMPARED * 2);
-    (soon >= NOTIFICATIONS && before > 0 && after >= before).then_some(frame)
 }

@@ -11,6 +11,7 @@ use roce_transport::psn::{Msn, Psn};
 use super::{
     explained::Requester,
     naks::{Naks, SILENCE},
+    psn::unwrapped,
     reason::{Cause, Causes, Explanation},
 };
 
@@ -130,6 +131,15 @@ impl End {
         if at < self.end {
             let causes = self.causes(now, at, span.least.into(), silent);
             self.active = now;
+            let is_soon = |sent: &Sent| {
+                sent.times == 1
+                    && now.saturating_sub(sent.last) < SILENCE
+                    && self.naks.latest < Some(sent.last)
+            };
+            let unasked = causes == Causes::UNKNOWN && self.deaf_causes.is_none();
+            if unasked && self.sent.get(&at).is_some_and(is_soon) {
+                return Explanation::Copy;
+            }
             self.repeated += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
                 (sent.last, sent.causes) = (now, causes);
@@ -189,6 +199,9 @@ impl End {
             return Causes::UNKNOWN;
         }
         let is_asked = self.naks.ask_for(now, at, span);
+        let before = self.cursors.iter().filter(|cursor| cursor.at < at);
+        let before = before.filter_map(|cursor| cursor.causes).flat_map(Causes::iter);
+        let before = before.fold(Causes::UNKNOWN, Causes::or);
         let Some(mut causes) = self.pass(at, span) else { return Causes::UNKNOWN };
         let is_last = at + span >= self.end;
         if is_last && self.naks.may_have_crossed(now) && causes.contains(Cause::Nak) {
@@ -196,6 +209,14 @@ impl End {
         }
         let by_itself = at <= self.oldest || is_last;
         if by_itself && silent && !is_asked {
+            // or it is what follows something that was due, and was lost before the capture
+            if causes == Causes::UNKNOWN {
+                causes = before;
+            }
+            // if it is a probe, what was to come has yet to
+            for cause in causes.iter().filter(|cause| *cause != Cause::NoAnswer) {
+                self.go_back(at, Some(cause));
+            }
             causes = causes.or(Cause::NoAnswer);
             // it may have been the first of all
             self.go_back(at + span, Some(Cause::NoAnswer));
@@ -210,10 +231,10 @@ impl End {
     /// is not in the capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
-        // those in between were lost before the capture
-        let below = self.cursors.iter().map(|cursor| cursor.at).filter(|&place| place <= at).max();
-        let place = below.filter(|_| self.naks.are_far).unwrap_or(at);
-        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.at == place) {
+        // what was to come before it may be lost before the capture
+        let are_far = self.naks.are_far;
+        let is_due = |cursor: &&mut Cursor| cursor.at == at || are_far && cursor.at < at;
+        for cursor in self.cursors.iter_mut().filter(is_due) {
             known =
                 known.zip(cursor.causes).map(|(known, more)| more.iter().fold(known, Causes::or));
             cursor.at = at + span;
@@ -240,12 +261,7 @@ impl End {
 
     /// A PSN as a number that does not wrap, near what was sent last.
     fn index(&self, psn: Psn) -> i64 {
-        let first = self.first.unwrap_or(psn);
-        let end = first.plus((self.end & 0xFF_FFFF) as u32);
-        match psn.after(end) {
-            Some(ahead) => self.end + i64::from(ahead),
-            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
-        }
+        unwrapped(psn, self.first.unwrap_or(psn), self.end)
     }
 
     /// True if the PSN, that of an answer, is one of what was captured.
@@ -282,11 +298,13 @@ impl End {
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
+        self.naks.latest = Some(now);
         self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
         // of a second NAK a requester that has gone back need take no notice
-        let alone =
-            self.cursors.is_empty() && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
+        let alone = cause == Some(Cause::Nak)
+            && self.cursors.is_empty()
+            && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
         self.advance(now, at);
         let stale = at < self.oldest;
         if let (Some(cause), false) = (cause, waits || stale) {
@@ -320,7 +338,7 @@ impl End {
                 let next = read.next;
                 let answered = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
-                self.naks.leave();
+                self.naks.leave(now);
                 answered
             }
             _ => self.reach(now, to),

@@ -21,7 +21,8 @@ pub struct Finding {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// The ICRC is wrong: the packet was damaged, or changed by a router that may not.
+    /// The ICRC is wrong: the packet was damaged, or changed by a router that may not, or its sender computes
+    /// none.
     WrongIcrc,
     /// The ICRCs of so many packets are wrong, and yet taken for right.
     WrongIcrcs {
@@ -96,16 +97,26 @@ impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongIcrc => f.write_str(
-                "wrong ICRC: damaged on the way, or changed by something that may not change it",
+                "wrong ICRC: damaged on the way, changed by something that may not change it, or never \
+                 right",
+            ),
+            // one alone proves nothing: all in the other direction are
+            Self::WrongIcrcs { packets: 1, way: [src, dst], .. } => write!(
+                f,
+                "the ICRC of the packet from {src} to {dst} is wrong, as all of the other direction \
+                 are; it is taken for right"
             ),
             Self::WrongIcrcs { packets, way: [src, dst], fault } => write!(
                 f,
                 "the ICRCs of {packets} packets from {src} to {dst} {fault}; they are taken for right"
             ),
             Self::Unreadable(reason) => write!(f, "no packet: {reason}"),
-            Self::PsnJump(1) => f.write_str("a PSN is missing: lost before the capture"),
+            Self::PsnJump(1) => f.write_str("a PSN is missing: lost before the capture, or overtaken"),
             Self::PsnJump(count) => {
-                write!(f, "{count} PSNs are missing: lost before the capture, or not captured")
+                write!(
+                    f,
+                    "{count} PSNs are missing: lost before the capture, overtaken, or not captured"
+                )
             }
             Self::FatalNak(syndrome) => write!(f, "{syndrome}: the connection is over"),
             Self::NoAnswer(time) => {

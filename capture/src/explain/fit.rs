@@ -8,6 +8,8 @@ use roce_transport::{
     wire::{Headers, Operation, Syndrome},
 };
 
+use super::psn::unwrapped;
+
 /// An answer may be captured so long before what it answers: captures of several queues are not quite in
 /// order.
 const DISORDER: Duration = Duration::from_micros(10);
@@ -72,6 +74,8 @@ pub(super) struct Requests {
     limit: i64,
     /// The last PSNs of messages, in their order; `None` once one is missing.
     messages: Option<Vec<i64>>,
+    /// PSNs are missing, for a while at least.
+    pub(super) has_gaps: bool,
     /// READs and atomics, with the PSN behind them at the most.
     with_data: BTreeMap<i64, (i64, Kind)>,
 }
@@ -116,6 +120,7 @@ impl Requests {
                 self.with_data.pop_first();
             }
         }
+        self.has_gaps |= at > self.limit;
         self.limit = self.limit.max(at + span);
         if at < self.end {
             return None;
@@ -147,12 +152,7 @@ impl Requests {
     }
 
     fn index(&self, psn: Psn) -> i64 {
-        let first = self.first.unwrap_or(psn);
-        let end = first.plus((self.end & 0xFF_FFFF) as u32);
-        match psn.after(end) {
-            Some(ahead) => self.end + i64::from(ahead),
-            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
-        }
+        unwrapped(psn, self.first.unwrap_or(psn), self.end)
     }
 }
 
@@ -162,6 +162,8 @@ pub(super) struct Fit {
     /// Answers to what was asked, and to what was not.
     hits: u64,
     misses: u64,
+    /// Answers to what is behind the last that was captured.
+    beyond: usize,
     /// PSNs that were answered before they were asked, if they were.
     ahead: Vec<(i64, Duration)>,
     /// MSNs less the messages that were captured.
@@ -240,23 +242,27 @@ impl Fit {
 
     /// The capture has ended: what was answered and never asked, was asked by others, or lost in a gap.
     pub(super) fn end(&mut self, requests: &Requests) {
-        let beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit);
-        self.misses += beyond.count() as u64;
+        self.beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit).count();
     }
 
-    /// True if every answer fits.
-    pub(super) const fn is_right(&self) -> bool {
-        self.hits > 0 && self.misses == 0
+    /// True if every answer fits. `has_gaps`: the capture lacks packets, and may lack the last as well.
+    pub(super) const fn is_right(&self, has_gaps: bool) -> bool {
+        self.hits > 0 && self.misses == 0 && (has_gaps || self.beyond == 0)
     }
 
-    /// True if nearly every answer does: a capture may lack some packets.
-    pub(super) const fn is_nearly_right(&self) -> bool {
-        self.hits > 20 * self.misses
+    /// True if most answers do: a capture may lack some packets, and others then speak against it.
+    pub(super) const fn is_mostly_right(&self) -> bool {
+        self.hits > 4 * self.misses
+    }
+
+    /// True if some answers fit.
+    pub(super) const fn fits_at_times(&self) -> bool {
+        self.hits > 0
     }
 
     /// True if something speaks against it.
     pub(super) const fn is_wrong(&self) -> bool {
-        self.misses > 0
+        self.misses > 0 || self.beyond > 0
     }
 
     /// True if the MSNs count the messages; `None` if they tell nothing.

@@ -9,6 +9,7 @@ use roce_transport::{
 
 use super::{
     captured::{Captured, NoPacket, skip, transport, u16_at},
+    erf,
     file::{Frame, LinkKind},
     icrc::Icrc,
     infiniband,
@@ -25,14 +26,18 @@ const IBA: u8 = 27;
 /// The packet of a frame.
 pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
     let missing = frame.length.saturating_sub(frame.bytes.len());
-    let (mut kind, mut bytes) = match frame.link {
-        LinkKind::Ethernet => (u16_at(frame.bytes, 12)?, skip(frame.bytes, 14)?),
-        LinkKind::Cooked => (u16_at(frame.bytes, 14)?, skip(frame.bytes, 16)?),
-        LinkKind::Cooked2 => (u16_at(frame.bytes, 0)?, skip(frame.bytes, 20)?),
-        LinkKind::Loopback => (0, skip(frame.bytes, 4)?),
-        LinkKind::Ip => (0, frame.bytes),
-        LinkKind::InfiniBand => return infiniband::infiniband(frame.bytes, missing),
-        LinkKind::Erf => return infiniband::erf(frame.bytes, missing),
+    let (link, bytes) = match frame.link {
+        LinkKind::Erf => erf::frame(frame.bytes)?,
+        link => (link, frame.bytes),
+    };
+    let (mut kind, mut bytes) = match link {
+        LinkKind::Ethernet => (u16_at(bytes, 12)?, skip(bytes, 14)?),
+        LinkKind::Cooked => (u16_at(bytes, 14)?, skip(bytes, 16)?),
+        LinkKind::Cooked2 => (u16_at(bytes, 0)?, skip(bytes, 20)?),
+        LinkKind::Loopback => (0, skip(bytes, 4)?),
+        LinkKind::Ip => (0, bytes),
+        LinkKind::InfiniBand => return infiniband::infiniband(bytes, missing),
+        LinkKind::Erf => return Err(NoPacket::Other), // none is in another
     };
     // VLANs, one within the other
     for _ in 0..4 {

@@ -1,5 +1,4 @@
-//! The packet in a frame of InfiniBand itself, from its local route header to its VCRC; and in records of
-//! ERF, which hold such frames.
+//! The packet in a frame of InfiniBand itself, from its local route header to its VCRC.
 
 use roce_transport::wire::ICRC_LEN;
 
@@ -17,28 +16,6 @@ const LOCAL: u8 = 2;
 const GLOBAL: u8 = 3;
 /// The same in a global one.
 const IBA: u8 = 27;
-
-/// Bytes of the header of an ERF record; each of those that may follow has eight.
-const ERF: usize = 16;
-/// A bit that says that another header follows.
-const MORE: u8 = 0x80;
-/// Type of a record that holds a frame of InfiniBand.
-const ERF_INFINIBAND: u8 = 21;
-
-/// The packet of an ERF record.
-pub(super) fn erf(record: &[u8], missing: usize) -> Result<Captured, NoPacket> {
-    let header = record.first_chunk::<ERF>().ok_or(NoPacket::Other)?;
-    if header[8] & !MORE != ERF_INFINIBAND {
-        return Err(NoPacket::Other);
-    }
-    let mut frame = skip(record, ERF)?;
-    let mut more = header[8] & MORE != 0;
-    while more {
-        more = frame.first().is_some_and(|first| first & MORE != 0);
-        frame = skip(frame, 8)?;
-    }
-    infiniband(frame, missing)
-}
 
 /// The packet of a frame of InfiniBand.
 pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPacket> {

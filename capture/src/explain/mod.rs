@@ -11,6 +11,7 @@ mod analysis;
 mod captured;
 mod connection;
 mod end;
+mod erf;
 mod explained;
 mod file;
 mod finding;
@@ -24,7 +25,9 @@ mod naks;
 mod network;
 mod pairing;
 mod placing;
+mod psn;
 mod reason;
+mod talk;
 
 pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};

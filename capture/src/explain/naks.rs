@@ -10,6 +10,8 @@ pub(super) const SILENCE: Duration = Duration::from_micros(100);
 pub(super) struct Naks {
     /// What the last one asks for, while nothing else has made the requester go back.
     asked: Option<Asked>,
+    /// The time of the latest, also of those that answers imply.
+    pub(super) latest: Option<Duration>,
     /// The shortest time from a NAK to the first that it has asked for.
     reaction: Option<Duration>,
     /// Packets are lost before the capture: it is far from the requester.
@@ -31,6 +33,7 @@ struct Asked {
 impl Naks {
     /// A NAK for `at` passes. `alone`: nothing else makes the requester go back. `captured`: the packet was.
     pub(super) fn take(&mut self, now: Duration, at: i64, alone: bool, captured: bool) {
+        self.latest = Some(now);
         self.asked = alone.then_some(Asked { next: at, since: now, count: 0 });
         self.are_far |= !captured;
         if self.are_far {
@@ -39,7 +42,8 @@ impl Naks {
     }
 
     /// Something else makes the requester go back.
-    pub(super) const fn leave(&mut self) {
+    pub(super) const fn leave(&mut self, now: Duration) {
+        self.latest = Some(now);
         self.asked = None;
     }
 
@@ -48,7 +52,8 @@ impl Naks {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
-    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did.
+    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did. Of a
+    /// requester that is near, what is not sent at once may have another reason.
     pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost
@@ -61,7 +66,7 @@ impl Naks {
         if count == 0 {
             self.reaction = Some(usual.min(after));
         }
-        next == at && after <= usual.max(SILENCE)
+        self.are_far && next == at && after <= usual.max(SILENCE)
     }
 
     /// True if the last packet of all may be sent again by a probe that left before the NAK came. What

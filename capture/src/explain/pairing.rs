@@ -44,7 +44,7 @@ impl Pairs {
         let mut fits = Fits::of(packets, flows, &pairs);
         fits.prefer();
         fits.pair_certain(&mut pairs);
-        fits.pair_rest(&mut pairs);
+        fits.pair_single(flows, &mut pairs);
         fits.note_open(&mut pairs);
         pairs
     }
@@ -201,20 +201,22 @@ impl Fits {
 
     /// For each flow with answers, those whose requests they fit.
     fn find_candidates(&mut self) {
+        let has_gaps = self.flows.iter().any(|seen| seen.requests.has_gaps);
         let mut nearly = vec![BTreeSet::new(); self.flows.len()];
         self.candidates = nearly.clone();
         for (asker, seen) in self.flows.iter().enumerate() {
             for (&answerer, fit) in &seen.fits {
-                if fit.is_right() {
+                if fit.is_right(has_gaps) {
                     self.candidates[answerer].insert(asker);
                 }
-                if fit.is_nearly_right() {
+                if fit.is_mostly_right() {
                     nearly[answerer].insert(asker);
                 }
             }
         }
         for (right, nearly) in self.candidates.iter_mut().zip(nearly) {
-            if right.is_empty() {
+            // what a capture lacks may speak against the right one
+            if has_gaps || right.is_empty() {
                 *right = nearly;
             }
         }
@@ -292,38 +294,46 @@ impl Fits {
         }
     }
 
-    /// What is left between two addresses, if it is one each way and nothing speaks against it.
-    fn pair_rest(&self, pairs: &mut Pairs) {
-        let mut ways: BTreeMap<(Address, Address), Vec<usize>> = BTreeMap::new();
-        for (number, Seen { flow, .. }) in self.flows.iter().enumerate() {
-            if pairs.other(flow).is_none() {
-                ways.entry((flow.src, flow.dst)).or_default().push(number);
-            }
+    /// The only two flows between two addresses, one each way, if nothing speaks against it. Of more, what is
+    /// left may be halves of two connections.
+    fn pair_single(&self, flows: &[Option<Flow>], pairs: &mut Pairs) {
+        let mut ways: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
+        for flow in flows.iter().flatten() {
+            ways.entry((flow.src, flow.dst)).or_default().insert(*flow);
         }
+        let only = |way: (Address, Address)| {
+            let flow = ways.get(&way).filter(|flows| flows.len() == 1)?.first()?;
+            self.flows.iter().position(|seen| seen.flow == *flow)
+        };
         let is_wrong = |asker: usize, answerer: usize| {
             self.flows[asker].fits.get(&answerer).is_some_and(Fit::is_wrong)
         };
-        for (&(src, dst), there) in &ways {
-            if let ([one], Some([other])) = (&there[..], ways.get(&(dst, src)).map(Vec::as_slice))
-                && self.flows[*one].service == self.flows[*other].service
-                && !is_wrong(*one, *other)
-                && !is_wrong(*other, *one)
+        for &(src, dst) in ways.keys() {
+            if let (Some(one), Some(other)) = (only((src, dst)), only((dst, src)))
+                && self.flows[one].service == self.flows[other].service
+                && !is_wrong(one, other)
+                && !is_wrong(other, one)
             {
-                pairs.pair(self.flows[*one].flow, self.flows[*other].flow);
+                pairs.pair(self.flows[one].flow, self.flows[other].flow);
             }
         }
     }
 
     /// Numbers of flows one of which is the other direction of one that is not paired.
     fn note_open(&self, pairs: &mut Pairs) {
-        for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
-            for (answerer, askers) in self.rows(order, pairs) {
-                for asker in askers {
+        let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
+        let mut open = BTreeMap::new();
+        for (asker, seen) in self.flows.iter().enumerate().filter(|(number, _)| is_free(*number)) {
+            for (&answerer, fit) in seen.fits.iter().filter(|(number, _)| is_free(**number)) {
+                let candidates = &self.candidates[answerer];
+                // of a capture that lacks too much, everything is possible that fits at times
+                if self.may_be(answerer, asker) || candidates.is_empty() && fit.fits_at_times() {
                     for number in [answerer, asker] {
-                        *pairs.open.entry(self.flows[number].flow).or_default() += 1;
+                        *open.entry(self.flows[number].flow).or_default() += 1;
                     }
                 }
             }
         }
+        pairs.open = open;
     }
 }

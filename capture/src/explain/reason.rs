@@ -93,12 +93,14 @@ pub enum Explanation {
     Joined,
     /// Its PSN is far from those before: much was not captured, or its queue pair was connected anew.
     Anew,
-    /// So many PSNs before it were not captured.
+    /// So many PSNs before it are missing so far.
     AfterGap(u32),
     /// Behind later ones, and not seen before: it was overtaken, or lost and sent again.
     Late,
     /// Was sent before.
     Again(Causes),
+    /// Comes again sooner than anyone would send it again: a copy that the network or the capture has made.
+    Copy,
     /// Acknowledges everything up to this PSN: so many packets, and after which time the last of
     /// them, if it is known.
     Acknowledges {
@@ -145,10 +147,11 @@ impl fmt::Display for Explanation {
             Self::Anew => f.write_str(
                 "far from the PSNs before: much was not captured, or it is connected anew",
             ),
-            Self::AfterGap(1) => f.write_str("one packet before it was not captured"),
-            Self::AfterGap(count) => write!(f, "{count} packets before it were not captured"),
+            Self::AfterGap(1) => f.write_str("one PSN before it is missing here"),
+            Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing here"),
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
             Self::Again(causes) => write!(f, "again: {causes}"),
+            Self::Copy => f.write_str("a copy: too soon to be sent again"),
             // up to which PSN, the packet itself says
             Self::Acknowledges { packets: 1, after: Some(after), .. } => {
                 write!(f, "acknowledges 1 packet after {after:.1?}")

@@ -13,7 +13,7 @@ use roce_transport::{
     work::SendWr,
 };
 
-use super::forms::{self, COOKED, COOKED2, ETHERNET, LOOPBACK, RAW};
+use super::forms::{self, COOKED, COOKED2, ERF, ETHERNET, LOOPBACK, RAW};
 use crate::common::{Options, Pair, Side};
 
 type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
@@ -62,13 +62,16 @@ fn every_kind_of_link() {
         let mut vlan = vec![0; 12];
         vlan.extend([0x88, 0xA8, 0, 5, 0x81, 0, 0, 7]);
         vlan.extend(kind);
+        let record = |kind| [vec![0; 8], vec![kind], vec![0; 7]].concat();
         for (name, link, before) in [
             ("raw", RAW, vec![]),
-            ("Ethernet", ETHERNET, plain),
+            ("Ethernet", ETHERNET, plain.clone()),
             ("VLAN in VLAN", ETHERNET, vlan),
             ("cooked", COOKED, cooked),
             ("cooked, version 2", COOKED2, cooked2),
             ("loopback", LOOPBACK, family.to_vec()),
+            ("ERF, Ethernet", ERF, [record(2), vec![0, 0], plain].concat()),
+            ("ERF, IP", ERF, record(if ipv6 { 23 } else { 22 })),
         ] {
             let frames: Vec<_> = seen
                 .iter()

@@ -12,6 +12,7 @@ pub(crate) const ETHERNET: u32 = 1;
 pub(crate) const RAW: u32 = 101;
 pub(crate) const COOKED: u32 = 113;
 pub(crate) const COOKED2: u32 = 276;
+pub(crate) const ERF: u32 = 197;
 pub(crate) const LOOPBACK: u32 = 0;
 
 /// An IP packet with a UDP header and this payload.

@@ -3,10 +3,9 @@
 use roce_capture::explain::{Address, Explained, ExplainedPacket, Explanation};
 use roce_transport::time::Instant;
 
-use super::forms;
+use super::forms::{self, ERF};
 
-/// Link types.
-const ERF: u32 = 197;
+/// Its link type.
 const INFINIBAND: u32 = 247;
 /// Bytes of the header of a record.
 const RECORD: usize = 16;

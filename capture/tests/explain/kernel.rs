@@ -1,9 +1,14 @@
 //! The kernel's captures: two rxe, and connection management.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
-use roce_capture::explain::{Explained, Explanation, FindingKind};
-use roce_transport::wire::Service;
+use roce_capture::explain::{Explained, ExplainedPacket, Explanation, FindingKind, Network};
+use roce_transport::{
+    time::Instant,
+    wire::{NetHeader, Service, icrc},
+};
+
+use super::forms;
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../transport/tests/captures"].iter().collect()
@@ -61,4 +66,62 @@ fn a_request_that_is_refused() {
         "{:?}",
         explained.findings
     );
+}
+
+/// The frames of a capture of IPv4, as packets from the BTH on.
+fn datagrams(name: &str) -> Vec<(Instant, NetHeader, Vec<u8>)> {
+    let explained = explained(name);
+    let file = fs::read(folder().join(format!("{name}.pcap"))).unwrap();
+    let mut at = 24;
+    let mut frames = Vec::new();
+    while at < file.len() {
+        let length = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+        frames.push(file[at + 16..at + 16 + length].to_vec());
+        at += 16 + length;
+    }
+    let start = explained.packets[0].at;
+    let datagram = |packet: &ExplainedPacket| {
+        let Network::Roce(net) = packet.net else { panic!("{packet:?}") };
+        let at = Instant::ZERO.plus(packet.at - start);
+        (at, net, frames[packet.frame - 1][14 + 20 + 8..].to_vec())
+    };
+    explained.packets.iter().map(datagram).collect()
+}
+
+/// The same two queue pairs connect once more, and begin at other PSNs, not far from the first ones.
+#[test]
+fn queue_pairs_that_connect_again_are_another_connection() {
+    let mut seen = datagrams("cm_rping");
+    let first = seen.len();
+    let again: Vec<_> = seen
+        .iter()
+        .map(|(at, net, bytes)| {
+            let mut bytes = bytes.clone();
+            let dest_qp = &bytes[5..8];
+            if dest_qp == [0, 0, 1] {
+                // the connection's identifiers, behind the headers of packet, datagram and MAD
+                for at in [44, 48] {
+                    bytes[at] ^= if bytes[at..at + 4] == [0; 4] { 0 } else { 0x55 };
+                }
+            } else {
+                let psn = u32::from_be_bytes([0, bytes[9], bytes[10], bytes[11]]) + 500;
+                bytes[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
+            }
+            let body = bytes.len() - 4;
+            let icrc = icrc(net, &bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&icrc);
+            (at.plus(Duration::from_secs(1)), *net, bytes)
+        })
+        .collect();
+    seen.extend(again);
+    let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
+    assert_eq!(explained.findings, []);
+    let made: Vec<_> = explained.connections.iter().filter(|it| it.by_messages).collect();
+    let [one, other] = made[..] else { panic!("{:?}", explained.connections) };
+    assert_eq!(one.ends, other.ends);
+    assert_eq!(one.summaries[0].packets, other.summaries[0].packets);
+    let whys = |packets: &[ExplainedPacket]| packets.iter().map(|it| it.why).collect::<Vec<_>>();
+    let is_first = |why: &&Explanation| matches!(why, Explanation::Joined);
+    let joined = |packets: &[ExplainedPacket]| whys(packets).iter().filter(is_first).count();
+    assert_eq!(joined(&explained.packets[..first]), joined(&explained.packets[first..]));
 }

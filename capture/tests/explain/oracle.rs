@@ -225,7 +225,7 @@ fn no_reason_is_wrong() {
 fn nor_is_one_at_the_receiver() {
     const WAY: Duration = Duration::from_micros(5);
     let mut totals = Totals::default();
-    for seed in 0..300 {
+    for seed in 0..1000 {
         let networks = ["delay 5us, drop request 5%", "delay 5us, drop request 2%, rnr 10%"];
         let mut pair = run(seed, &networks);
         for (side, peer) in [(Side::A, Side::B), (Side::B, Side::A)] {
@@ -260,6 +260,6 @@ fn nor_is_one_at_the_receiver() {
     }
     println!("{totals:?}");
     let named = |count: usize| totals.named.get(&count).copied().unwrap_or(0);
-    assert!(totals.repeated > 300, "{totals:?}");
-    assert!(named(1) * 100 >= totals.repeated * 80, "most causes are certain: {totals:?}");
+    assert!(totals.repeated > 1000, "{totals:?}");
+    assert!(named(1) * 100 >= totals.repeated * 70, "most causes are certain: {totals:?}");
 }

@@ -201,6 +201,21 @@ fn many_repeats() {
     assert!(found.contains(&"many_retransmissions"), "{found:?}");
 }
 
+/// As where a capture has a packet of each interface that it passes.
+#[test]
+fn copies_are_not_sent_again() {
+    let (mut pair, a) = recorded("delay 5us", Options::default());
+    write(&mut pair, &a, 20, 5000);
+    let seen = &mut pair.seen[0];
+    *seen = seen.iter().flat_map(|one| [one.clone(), one.clone()]).collect();
+    let explained = explained(&pair, Side::A);
+    assert_eq!(kinds(&explained), Vec::<&str>::new());
+    assert_eq!(explained.connections[0].summaries[0].repeated, 0);
+    let copies = explained.packets.iter().filter(|it| it.why == Explanation::Copy).count();
+    let requests = explained.connections[0].summaries[0].requests as usize;
+    assert_eq!(copies * 2, requests);
+}
+
 #[test]
 fn one_direction_only() {
     let (mut pair, a) = recorded("delay 5us", Options::default());

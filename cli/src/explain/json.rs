@@ -119,6 +119,7 @@ fn connection(index: usize, connection: &Connection) -> Value {
         "mtu": connection.mtu,
         "mtu_at_least": connection.mtu_at_least,
         "by_messages": connection.by_messages,
+        "one_of": connection.one_of,
         "ends": ends.collect::<Value>(),
     })
 }

@@ -210,7 +210,9 @@ impl History {
     /// Reason for which answers are dropped, every one of its kind.
     pub(super) fn obstacle(&self) -> Option<DropReason> {
         let Silence { dropped, astray, .. } = &self.silence;
-        let astray = astray.obstacle().filter(|_| self.heard.is_none());
+        // answers to others are no sign
+        let is_sign = |reason| self.heard.is_none() || reason != DropReason::UnknownQp;
+        let astray = astray.obstacle().filter(|(reason, _)| is_sign(*reason));
         dropped.obstacle().or(astray).map(|(reason, _)| reason)
     }
 

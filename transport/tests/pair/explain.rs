@@ -136,6 +136,28 @@ fn answers_that_are_dropped() {
     }
 }
 
+/// The same from a peer that was heard before, and sends requests that are right.
+#[test]
+fn answers_that_are_dropped_later() {
+    let (mut pair, a, b) = connected(Options::default());
+    pair.allow(DropReason::Padding);
+    for id in 0..3 {
+        pair.post_recv(&a, &RecvWr::new(id, []));
+        pair.post_recv(&b, &RecvWr::new(id, []));
+    }
+    pair.post_send(&b, &SendWr::send(1, Data::empty()));
+    pair.run();
+    let flip = Action::Corrupt(Some(Corruption { offset: 1, mask: 0x30 }));
+    let matcher = Matcher { kind: Some(Kind::Response), ..Matcher::default() };
+    pair.rule(Rule::new(matcher, flip));
+    pair.post_send(&a, &SendWr::send(7, Data::empty()));
+    pair.run();
+    let found = findings(&mut pair, Side::A);
+    let finding = found.iter().find(|it| it.status == Some(WcStatus::RetryExcErr)).unwrap();
+    assert_says(finding.peer.as_deref().unwrap(), &["since then its address has sent", "× length"]);
+    assert_says(&finding.reason.advice, &["the peer's adapter"]);
+}
+
 /// Where a single loss is the end, the hint names the setting that makes it so.
 #[test]
 fn a_retry_count_of_zero() {

@@ -1,0 +1,147 @@
+//! A connection under way: what both ends have come to, and what that shows at the end.
+
+use std::time::Duration;
+
+use roce_transport::wire::Service;
+
+use super::{
+    connection::{Connection, EndSummary, RoundTrips},
+    end::{Answered, End},
+    explained::ExplainedPacket,
+    finding::FindingKind,
+    reason::{Cause, Causes},
+};
+
+/// Part of repeated packets that is a finding, in percent, of so many packets at least.
+const MANY: u64 = 10;
+const ENOUGH: u64 = 20;
+/// A packet that was sent so often is a storm.
+const STORM: u32 = 5;
+/// Marked packets without a notification, and notifications without effect, that are findings.
+const MARKS: u64 = 10;
+const NOTIFICATIONS: usize = 10;
+/// Times that an answer may be longer than the median, and the least time that is late.
+const LATE: u32 = 20;
+const LATE_AT_LEAST: Duration = Duration::from_millis(2);
+/// Silence at the end of a capture that is a finding.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Time before and after a notification in which a sender's data is compared.
+const COMPARED: Duration = Duration::from_millis(1);
+
+/// A connection under way.
+#[derive(Default)]
+pub(super) struct Talk {
+    pub(super) ends: [End; 2],
+    round_trips: [Vec<(usize, Duration)>; 2],
+    /// The shortest of these.
+    least: [Option<Duration>; 2],
+    /// Data that an end has sent, and notifications that it was sent.
+    pub(super) data: [Vec<(Duration, u64)>; 2],
+    pub(super) notified: [Vec<(usize, Duration)>; 2],
+    pub(super) mismatched: [bool; 2],
+    /// The capture has something that an end has sent.
+    heard: [bool; 2],
+    pub(super) last_frame: usize,
+}
+
+impl Talk {
+    /// The capture has a packet of one of the ends.
+    pub(super) const fn hear(&mut self, from_second: bool) {
+        self.heard[from_second as usize] = true;
+    }
+
+    /// Of a requester whose other end was not heard, nothing says why it sends again.
+    pub(super) fn begin(&mut self, connection: &Connection) {
+        for from in 0..2 {
+            if !self.heard[1 - from] {
+                self.ends[from].deaf_causes = Some(match connection.one_of {
+                    0 => Causes::of(&[Cause::NotCaptured]),
+                    _ => Causes::UNKNOWN,
+                });
+            }
+        }
+    }
+
+    /// An answer has come. Returns what is wrong with the time of it.
+    pub(super) fn measure(
+        &mut self,
+        packet: &ExplainedPacket,
+        answered: &Answered,
+    ) -> Option<FindingKind> {
+        let to = usize::from(!packet.from_second);
+        if let Some(after) = answered.after {
+            self.round_trips[to].push((packet.frame, after));
+            self.least[to] = Some(self.least[to].map_or(after, |least| least.min(after)));
+        }
+        let (waited, since, after) = answered.hasty?;
+        let is_hasty = since < self.least[to]? / 2;
+        is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
+    }
+
+    /// What is known at the end of the capture.
+    pub(super) fn conclude(
+        &self,
+        connection: &mut Connection,
+        end: Duration,
+    ) -> Vec<(usize, FindingKind)> {
+        let mut found = Vec::new();
+        let mut add = |frame, kind| found.push((frame, kind));
+        let last = self.last_frame;
+        let reliable = matches!(connection.service, Service::Rc | Service::Xrc);
+        for from in 0..2 {
+            let requester = &self.ends[from];
+            let times = self.round_trips[from].iter().map(|(_, time)| *time).collect();
+            let round_trips = RoundTrips::of(times);
+            connection.summaries[from].round_trips = round_trips;
+            connection.summaries[from].repeated = requester.repeated;
+            let EndSummary { requests, repeated, marked, .. } = connection.summaries[from];
+            if let Some(usual) = round_trips.filter(|times| times.count >= 8) {
+                let late = |(_, time): &&(usize, Duration)| {
+                    *time > usual.median * LATE && *time > LATE_AT_LEAST
+                };
+                for (frame, time) in self.round_trips[from].iter().filter(late) {
+                    add(*frame, FindingKind::LateAnswer(*time, usual.median));
+                }
+            }
+            if requester.most_times >= STORM {
+                add(last, FindingKind::Storm(requester.most_times));
+            }
+            if requests >= ENOUGH && repeated * 100 > requests * MANY {
+                add(last, FindingKind::ManyRepeats((repeated * 100 / requests) as u32));
+            }
+            let answers = connection.summaries[1 - from].packets > 0;
+            if let (Some(since), true, true) = (requester.waits_since(), reliable, answers) {
+                let silent = end.saturating_sub(since);
+                if silent > SILENCE {
+                    add(last, FindingKind::NoAnswer(silent));
+                }
+            }
+            if marked >= MARKS && connection.summaries[1 - from].cnps == 0 && reliable && answers {
+                add(last, FindingKind::MarksWithoutNotification(marked as u32));
+            }
+            if let Some(ignored) = ignored(&self.data[from], &self.notified[from]) {
+                add(ignored, FindingKind::NotificationsIgnored(self.notified[from].len() as u32));
+            }
+        }
+        let [one, other] = &connection.summaries;
+        let half = one.packets == 0 || other.packets == 0;
+        if connection.one_of > 0 {
+            add(last, FindingKind::OneOf(connection.one_of));
+        } else if reliable && half && one.packets + other.packets > 2 {
+            add(last, FindingKind::OneDirection);
+        }
+        found
+    }
+}
+
+/// The frame of the first of many notifications after which a sender was no slower.
+fn ignored(data: &[(Duration, u64)], notified: &[(usize, Duration)]) -> Option<usize> {
+    let &(frame, first) = notified.first()?;
+    let soon = notified.iter().filter(|(_, at)| *at <= first + COMPARED * 2).count();
+    let sent = |from: Duration, to: Duration| -> u64 {
+        data.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, bytes)| bytes).sum()
+    };
+    let before = sent(first.saturating_sub(COMPARED), first);
+    let after = sent(first + COMPARED, first + COMPARED * 2);
+    (soon >= NOTIFICATIONS && before > 0 && after >= before).then_some(frame)
+}
