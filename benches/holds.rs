@@ -1,11 +1,11 @@
-//! The longest time that one call keeps an adapter, and with it its device's lock, when there is very
-//! much of everything: thousands of queue pairs, a million keys, full queues.
+//! The longest time that one call keeps an adapter, and with it its device's lock, when there is
+//! very much of everything: thousands of queue pairs, a million keys, full queues.
 //!
-//! `cargo bench --bench holds` prints the time of the longest call of each kind, and fails if one takes
-//! more than 200 µs. Time is the thread's own on the processor, so that other programs do not count, and
-//! the best of a few rounds, so that the system's work for a new page counts little.
-//! `transport/tests/pair/holds.rs` counts the same work without a clock, and is what the gate runs: on a shared machine the
-//! same call takes 160 µs at one time, and 210 at another.
+//! `cargo bench --bench holds` prints the time of the longest call of each kind, and fails if one
+//! takes more than 200 µs. Time is the thread's own on the processor, so that other programs do not
+//! count, and the best of a few rounds, so that the system's work for a new page counts little.
+//! `transport/tests/pair/holds.rs` counts the same work without a clock, and is what the gate runs:
+//! on a shared machine the same call takes 160 µs at one time, and 210 at another.
 
 use std::{net::IpAddr, process::ExitCode, sync::Arc, time::Duration};
 

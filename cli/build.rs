@@ -1,5 +1,5 @@
-//! Builds the C library, and the one that has TCP go over rsockets, for a tool that is installed: it
-//! carries them inside, so that one file is all that `roce run` needs. In a checkout that is the
+//! Builds the C library, and the one that has TCP go over rsockets, for a tool that is installed:
+//! it carries them inside, so that one file is all that `roce run` needs. In a checkout that is the
 //! profile `dist`; in its other profiles the tool takes the libraries that lie beside it.
 //!
 //! Cargo cannot hand a shared object of one package to another, so it is called once more for each
@@ -81,8 +81,8 @@ fn is_wanted() -> bool {
     is_installed && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu")
 }
 
-/// True in the profile `dist`. `PROFILE` has the name of the profile that it inherits from; only the
-/// path of what is built, `…/dist/build/roce-cli-…/out`, has its own.
+/// True in the profile `dist`. `PROFILE` has the name of the profile that it inherits from; only
+/// the path of what is built, `…/dist/build/roce-cli-…/out`, has its own.
 fn is_dist() -> bool {
     out().ancestors().skip(3).take(2).any(|directory| directory.ends_with("dist"))
 }

@@ -173,8 +173,8 @@ fn few_tests_depend_on_a_quiet_machine() {
     assert_eq!(ignored.map(|text| text.matches(&reason).count()).sum::<usize>(), listed.len());
 }
 
-/// Cargo finds no programs of tests by itself: a file beside `main.rs` that `main.rs` does not name would
-/// never run.
+/// Cargo finds no programs of tests by itself: a file beside `main.rs` that `main.rs` does not name
+/// would never run.
 #[test]
 fn every_file_of_tests_is_in_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

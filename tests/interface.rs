@@ -535,8 +535,8 @@ impl Drop for Holder {
     }
 }
 
-/// A process has one of an interface's addresses, and is stopped: others open the device with the rest,
-/// and get the address when it goes on, or ends.
+/// A process has one of an interface's addresses, and is stopped: others open the device with the
+/// rest, and get the address when it goes on, or ends.
 #[test]
 fn a_stopped_process_keeps_no_other_address() {
     const TEST: &str = "interface::a_stopped_process_keeps_no_other_address";

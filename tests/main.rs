@@ -1,4 +1,5 @@
-//! What needs real memory, sockets, threads, processes and namespaces; the structure of the sources; and what pages say.
+//! What needs real memory, sockets, threads, processes and namespaces; the structure of the
+//! sources; and what pages say.
 
 mod docs;
 mod errors;

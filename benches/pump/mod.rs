@@ -34,7 +34,8 @@ const MEMORY: usize = 1 << 20;
 
 /// The sockets alone, or with what any adapter has to do with each byte.
 pub(crate) struct Pump {
-    /// Memory of the sender and of the receiver, from and to which payloads are copied, with an ICRC of each.
+    /// Memory of the sender and of the receiver, from and to which payloads are copied, with an
+    /// ICRC of each.
     memory: Option<[Vec<u8>; 2]>,
     sender: UdpLink,
     receiver: UdpLink,
@@ -48,8 +49,9 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
-    /// The same, which copies payloads from memory and to memory, and computes and checks their ICRCs. A
-    /// message of several packets is a call, and its first packet is longer, unless it is long.
+    /// The same, which copies payloads from memory and to memory, and computes and checks their
+    /// ICRCs. A message of several packets is a call, and its first packet is longer, unless it is
+    /// long.
     #[allow(dead_code, reason = "one of the benchmarks has only the other")]
     pub(crate) fn with_copies(payload: usize, message: usize) -> Result<Self, Box<dyn Error>> {
         let memory = Some([vec![0xA5; MEMORY], vec![0; MEMORY]]);

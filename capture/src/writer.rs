@@ -29,7 +29,8 @@ pub(crate) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 const IP: u32 = 0;
 const ETHERNET: u32 = 1;
 
-/// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet frames.
+/// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet
+/// frames.
 ///
 /// IP headers are as they were sent, or as they must have been: the identification of a received
 /// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.

@@ -6,8 +6,8 @@ use crate::{failure::Failure, output::outln};
 
 /// Print what a shell needs to complete the commands and options of this tool.
 ///
-/// For bash: `roce completions bash > ~/.local/share/bash-completion/completions/roce`; for zsh a file
-/// `_roce` in a directory of fpath; for fish `~/.config/fish/completions/roce.fish`.
+/// For bash: `roce completions bash > ~/.local/share/bash-completion/completions/roce`; for zsh a
+/// file `_roce` in a directory of fpath; for fish `~/.config/fish/completions/roce.fish`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The shell

@@ -45,8 +45,8 @@ use token::Token;
 /// the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what a
 /// program that listens for connections shows of its device.
 ///
-/// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates, 4
-/// if some deviation loses or exposes data; 1 if nothing could be tried.
+/// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates,
+/// 4 if some deviation loses or exposes data; 1 if nothing could be tried.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -58,19 +58,20 @@ pub(crate) struct Args {
     /// Where the agent is: HOST:PORT. By default port 4792 of the device's address
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
-    /// What the agent has printed, so that it serves; by default ROCE_AGENT_TOKEN, which other users of
-    /// this host do not see
+    /// What the agent has printed, so that it serves; by default ROCE_AGENT_TOKEN, which other
+    /// users of this host do not see
     #[arg(long, value_name = "HEX", requires = "address", conflicts_with = "cm")]
     token: Option<Token>,
-    /// Without an agent: the port of a program there that listens for connections of rdma_cm, such as
-    /// `rping -s -P`. Only the cases that need no more are played
+    /// Without an agent: the port of a program there that listens for connections of rdma_cm, such
+    /// as `rping -s -P`. Only the cases that need no more are played
     #[arg(long, value_name = "PORT", requires = "address", conflicts_with = "agent")]
     cm: Option<u16>,
     /// Private data that the program wants in a request, as hexadecimal digits: 56 bytes at most
     #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal)]
     cm_data: Option<PrivateData>,
-    /// The own address, to which the device connects. By default the one that the route has. Or a raw
-    /// device, raw:INTERFACE,ip=ADDRESS/LENGTH (docs/guide/raw.md), which sends what sockets cannot
+    /// The own address, to which the device connects. By default the one that the route has. Or a
+    /// raw device, raw:INTERFACE,ip=ADDRESS/LENGTH (docs/guide/raw.md), which sends what sockets
+    /// cannot
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
     /// Try a device of this tool in virtual time, without a network

@@ -28,13 +28,14 @@ use roce::link::Capture;
 
 /// Watch adapters talk to each other.
 ///
-/// Plays scenarios, each a page long: two to four adapters in virtual time, with a simulated network
-/// between them, and a ladder of every packet with the reason for which it was sent and what the receiving
-/// adapter made of it. What is drawn is what the adapters recorded, and it is the same each time.
+/// Plays scenarios, each a page long: two to four adapters in virtual time, with a simulated
+/// network between them, and a ladder of every packet with the reason for which it was sent and
+/// what the receiving adapter made of it. What is drawn is what the adapters recorded, and it is
+/// the same each time.
 ///
 /// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages; and
-/// then, on Linux, some figures of two adapters on loopback addresses of this host, over UDP sockets.
-/// Needs no privilege and no set-up.
+/// then, on Linux, some figures of two adapters on loopback addresses of this host, over UDP
+/// sockets. Needs no privilege and no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plays this scenario alone

@@ -12,9 +12,9 @@ use crate::{failure::Failure, output::outln};
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single
 /// address can also be opened as udp:ADDRESS, and an interface as raw:INTERFACE or
-/// raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC), which builds its Ethernet frames itself, or xdp:INTERFACE…, which
-/// also moves them past the network stack. A GID is an address of the device: an IPv4 address appears
-/// as ::ffff:a.b.c.d.
+/// raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC), which builds its Ethernet frames itself,
+/// or xdp:INTERFACE…, which also moves them past the network stack. A GID is an address of the
+/// device: an IPv4 address appears as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this device: a name from the list, udp:ADDRESS, raw:INTERFACE… or xdp:INTERFACE…

@@ -24,8 +24,8 @@ use report::Filter;
 /// packet, as far as the packets prove one; then says what is wrong, and gives figures: throughput,
 /// round trips, retransmissions.
 ///
-/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end; with `tcpdump -U` and `--live`
-/// the packets are drawn as they come, until Ctrl-C.
+/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end; with `tcpdump -U` and
+/// `--live` the packets are drawn as they come, until Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The capture; - for standard input
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Only packets that are sent again, refuse something or are damaged
     #[arg(long)]
     errors: bool,
-    /// Behind each packet, how far the requesters of both ends have come: their next PSN, the oldest
-    /// one without an answer, the MSN of the last answer. Only where it has changed
+    /// Behind each packet, how far the requesters of both ends have come: their next PSN, the
+    /// oldest one without an answer, the MSN of the last answer. Only where it has changed
     #[arg(long, conflicts_with = "json")]
     state: bool,
     /// One JSON document, which has the state as well
@@ -49,8 +49,8 @@ pub(crate) struct Args {
     /// One page for a browser, which loads nothing
     #[arg(long, conflicts_with = "json")]
     html: bool,
-    /// Draw packets as they come from standard input, in their order; what is wrong, and figures, at the
-    /// end
+    /// Draw packets as they come from standard input, in their order; what is wrong, and figures,
+    /// at the end
     #[arg(long, conflicts_with_all = ["json", "html", "state"])]
     live: bool,
 }

@@ -8,9 +8,10 @@ use crate::{failure::Failure, output::outln};
 
 /// Give rules to a program that runs, take them away, or show how often they have hit.
 ///
-/// The program is one that `roce run --control` has started, or whose environment has ROCE_CONTROL=1.
-/// Rules are those of `roce run --fault`: for packets (docs/guide/faults.md) and for calls
-/// (docs/guide/failing.md). Without a rule, list or clear, the processes are shown that take rules.
+/// The program is one that `roce run --control` has started, or whose environment has
+/// ROCE_CONTROL=1. Rules are those of `roce run --fault`: for packets (docs/guide/faults.md) and
+/// for calls (docs/guide/failing.md). Without a rule, list or clear, the processes are shown that
+/// take rules.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The process
@@ -19,8 +20,8 @@ pub(crate) struct Args {
     /// The socket where it takes rules, if ROCE_CONTROL names one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Rules ("fail create_cq once, drop 1%"); list: each rule with its number, how often it has hit,
-    /// and of how many; clear: take all of them away; clear NUMBER: take one away
+    /// Rules ("fail create_cq once, drop 1%"); list: each rule with its number, how often it has
+    /// hit, and of how many; clear: take all of them away; clear NUMBER: take one away
     #[arg(value_name = "RULE|list|clear")]
     command: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! The ladder: the ends, and the packets between them, one line an event, in 80 columns or the fewer that a
-//! terminal has.
+//! The ladder: the ends, and the packets between them, one line an event, in 80 columns or the
+//! fewer that a terminal has.
 
 mod lanes;
 
@@ -36,8 +36,8 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
-    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set. `COLUMNS` counts before
-    /// the terminal's own width.
+    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set. `COLUMNS`
+    /// counts before the terminal's own width.
     pub(crate) fn on(output: &impl Output) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let colours = asked && output.is_terminal();

@@ -37,13 +37,14 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
 ///
-/// The program takes the place of this command, with its signals and its exit status; with
-/// --reaper or --ladder, this command stays, passes on signals, and ends with the program's exit status, or 128
-/// and the number of the signal that has ended it. The program finds libraries of roce in the place of
-/// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
-/// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
-/// 127: there is no such program; 99: with --check, something was found in a program that ended with 0. The
-/// rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or did not end.
+/// The program takes the place of this command, with its signals and its exit status; with --reaper
+/// or --ladder, this command stays, passes on signals, and ends with the program's exit status, or
+/// 128 and the number of the signal that has ended it. The program finds libraries of roce in the
+/// place of libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program
+/// that it starts. Exit status 2: something is wrong with the options; 126: the program cannot be
+/// executed; 127: there is no such program; 99: with --check, something was found in a program that
+/// ended with 0. The rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or
+/// did not end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
@@ -52,16 +53,16 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
     /// Show the devices as those of a given adapter, with its names, attributes and limits:
-    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a profile;
-    /// list shows them, and runs nothing. docs/guide/adapters.md says what follows
+    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a
+    /// profile; list shows them, and runs nothing. docs/guide/adapters.md says what follows
     #[arg(long = "as", value_name = "ADAPTER")]
     adapter: Option<String>,
     /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p
     /// the process. Further devices and processes get FILE.2, FILE.3, …
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Draw every packet on stderr while the program runs, with the reason for it, as `roce explain`
-    /// does; at the end, what is wrong, and figures
+    /// Draw every packet on stderr while the program runs, with the reason for it, as
+    /// `roce explain` does; at the end, what is wrong, and figures
     #[arg(long, conflicts_with_all = ["pcap", "fail_each"])]
     ladder: bool,
     /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
@@ -72,13 +73,15 @@ pub(crate) struct Args {
     /// Seed of the faults that are left to chance: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
-    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this path,
-    /// where %p is the process, for tests that speak with it themselves. A file that is no socket is left there
+    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this
+    /// path, where %p is the process, for tests that speak with it themselves. A file that is no
+    /// socket is left there
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1")]
     control: Option<String>,
-    /// Run the program once for every call that it makes, with that call failing, and tell what became
-    /// of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for each run
+    /// Run the program once for every call that it makes, with that call failing, and tell what
+    /// became of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for
+    /// each run
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
     #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
@@ -89,18 +92,18 @@ pub(crate) struct Args {
     /// With --fail-each: seconds that a run has
     #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
     time_limit: u64,
-    /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last 16
-    /// things that happened, and what to look at. --explain=json: an object on a line for each
+    /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last
+    /// 16 things that happened, and what to look at. --explain=json: an object on a line for each
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
     explain: Option<String>,
-    /// Check for what works by luck: buffers that are touched while requests use them, queues that can
-    /// overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on stderr, where
-    /// it was and at the end; a program that ends with 0 ends with 99 instead if something was found.
-    /// --check=json: an object on a line for each; sarif: one document at the end; file=NAME: there
-    /// instead of on stderr. reorder: bytes that arrive are placed in any order and as late as is
-    /// legal; delay: completions and events come late; seed=NUMBER repeats both. With commas:
-    /// --check=json,reorder,seed=7
+    /// Check for what works by luck: buffers that are touched while requests use them, queues that
+    /// can overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on
+    /// stderr, where it was and at the end; a program that ends with 0 ends with 99 instead if
+    /// something was found. --check=json: an object on a line for each; sarif: one document at the
+    /// end; file=NAME: there instead of on stderr. reorder: bytes that arrive are placed in any
+    /// order and as late as is legal; delay: completions and events come late; seed=NUMBER repeats
+    /// both. With commas: --check=json,reorder,seed=7
     #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text")]
     check: Option<String>,
@@ -112,9 +115,9 @@ pub(crate) struct Args {
     /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
     #[arg(long, value_name = "BYTES")]
     receive_buffer: Option<usize>,
-    /// Stay while the program runs, and tell its peers when it is killed, or ends without ending its
-    /// connections, as a kernel does. Without this, they hear of it only where another program of
-    /// the user is left at the same address, or if they are on this host themselves
+    /// Stay while the program runs, and tell its peers when it is killed, or ends without ending
+    /// its connections, as a kernel does. Without this, they hear of it only where another program
+    /// of the user is left at the same address, or if they are on this host themselves
     #[arg(long)]
     reaper: bool,
     /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look
@@ -122,16 +125,17 @@ pub(crate) struct Args {
     /// user namespace
     #[arg(long)]
     sysfs: bool,
-    /// Have TCP go over rsockets, the byte streams of librdmacm, where the other side does the same;
-    /// what it speaks plain TCP with stays TCP. That loads librspreload.so, beside the library
+    /// Have TCP go over rsockets, the byte streams of librdmacm, where the other side does the
+    /// same; what it speaks plain TCP with stays TCP. That loads librspreload.so, beside the
+    /// library
     #[arg(long)]
     sockets: bool,
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
     /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Another name by which the program asks for libibverbs or librdmacm, as those that bring a copy
-    /// of their own do (libibverbs-1de1263b.so.1.14.48.0); again for more. Names in the Python
+    /// Another name by which the program asks for libibverbs or librdmacm, as those that bring a
+    /// copy of their own do (libibverbs-1de1263b.so.1.14.48.0); again for more. Names in the Python
     /// environment that the program belongs to are found without it
     #[arg(long, value_name = "NAME")]
     also: Vec<OsString>,
@@ -335,8 +339,8 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     Ok(configured)
 }
 
-/// A list of directories, or of libraries, with this one in front. An empty part, which stands for the current
-/// directory, stays.
+/// A list of directories, or of libraries, with this one in front. An empty part, which stands for
+/// the current directory, stays.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };

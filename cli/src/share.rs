@@ -16,13 +16,13 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Have the addresses of this host for programs of all its users.
 ///
-/// Without this command an address is had by the first program that opens it, and by others of the same
-/// user. Run by root, before them, this process has the addresses. It hands to each program, whoever its
-/// user is, what is for its queue pairs and what it listens for, and nothing else.
+/// Without this command an address is had by the first program that opens it, and by others of the
+/// same user. Run by root, before them, this process has the addresses. It hands to each program,
+/// whoever its user is, what is for its queue pairs and what it listens for, and nothing else.
 ///
-/// It runs until it is ended (Ctrl-C). Programs then wait for the next one, and go on where they were.
-/// An address that another program has is waited for. roce_lo needs none of this: each program has an
-/// address of its own there.
+/// It runs until it is ended (Ctrl-C). Programs then wait for the next one, and go on where they
+/// were. An address that another program has is waited for. roce_lo needs none of this: each
+/// program has an address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo

@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => {
             let directory = library::directory(&library::find(None)?, &BTreeSet::new())?;
-            // a directory of the system is not the user's to write, and programs need nothing of that
+            // a directory of the system is not the user's to write, and programs need nothing of
+            // that
             let _ = library::describe(&directory);
             directory
         }

@@ -76,8 +76,8 @@ fn takes_a_raw_device(case: &str) -> bool {
     case.contains("source-port") || case.starts_with("pause/")
 }
 
-/// Its finding is a rate of packets by the times at which this host's thread takes them: a busy host
-/// takes several at once. Virtual time has it exactly.
+/// Its finding is a rate of packets by the times at which this host's thread takes them: a busy
+/// host takes several at once. Virtual time has it exactly.
 fn is_measured(case: &str) -> bool {
     case == "congestion/slows-down"
 }
@@ -419,7 +419,8 @@ fn the_agent_for_others_is_printed() {
     assert!(error.contains("install python3-pyverbs") && error.lines().count() == 1, "{error}");
 }
 
-/// The agent in C, on this library in the place of libibverbs: all but what `ibv_post_send` has not.
+/// The agent in C, on this library in the place of libibverbs: all but what `ibv_post_send` has
+/// not.
 #[test]
 fn the_agent_in_c_drives_a_device() {
     let scratch = tempfile::tempdir().unwrap();
@@ -539,8 +540,8 @@ fn shares_of_queue_pairs_are_noted_and_drawn() {
     assert_eq!(page.matches(&format!(" of the {of} packets until the first was done")).count(), 8);
 }
 
-/// The verdicts of these cases, sent by a raw device to one at the other end of its wire; none where no
-/// namespace can be made.
+/// The verdicts of these cases, sent by a raw device to one at the other end of its wire; none
+/// where no namespace can be made.
 fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     const SCRIPT: &str = "
         ip link set lo up
@@ -570,8 +571,8 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     verdicts(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// What only a raw device sends. On a host that is busy with other tests neither end is always in time: the
-/// device reads a pause too late, or the instrument cannot keep it up, and says so.
+/// What only a raw device sends. On a host that is busy with other tests neither end is always in
+/// time: the device reads a pause too late, or the instrument cannot keep it up, and says so.
 #[test]
 fn a_raw_device_is_played_on_the_wire() {
     let all = on_the_wire(&["pause/", "wire/source-port"]);

@@ -1,7 +1,7 @@
 //! `roce demo --scenario`: what is printed is what is in `tests/scenarios`, byte for byte.
 //!
-//! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes the files;
-//! read the difference.
+//! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes
+//! the files; read the difference.
 
 use std::{
     collections::BTreeSet,

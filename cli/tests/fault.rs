@@ -177,7 +177,8 @@ fn connections_are_rejected_on_request() {
         return;
     }
     let runtime = Runtime::new("reject");
-    // a device with faults has its address for itself; the status of rping does not tell of the exchange
+    // a device with faults has its address for itself; the status of rping does not tell of the
+    // exchange
     let server = "roce run -d udp:127.79.22.1 --fault 'cm reject nth 1' -- \
                   rping -s -P -a 127.79.22.1 & s=$!";
     let client = "roce run -d udp:127.79.22.2 -- rping -c -v -a 127.79.22.1 -C 1 2>&1";

@@ -17,8 +17,8 @@ fn roce() -> Command {
     command
 }
 
-/// A file that stands for the library: the programs here load none of its names. Written once: other
-/// tests may be reading it.
+/// A file that stands for the library: the programs here load none of its names. Written once:
+/// other tests may be reading it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-live-library");
     fs::write(&path, b"\x7FELF").unwrap();

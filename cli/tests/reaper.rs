@@ -27,8 +27,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Time after which it is clear that nobody says anything.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// A file that stands for the library: the programs here load none of its names. Written once: other
-/// tests may be reading it.
+/// A file that stands for the library: the programs here load none of its names. Written once:
+/// other tests may be reading it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-reaper-library");
     fs::write(&path, b"\x7FELF").unwrap();

@@ -279,7 +279,8 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     );
 }
 
-/// Without `roce run`: the directory for `LD_LIBRARY_PATH`, or a copy of the library with its names.
+/// Without `roce run`: the directory for `LD_LIBRARY_PATH`, or a copy of the library with its
+/// names.
 #[test]
 fn the_library_is_copied_with_its_names() {
     let scratch = Scratch::new("unpack");
@@ -338,8 +339,8 @@ fn what_is_made_for_another_processor_is_refused() {
     assert!(line.contains("the library foreign is made for another processor"), "{line}");
 }
 
-/// A program whose dynamic linker belongs to a glibc that is older than what the library needs, or to
-/// musl. Both are made here, with nothing in them but what tells that.
+/// A program whose dynamic linker belongs to a glibc that is older than what the library needs, or
+/// to musl. Both are made here, with nothing in them but what tells that.
 #[test]
 fn a_program_with_another_c_library_is_refused() {
     let scratch = Scratch::new("glibc");

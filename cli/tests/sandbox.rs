@@ -1,6 +1,6 @@
 //! The tool where the system refuses something: it does without, and says in one line what is
-//! missing, or what it needs. Filters of system calls stand for kernels and sandboxes that have less,
-//! network namespaces for those with other addresses.
+//! missing, or what it needs. Filters of system calls stand for kernels and sandboxes that have
+//! less, network namespaces for those with other addresses.
 
 use std::{
     env, fs, io,
@@ -148,8 +148,8 @@ fn perf(device: &str) -> Command {
     command(ROCE, &["perf", "write", "--local", "-n", "50", "-s", "8192", "-d", device])
 }
 
-/// What a device can do without is named when it is refused, in a line for each, and a system that has
-/// all of it says nothing.
+/// What a device can do without is named when it is refused, in a line for each, and a system that
+/// has all of it says nothing.
 #[test]
 fn an_option_of_sockets_that_is_refused_is_named_and_done_without() {
     const SOCKET: c_int = libc::SOL_SOCKET;

@@ -299,7 +299,8 @@ impl Manager {
         Self { notify: UnixDatagram::bind(&path).unwrap(), path }
     }
 
-    /// Starts the service with these descriptors, and returns those that it has kept when it is ready.
+    /// Starts the service with these descriptors, and returns those that it has kept when it is
+    /// ready.
     fn start(
         &self,
         tool: &Tool,

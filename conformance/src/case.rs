@@ -65,8 +65,8 @@ pub struct Train {
     pub slower: u32,
     /// Meanwhile the instrument sends its last packet again, each time after so long.
     pub again: Option<Duration>,
-    /// The packet at this place, from 0, is taken for lost when it comes first: what comes behind it
-    /// is dropped, and the first of that is answered with a NAK.
+    /// The packet at this place, from 0, is taken for lost when it comes first: what comes behind
+    /// it is dropped, and the first of that is answered with a NAK.
     pub loses: Option<u32>,
 }
 
@@ -101,8 +101,9 @@ pub struct Answers {
 pub struct PauseFrames {
     /// The priorities that they name, a bit each.
     pub priorities: u8,
-    /// So long the instrument sends the longest pause again and again, and then none. The time that a
-    /// pause takes depends on the link's rate. `None`: it sends one, whose end the device finds itself.
+    /// So long the instrument sends the longest pause again and again, and then none. The time that
+    /// a pause takes depends on the link's rate. `None`: it sends one, whose end the device finds
+    /// itself.
     pub time: Option<Duration>,
 }
 
@@ -210,8 +211,8 @@ pub enum Step {
     Fill(Pattern),
     /// Memory of the device holds a pattern.
     Memory(Pattern),
-    /// Memory of the device holds the addresses of the instrument's last packet, as the network header
-    /// has them.
+    /// Memory of the device holds the addresses of the instrument's last packet, as the network
+    /// header has them.
     Header(Place),
     /// The device's program sets an 8-byte word, in its host's byte order.
     SetWord(Place, u64),
@@ -226,8 +227,8 @@ pub enum Step {
 /// Queue pairs of the device, and how they are connected to the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// How many there are. Each has other first PSNs: those below and [`PAIR_PSNS`] more than the one
-    /// before it.
+    /// How many there are. Each has other first PSNs: those below and [`PAIR_PSNS`] more than the
+    /// one before it.
     pub pairs: u32,
     /// Its service: RC, UC or UD.
     pub qp_type: QpType,

@@ -1,4 +1,5 @@
-//! What devices are known to do: verdicts that were found against them, as records beside the cases.
+//! What devices are known to do: verdicts that were found against them, as records beside the
+//! cases.
 
 use std::collections::BTreeMap;
 

@@ -110,8 +110,8 @@ pub struct Recovery {
     /// timer found out. A requester of READs sees from the responses what is missing.
     pub naks: u32,
     /// Until it came again, from the first NAK, or without one from when it came first. Until a
-    /// response was asked for again, from when the next one was sent, or of the last one from when it
-    /// should have been. Zero if it was not asked for again.
+    /// response was asked for again, from when the next one was sent, or of the last one from when
+    /// it should have been. Zero if it was not asked for again.
     pub pause: Duration,
     /// Packets behind it that had come, and came again.
     pub again: u32,

@@ -401,8 +401,8 @@ pub(crate) fn management(arrival: &Arrival) -> Option<&[u8]> {
     (wire.headers.bth().dest_qp == Qpn::GSI).then_some(wire.payload)
 }
 
-/// True for a packet that has nothing to do with these queue pairs of the instrument, nor with what it
-/// has said.
+/// True for a packet that has nothing to do with these queue pairs of the instrument, nor with what
+/// it has said.
 pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Dialog>) -> bool {
     match (management(arrival), dialog) {
         (Some(payload), Some(dialog)) => dialog.is_foreign(payload),

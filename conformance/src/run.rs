@@ -194,8 +194,8 @@ struct Pair {
     /// First PSNs that it expects, and sends.
     rq_psn: u32,
     sq_psn: u32,
-    /// PSNs that its requests have taken, as far as bursts or expected packets have brought them, and
-    /// how many messages those were.
+    /// PSNs that its requests have taken, as far as bursts or expected packets have brought them,
+    /// and how many messages those were.
     requests: u32,
     messages: u32,
     completions: [VecDeque<Completion>; 2],

@@ -62,8 +62,8 @@ pub trait Subject {
 /// What the program of a device can be told to do.
 ///
 /// The objects are few, so they have no names but for the regions: queue pairs with a completion
-/// queue for each direction, of which one is [chosen](Self::choose), and receive requests whose bytes
-/// go to the region `inbox`, one behind the other.
+/// queue for each direction, of which one is [chosen](Self::choose), and receive requests whose
+/// bytes go to the region `inbox`, one behind the other.
 pub trait Program {
     /// Registers so many bytes of zeros.
     ///

@@ -13,7 +13,8 @@ use crate::rule::Frequency;
 pub use quantity::{percentage, time};
 pub(crate) use quantity::{rate, size};
 
-/// Error in the text of a [`FaultPlan`](crate::FaultPlan) or of another rule, and what to write instead.
+/// Error in the text of a [`FaultPlan`](crate::FaultPlan) or of another rule, and what to write
+/// instead.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("in the fault \"{clause}\": {problem}")]
 pub struct FaultSyntaxError {
@@ -108,7 +109,8 @@ fn count(word: &str, example: &str) -> Result<u64, String> {
     }
 }
 
-/// How often a rule hits, as its clause says it: `3%`, `every 7`, `nth 3`, `once`, `twice`, `times 5`.
+/// How often a rule hits, as its clause says it: `3%`, `every 7`, `nth 3`, `once`, `twice`,
+/// `times 5`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Often {
     /// Selection among what matches; `None`: all.
@@ -176,8 +178,8 @@ impl Counts {
     }
 }
 
-/// The counters of a rule, which several places have together that each see a part of what matches it:
-/// both directions of a link, and the links of a device.
+/// The counters of a rule, which several places have together that each see a part of what matches
+/// it: both directions of a link, and the links of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Mutex<Counts>>);
 

@@ -79,8 +79,9 @@ impl Marking {
 }
 
 /// A receiver that takes datagrams one after the other from a buffer of limited size, as a program
-/// takes them from a socket; what finds the buffer full is dropped, and what finds it more than three
-/// quarters full notifies its sender, if it is of a connection. Each destination address is a receiver.
+/// takes them from a socket; what finds the buffer full is dropped, and what finds it more than
+/// three quarters full notifies its sender, if it is of a connection. Each destination address is a
+/// receiver.
 ///
 /// It drains at a rate of its own, however often the owner of a [`Network`](super::Network) looks:
 /// a receiver that is not served for a while is one that takes long for a datagram.

@@ -218,8 +218,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// True if the rule looks at datagrams in this direction. One about a receiver that is not ready looks
-    /// at received ones only.
+    /// True if the rule looks at datagrams in this direction. One about a receiver that is not
+    /// ready looks at received ones only.
     #[must_use]
     pub fn concerns(&self, direction: Direction) -> bool {
         self.direction.is_none_or(|its| its == direction)

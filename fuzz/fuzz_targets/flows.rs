@@ -1,5 +1,5 @@
-//! libFuzzer's entry to [`roce_fuzz::flows::flows`]. Without it, in an ordinary build, the program does
-//! nothing.
+//! libFuzzer's entry to [`roce_fuzz::flows::flows`]. Without it, in an ordinary build, the program
+//! does nothing.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

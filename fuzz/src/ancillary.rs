@@ -1,8 +1,8 @@
 //! Target: bytes as the ancillary data of a received message.
 //!
 //! The kernel writes them, and a list of items is what it writes: byte by byte kind, length of the
-//! value, and the value. What is behind the first byte 255 in the place of a kind are bytes for which
-//! nothing is promised.
+//! value, and the value. What is behind the first byte 255 in the place of a kind are bytes for
+//! which nothing is promised.
 
 use roce_provider::link::{Ancillary, read_ancillary};
 

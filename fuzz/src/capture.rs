@@ -1,7 +1,7 @@
 //! Target: datagrams for a capture.
 //!
-//! Each begins with a byte: below 128 it is one over IPv4, from there on over IPv6; an even one has a
-//! comment, of as many bytes. Addresses, fields, time, comment, length and payload follow.
+//! Each begins with a byte: below 128 it is one over IPv4, from there on over IPv6; an even one has
+//! a comment, of as many bytes. Addresses, fields, time, comment, length and payload follow.
 
 use std::{
     fs::File,

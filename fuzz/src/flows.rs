@@ -9,8 +9,8 @@ use roce_provider::{
 /// More than a spec that is looked at beyond its end could need.
 const BEHIND: [u8; 128] = [0xA5; 128];
 
-/// Panics when what is not there is read, or a flow that was read is not written back as an equal one.
-/// Returns whether there can be such a flow, if the bytes are one.
+/// Panics when what is not there is read, or a flow that was read is not written back as an equal
+/// one. Returns whether there can be such a flow, if the bytes are one.
 pub fn flows(bytes: &[u8]) -> Option<bool> {
     let read = read_flow(bytes);
     if read != Err(libc::EFAULT) {

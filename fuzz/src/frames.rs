@@ -1,7 +1,7 @@
 //! Target: a script of Ethernet frames, datagrams and time for a host of its own.
 //!
-//! An operation is a byte and what belongs to it: frames as they are; frames that another host would
-//! send, some of their bytes changed, with right checksums again; time; datagrams to be sent.
+//! An operation is a byte and what belongs to it: frames as they are; frames that another host
+//! would send, some of their bytes changed, with right checksums again; time; datagrams to be sent.
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
@@ -26,8 +26,8 @@ pub struct Seen {
     pub counters: FrameCounters,
 }
 
-/// Panics when a frame is handed over that is not for the host, or when what it sends is no frame of
-/// its own, or without bound.
+/// Panics when a frame is handed over that is not for the host, or when what it sends is no frame
+/// of its own, or without bound.
 pub fn frames(bytes: &[u8]) -> Seen {
     let mut input = Input::new(bytes);
     let setting = input.byte();
@@ -124,7 +124,8 @@ fn address(family: u8, last: u8) -> IpAddr {
     }
 }
 
-/// Has a host send a datagram, perhaps after a question: to the other, to nobody, beyond the gateway.
+/// Has a host send a datagram, perhaps after a question: to the other, to nobody, beyond the
+/// gateway.
 fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
     let mut own = station.config().addresses.iter().map(|own| own.address);
     let own = own.find(|own| own.is_ipv6() == (choice & 1 == 1))?;

@@ -12,7 +12,8 @@
 //! * [`ancillary`]: bytes as the ancillary data of a received message.
 //! * [`frames`]: bytes as a script of Ethernet frames and time for a host of its own.
 //! * [`flows`]: bytes as the attributes of a flow and its specs, as a C program has them in memory.
-//! * [`share`]: bytes as a program for clients of the service that several users share addresses by.
+//! * [`share`]: bytes as a program for clients of the service that several users share addresses
+//!   by.
 //! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
 //!   them.

@@ -40,8 +40,8 @@ const BURST_MAX: usize = 10_000;
 /// Packets of the adapter to itself that wait to be delivered; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Runs the script `data`, with header prediction and without. Returns the adapter's counters, which
-/// show how deep it got.
+/// Runs the script `data`, with header prediction and without. Returns the adapter's counters,
+/// which show how deep it got.
 pub fn packets(data: &[u8]) -> Counters {
     let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
     assert!(predicted == general, "header prediction changes something");

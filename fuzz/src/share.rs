@@ -1,8 +1,8 @@
 //! Target: bytes as a program for clients of the service that several users share addresses by.
 //!
-//! The clients knock and write whatever they like, whenever they like. An honest client beside them has
-//! a partition and a service, and gets the datagrams that are for it, whatever the others do. The steps
-//! are those of `World::step`.
+//! The clients knock and write whatever they like, whenever they like. An honest client beside them
+//! has a partition and a service, and gets the datagrams that are for it, whatever the others do.
+//! The steps are those of `World::step`.
 
 use std::{
     collections::VecDeque,

@@ -197,8 +197,8 @@ impl World {
         }
     }
 
-    /// Writes to the memory that came with a grant: positions of the ring that the device writes, or
-    /// the terms of the address's owners.
+    /// Writes to the memory that came with a grant: positions of the ring that the device writes,
+    /// or the terms of the address's owners.
     fn meddle(&mut self, input: &mut Input<'_>) {
         let (which, at, value) = (input.byte(), input.byte(), u64::from_le_bytes(input.array()));
         let granted = self.connections.iter().flat_map(|connection| &connection.granted);

@@ -54,8 +54,8 @@ fn order(order: Ordering) -> Ordering {
 }
 
 /// Loom takes a sequentially consistent access for one that acquires and releases. A fence in front
-/// of a load and one behind a store, which is how compilers for most processors do it, makes it what
-/// it is.
+/// of a load and one behind a store, which is how compilers for most processors do it, makes it
+/// what it is.
 fn sequential(order: Ordering) {
     if order == Ordering::SeqCst && !lacks(Weakening::Sequential) {
         atomic::fence(Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Time in a model: it goes on with each look at the clock, and with each sleep that ends by itself.
+//! Time in a model: it goes on with each look at the clock, and with each sleep that ends by
+//! itself.
 
 use std::{cell::Cell, time::Duration};
 

@@ -45,7 +45,8 @@ impl Queue {
     }
 }
 
-/// What becomes of a completion that comes after the program has looked, and before it asks for an event.
+/// What becomes of a completion that comes after the program has looked, and before it asks for an
+/// event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// Nothing.

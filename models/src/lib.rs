@@ -1,6 +1,6 @@
-//! Models of roce's concurrency. [loom] runs each model in every order in which its threads can run,
-//! within a number of preemptions, and with every value that a load may find by the rules of C++'s
-//! memory model; a thread that waits for ever is a failure.
+//! Models of roce's concurrency. [loom] runs each model in every order in which its threads can
+//! run, within a number of preemptions, and with every value that a load may find by the rules of
+//! C++'s memory model; a thread that waits for ever is a failure.
 //!
 //! What is modelled is the code itself: the files of the transport and of the provider are modules
 //! of this crate, too, and only what they are made of (atomics, the memory that is shared, the
@@ -8,8 +8,9 @@
 //! the tests, and no copy can fall behind.
 //!
 //! A model is worth what it refuses. Therefore [`weakened`] leaves out one kind of ordering at a
-//! time, and tests state which of these each model must catch. What loom cannot show: a load that finds
-//! what is stored only later, and so a weakened release of room that is read and written again.
+//! time, and tests state which of these each model must catch. What loom cannot show: a load that
+//! finds what is stored only later, and so a weakened release of room that is read and written
+//! again.
 //!
 //! [loom]: https://docs.rs/loom
 

@@ -126,8 +126,9 @@ pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A mutex that all of the process shares, of which a child finds its copy free. No engine's lock is
-/// held by a thread that takes it: the forking thread takes those when all others are out of calls.
+/// A mutex that all of the process shares, of which a child finds its copy free. No engine's lock
+/// is held by a thread that takes it: the forking thread takes those when all others are out of
+/// calls.
 #[derive(Debug)]
 pub(crate) struct ProcessMutex<T>(Mutex<T>);
 

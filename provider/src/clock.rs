@@ -14,8 +14,8 @@ struct Origin {
     wall: SystemTime,
 }
 
-/// Nanoseconds of the clock that [`std::time::Instant`] reads, which is asked about so often that its
-/// detours show.
+/// Nanoseconds of the clock that [`std::time::Instant`] reads, which is asked about so often that
+/// its detours show.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

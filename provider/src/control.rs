@@ -1,8 +1,8 @@
 //! The control socket: a place where a program takes commands while it runs, as lines of text, from
 //! processes that could read its memory in any case.
 //!
-//! `ROCE_CONTROL` says where. A client sends a command in a line and gets lines back, of which the last
-//! one is `ok` or begins with `error: `.
+//! `ROCE_CONTROL` says where. A client sends a command in a line and gets lines back, of which the
+//! last one is `ok` or begins with `error: `.
 
 use std::{
     fs,
@@ -69,7 +69,8 @@ pub fn of_process(number: u32) -> io::Result<PathBuf> {
 /// Takes commands from now on, on a thread of its own.
 ///
 /// # Errors
-/// When the socket cannot be made; another process that listens there is [`io::ErrorKind::AddrInUse`].
+/// When the socket cannot be made; another process that listens there is
+/// [`io::ErrorKind::AddrInUse`].
 pub fn start(answer: Answer) -> io::Result<Listening> {
     let path = place()?;
     let listener = listen_at(&path)?;

@@ -20,8 +20,8 @@ pub struct LinkCounters {
     pub sent_runs: u64,
     /// Of these, runs that went to another device of this host through shared memory.
     pub shared_runs: u64,
-    /// Send requests that waited for those that the program posted right behind them, to leave with the
-    /// same call.
+    /// Send requests that waited for those that the program posted right behind them, to leave with
+    /// the same call.
     pub corked: u64,
     /// Datagrams forwarded to other processes of this host that have the same address.
     pub forwarded: u64,
@@ -39,8 +39,8 @@ pub struct LinkCounters {
     pub bind_errors: u64,
     /// Message of the last of these errors.
     pub last_bind_error: Option<String>,
-    /// Longest time that the device's lock was held, in nanoseconds; posts, and polls that find fewer
-    /// messages than a batch, count only where packets go through sockets.
+    /// Longest time that the device's lock was held, in nanoseconds; posts, and polls that find
+    /// fewer messages than a batch, count only where packets go through sockets.
     pub longest_hold: u64,
     /// Times that the device's lock was held for more than 200 µs.
     pub long_holds: u64,

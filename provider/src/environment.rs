@@ -28,9 +28,11 @@
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
-//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`, `ROCE_SHARDS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
-//! program, and none of the others: a program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because a variable is exported. It
-//! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
+//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`,
+//! `ROCE_SHARDS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the program, and none
+//! of the others: a program in Rust says itself which devices it uses, and one that tests with a
+//! perfect network must not fail because a variable is exported. It asks for them with
+//! [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
 //! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
 //! obeys none of them: [`value`].
@@ -87,7 +89,8 @@ pub enum EnvironmentError {
 }
 
 /// The devices that `ROCE_DEVICES` names, in that order, each once; all of
-/// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that adapter.
+/// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that
+/// adapter.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist; [`EnvironmentError::Profile`].
@@ -104,8 +107,8 @@ pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
     Ok(if name.is_empty() { None } else { Some(Profile::named(&name)?) })
 }
 
-/// The devices that a text names, as those of this adapter: by its names, or else by their own, and then
-/// they get its names in that order. An empty text names all, and as many as the adapter has.
+/// The devices that a text names, as those of this adapter: by its names, or else by their own, and
+/// then they get its names in that order. An empty text names all, and as many as the adapter has.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist.
@@ -126,8 +129,8 @@ pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>,
     }
 }
 
-/// The devices of a text, with commas or spaces between them. The commas within a raw device are part
-/// of it.
+/// The devices of a text, with commas or spaces between them. The commas within a raw device are
+/// part of it.
 fn split(specs: &str) -> Vec<String> {
     let words =
         specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -169,8 +172,8 @@ pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// The default, but with what the environment asks for: capture, faults, sockets, checks; see the
-    /// [module](self).
+    /// The default, but with what the environment asks for: capture, faults, sockets, checks; see
+    /// the [module](self).
     ///
     /// # Errors
     /// [`EnvironmentError`], when it asks for something that cannot be understood.
@@ -207,10 +210,11 @@ impl OpenOptions {
     }
 }
 
-/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it, a line on
-/// stderr for each thing that the system refuses, with what is missing for that. `debug` shows devices and queue pairs with their numbers, retries and refused packets.
-/// For programs: a library leaves it to them which `tracing` subscriber they use. The first call
-/// counts, and one after a program has set a subscriber of its own does nothing.
+/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it, a line
+/// on stderr for each thing that the system refuses, with what is missing for that. `debug` shows
+/// devices and queue pairs with their numbers, retries and refused packets. For programs: a library
+/// leaves it to them which `tracing` subscriber they use. The first call counts, and one after a
+/// program has set a subscriber of its own does nothing.
 ///
 /// Lines are written by the thread that has something to log, some under a device's lock, so a
 /// terminal or pipe that takes nothing stops the device.

@@ -30,8 +30,8 @@ impl<T> Notifier<T> {
         self.push_if(value, |_| true);
     }
 
-    /// The same, unless the value is not to be kept. No [`retain`](Self::retain) comes between the question
-    /// and the answer.
+    /// The same, unless the value is not to be kept. No [`retain`](Self::retain) comes between the
+    /// question and the answer.
     pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) {
         let mut queue = self.queue.lock();
         if !keep(&value) {

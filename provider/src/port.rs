@@ -51,8 +51,8 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// Even entries of the GID table are for RoCE v1: of a raw device that sends it, and shown, as with a
-    /// [profile](crate::Profile) of an adapter that has them.
+    /// Even entries of the GID table are for RoCE v1: of a raw device that sends it, and shown, as
+    /// with a [profile](crate::Profile) of an adapter that has them.
     pub roce_v1: bool,
     /// `port_cap_flags` of a [profile](crate::Profile).
     pub cap_flags: Option<u32>,
@@ -240,8 +240,8 @@ impl GidLayout {
         table
     }
 
-    /// Puts an address into a table: at its first unused place, so that all others keep their index.
-    /// `false`: the table is full.
+    /// Puts an address into a table: at its first unused place, so that all others keep their
+    /// index. `false`: the table is full.
     ///
     /// In the kernel's tables a link-local address is the first, and the IPv4 address the second,
     /// where programs that were made for them look. Where there is no link-local address, the IPv4
@@ -273,8 +273,8 @@ fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
 }
 
-/// The places of addresses in the GID table of a device. Shards of one device have them in common, so that an
-/// index means the same address in each, in whatever order they hear of addresses.
+/// The places of addresses in the GID table of a device. Shards of one device have them in common,
+/// so that an index means the same address in each, in whatever order they hear of addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GidPlaces {
     layout: GidLayout,
@@ -324,8 +324,8 @@ pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
     pub(crate) follows: Follows,
-    /// Processes that are stopped and have addresses of the interface, and the time of the next look
-    /// at them.
+    /// Processes that are stopped and have addresses of the interface, and the time of the next
+    /// look at them.
     stopped: Mutex<Option<(Vec<u32>, Instant)>>,
 }
 

@@ -1,9 +1,9 @@
 //! Counters by the names that drivers of the kernel give them: files of a port below
 //! `/sys/class/infiniband`, where scripts and agents of monitoring systems look.
 //!
-//! The names are those of the kernel's documentation of `/sys/class/infiniband` (InfiniBand volume 1,
-//! 16.1.3.5, `PortCounters`), of NVIDIA's description of the counters of `mlx5`, and of `rxe`'s list
-//! of counters. What cannot happen here, such as an error of a cable, is 0 for ever.
+//! The names are those of the kernel's documentation of `/sys/class/infiniband` (InfiniBand volume
+//! 1, 16.1.3.5, `PortCounters`), of NVIDIA's description of the counters of `mlx5`, and of `rxe`'s
+//! list of counters. What cannot happen here, such as an error of a cable, is 0 for ever.
 
 use roce_transport::event::{Counters, DropReason};
 

@@ -2,11 +2,12 @@
 //!
 //! Every open device has a small file (JSON) in a directory that only its user can enter:
 //! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
-//! own, or `/tmp/roce-UID.NUMBER` where somebody else was first to make that. It is replaced as a whole, at most once a second and only when a counter has changed, and
-//! goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes
-//! away when the process ends, however it ends: a file that no process holds is stale, and the
-//! process that comes across it removes it. So neither process numbers that are used again nor
-//! those of other containers confuse it.
+//! own, or `/tmp/roce-UID.NUMBER` where somebody else was first to make that. It is replaced as a
+//! whole, at most once a second and only when a counter has changed, and goes when the device is
+//! closed. Its owner holds a lock on it (`flock`), which the kernel takes away when the process
+//! ends, however it ends: a file that no process holds is stale, and the process that comes across
+//! it removes it. So neither process numbers that are used again nor those of other containers
+//! confuse it.
 //!
 //! A device that cannot publish, because there is no such directory or the disk is full, works all
 //! the same.

@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// when they end without doing so themselves.
 ///
 /// It is for processes that are started with its [`variable`](Self::variable) in their environment,
-/// and that are at addresses alone: where a process is left that has the address, that one tells the
-/// peers. The reaper takes no part in what they send and receive. It does its work in
+/// and that are at addresses alone: where a process is left that has the address, that one tells
+/// the peers. The reaper takes no part in what they send and receive. It does its work in
 /// [`wait`](Self::wait) and [`finish`](Self::finish).
 pub struct Reaper {
     members: Members,
@@ -65,8 +65,8 @@ impl Reaper {
         Ok(())
     }
 
-    /// Sees to what is left by processes that have ended, but waits for answers only for two seconds.
-    /// Others go on without the reaper.
+    /// Sees to what is left by processes that have ended, but waits for answers only for two
+    /// seconds. Others go on without the reaper.
     pub fn finish(mut self) {
         let end = clock::now().plus(LIMIT);
         self.attend();

@@ -60,8 +60,8 @@ pub(crate) fn without_sigpipe<T: PartialEq>(
         return Err(Errno::INVAL);
     }
     let result = write();
-    // SAFETY: as above; the signal that this write has raised for this thread is taken, and the mask
-    // is what it was
+    // SAFETY: as above; the signal that this write has raised for this thread is taken, and the
+    // mask is what it was
     unsafe {
         if result == Err(Errno::PIPE) && !was_pending {
             let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -9,8 +9,8 @@
 
 use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
-/// A mutex whose `lock` cannot fail. A panic under the lock is a bug of ours; the state behind it is
-/// as good as it was.
+/// A mutex whose `lock` cannot fail. A panic under the lock is a bug of ours; the state behind it
+/// is as good as it was.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 

@@ -2,10 +2,10 @@
 //! `/sys/class/infiniband`.
 //!
 //! A file is the sum over all processes that have had the device open since it was made, as the
-//! kernel's are: each adds what it has counted since its last visit, while it holds a lock (`flock`)
-//! on the port's directory. A process that finds it locked comes again with the next change. Numbers
-//! only grow, so a file is written in place, and whoever reads it meanwhile finds the one before or
-//! the new one.
+//! kernel's are: each adds what it has counted since its last visit, while it holds a lock
+//! (`flock`) on the port's directory. A process that finds it locked comes again with the next
+//! change. Numbers only grow, so a file is written in place, and whoever reads it meanwhile finds
+//! the one before or the new one.
 
 use std::{
     fs::{self, File},

@@ -207,8 +207,8 @@ fn both_families() {
     expect(&channel, EventKind::Established);
 }
 
-/// All addresses of IPv6 are those of IPv4, too, unless they are not to be; that there is none is no
-/// error.
+/// All addresses of IPv6 are those of IPv4, too, unless they are not to be; that there is none is
+/// no error.
 #[test]
 fn all_of_a_family() {
     let channel = EventChannel::new().unwrap();

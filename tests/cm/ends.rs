@@ -1,5 +1,5 @@
-//! Programs at one address that end as soon as they have heard of their connection's end: what one of them
-//! has received for the others is not lost with it.
+//! Programs at one address that end as soon as they have heard of their connection's end: what one
+//! of them has received for the others is not lost with it.
 
 use std::{
     env,

@@ -28,7 +28,8 @@ fn open(address: IpAddr, sockets_only: bool) -> Context {
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// What another process does: it is at an address, and accepts connections, until it is told to exit.
+/// What another process does: it is at an address, and accepts connections, until it is told to
+/// exit.
 fn be_another(address: SocketAddr) -> ! {
     let context = open(address.ip(), false);
     let channel = EventChannel::new().unwrap();

@@ -79,8 +79,8 @@ fn a_connection_lives_and_ends() {
     }
 }
 
-/// What arrives together with the end of a connection completes before the program hears of the end:
-/// one that looks at its queue and its channel in turns misses nothing.
+/// What arrives together with the end of a connection completes before the program hears of the
+/// end: one that looks at its queue and its channel in turns misses nothing.
 #[test]
 fn completions_come_before_the_end() {
     let world = World::new(PortSpace::Tcp);

@@ -75,7 +75,8 @@ fn sixty_four_at_once() {
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;
-    // each has two channels of completions at either side; shells grant fewer descriptors than they may
+    // each has two channels of completions at either side; shells grant fewer descriptors than they
+    // may
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let open = || Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();

@@ -1,5 +1,5 @@
-//! Small requests that follow one another closely: none is forgotten, whether they wait for each other or
-//! leave at once. How many wait is up to the machine, which may stop a thread at any time.
+//! Small requests that follow one another closely: none is forgotten, whether they wait for each
+//! other or leave at once. How many wait is up to the machine, which may stop a thread at any time.
 
 use std::iter;
 
@@ -21,8 +21,8 @@ fn pair() -> (Side, Side) {
     (a, b)
 }
 
-/// Posts WRITEs, each with a call of its own, of the one kind or the other, and returns how many of them
-/// waited for more, and whether the last one did.
+/// Posts WRITEs, each with a call of its own, of the one kind or the other, and returns how many of
+/// them waited for more, and whether the last one did.
 fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
     let corked = || a.context.link_counters().corked;
     let before = corked();
@@ -141,8 +141,8 @@ fn requests_leave_before_their_queue_pair_goes() {
     }
 }
 
-/// A queue pair goes as soon as its last message is there: the acknowledgement that waited for an answer
-/// leaves before.
+/// A queue pair goes as soon as its last message is there: the acknowledgement that waited for an
+/// answer leaves before.
 #[test]
 fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
     for _ in 0..ROUNDS {

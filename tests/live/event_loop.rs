@@ -35,7 +35,8 @@ impl Looping {
         poll(&mut polled, Some(&Timespec::try_from(limit).unwrap())).unwrap() == 1
     }
 
-    /// Sleeps, and takes the event that it is woken for: without one a program may take it for an error.
+    /// Sleeps, and takes the event that it is woken for: without one a program may take it for an
+    /// error.
     fn sleep(&self) {
         assert!(self.is_woken_within(PATIENCE), "counters: {:?}", self.0.context.counters());
         let channel = &self.0.channel;
@@ -227,7 +228,8 @@ fn who_has_armed_nothing_is_not_woken() {
     }
 }
 
-/// Queues with one channel, as of a program with many connections: whoever is woken has an event of one.
+/// Queues with one channel, as of a program with many connections: whoever is woken has an event of
+/// one.
 #[test]
 fn queues_that_share_a_channel() {
     let context = loopback(OpenOptions::default());

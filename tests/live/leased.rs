@@ -37,7 +37,8 @@ fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
 
 const USER: [&str; 3] = ["--map-root-user", "--net", "--mount"];
 
-/// A server on an interface, with addresses from this one on, which are to be renewed after five seconds.
+/// A server on an interface, with addresses from this one on, which are to be renewed after five
+/// seconds.
 struct Server(Child);
 
 impl Server {

@@ -244,8 +244,8 @@ fn a_fabric_of_the_process_carries_the_same() {
     ));
 }
 
-/// In real time, too: nothing is faster than the receiver, and a READ asks for no more than what its
-/// device's receive buffer holds.
+/// In real time, too: nothing is faster than the receiver, and a READ asks for no more than what
+/// its device's receive buffer holds.
 #[test]
 fn ports_and_receive_buffers_of_a_fabric() {
     let plan = "rate 1gbit, receiver 100us 64kb, delay 20us";

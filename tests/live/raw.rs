@@ -89,7 +89,8 @@ pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce
     assert!(output.status.success(), "{out}{err}");
 }
 
-/// The kernel sends an echo request, with as much as the interface carries at once, and gets a reply.
+/// The kernel sends an echo request, with as much as the interface carries at once, and gets a
+/// reply.
 pub(super) fn echo(domain: Domain, address: IpAddr) {
     let v6 = domain == Domain::IPV6;
     let protocol = if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 };
@@ -372,7 +373,8 @@ fn a_switch_is_told_of_members() {
     });
 }
 
-/// What has the priority that the other end of the wire stops waits as long as it says, and arrives.
+/// What has the priority that the other end of the wire stops waits as long as it says, and
+/// arrives.
 #[test]
 fn a_pause_is_obeyed() {
     in_namespace("a_pause_is_obeyed", || {
@@ -414,8 +416,8 @@ fn a_pause_is_obeyed() {
     });
 }
 
-/// Nobody has the peer's address: as with a peer that does not answer, and the neighbour is given up
-/// after three questions, a second apart.
+/// Nobody has the peer's address: as with a peer that does not answer, and the neighbour is given
+/// up after three questions, a second apart.
 #[test]
 fn a_neighbour_that_is_not_there() {
     in_namespace("a_neighbour_that_is_not_there", || {

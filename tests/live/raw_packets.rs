@@ -159,7 +159,8 @@ fn promiscuity(interface: &str) -> u32 {
     rest.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What is sent, what a flow takes and what one drops is in a capture, byte for byte; the rest is not.
+/// What is sent, what a flow takes and what one drops is in a capture, byte for byte; the rest is
+/// not.
 #[test]
 fn a_capture_has_raw_packets() {
     in_namespace("a_capture_has_raw_packets", || {

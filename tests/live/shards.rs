@@ -62,7 +62,8 @@ fn shards_talk_with_each_other_and_with_others() {
     talk(false);
 }
 
-/// Then packets take the network stack, those between shards as well, and nobody shares the addresses.
+/// Then packets take the network stack, those between shards as well, and nobody shares the
+/// addresses.
 #[test]
 fn shards_that_keep_to_the_network_stack() {
     let context = talk(true);
@@ -296,8 +297,8 @@ fn threads_and_channels() {
     }
 }
 
-/// A thread that sleeps on a channel whose queues are in one shard is woken by another shard, too, once a queue is
-/// there.
+/// A thread that sleeps on a channel whose queues are in one shard is woken by another shard, too,
+/// once a queue is there.
 #[test]
 fn a_channel_that_spreads() {
     let (context, far) = (sharded(OpenOptions::default()), single(true));

@@ -1,5 +1,5 @@
-//! Devices of AF_XDP on a pair of interfaces with a wire between them, in a network namespace. The kernel
-//! loads programs for root of the host only.
+//! Devices of AF_XDP on a pair of interfaces with a wire between them, in a network namespace. The
+//! kernel loads programs for root of the host only.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -21,7 +21,8 @@ use super::{
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
 const OWN_V6: &str = "xdp:veth0,ip=fd78::1/64";
 
-/// Runs the test of this name in a network namespace of its own, with the rights of root of the host.
+/// Runs the test of this name in a network namespace of its own, with the rights of root of the
+/// host.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("only root may put BPF programs at interfaces: left to CI");
@@ -103,8 +104,8 @@ fn own_addresses_on_both_sides() {
     });
 }
 
-/// Packets take the ring, not the packet socket beside it: the kernel's stack, in front of which that
-/// socket is, sees none of them.
+/// Packets take the ring, not the packet socket beside it: the kernel's stack, in front of which
+/// that socket is, sees none of them.
 #[test]
 fn roce_bypasses_the_network_stack() {
     in_namespace("roce_bypasses_the_network_stack", || {

@@ -53,7 +53,8 @@ fn ways_to_post() {
     assert_eq!(qp_b.post_recv_with(|post| post(&empty)), Err(PostError::SharedQueue));
 }
 
-/// What a long list begins with is sent before its end is posted: the device is not held for so long.
+/// What a long list begins with is sent before its end is posted: the device is not held for so
+/// long.
 #[test]
 fn a_long_list_is_posted_in_portions() {
     const LIST: u64 = 300;

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 use graph::Layers;
 use modules::{Edges, Modules, in_folder};
 
+mod comments;
 mod entries;
 mod fixture;
 mod graph;

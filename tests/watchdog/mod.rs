@@ -1,10 +1,10 @@
 //! A watchdog: a test that hangs says where, and ends the program.
 //!
 //! libtest gives each test a thread. Once one has lived too long, the watchdog prints the stack of
-//! every thread of the process (of those that block all signals, the system call in which they are),
-//! what the tests know of their engines, and the [programs](programs) that they have started, and
-//! aborts. With `--test-threads=1` tests run
-//! on the main thread, which is as old as the program; then it watches the threads of tests only.
+//! every thread of the process (of those that block all signals, the system call in which they
+//! are), what the tests know of their engines, and the [programs](programs) that they have started,
+//! and aborts. With `--test-threads=1` tests run on the main thread, which is as old as the
+//! program; then it watches the threads of tests only.
 
 pub(crate) mod programs;
 

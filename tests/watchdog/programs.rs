@@ -10,8 +10,8 @@ use std::{
 
 use super::say;
 
-/// Waits for the end of a program that a test has started, and for what it prints. Panics when it has
-/// not ended in this time; it is shown, and ended.
+/// Waits for the end of a program that a test has started, and for what it prints. Panics when it
+/// has not ended in this time; it is shown, and ended.
 #[allow(dead_code, reason = "not all tests start programs")]
 pub(crate) fn wait_with_output(child: Child, limit: Duration) -> Output {
     let number = child.id() as i32;

@@ -167,7 +167,8 @@ impl Mtu {
 /// Version of RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RoceVersion {
-    /// Frames of ethertype 0x8915, with a global route header in the place of IP and UDP (annex A16).
+    /// Frames of ethertype 0x8915, with a global route header in the place of IP and UDP (annex
+    /// A16).
     V1,
     /// UDP datagrams (annex A17).
     #[default]
@@ -181,11 +182,11 @@ pub struct AddressVector {
     pub dgid: Gid,
     /// Index of the own GID in the device's table.
     pub sgid_index: u16,
-    /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where the link
-    /// builds its frames itself.
+    /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where
+    /// the link builds its frames itself.
     pub service_level: u8,
-    /// IPv6 flow label, 20 bits, where the link builds its frames itself; also picks the UDP source port where the link can choose one. 0:
-    /// from the QPNs.
+    /// IPv6 flow label, 20 bits, where the link builds its frames itself; also picks the UDP source
+    /// port where the link can choose one. 0: from the QPNs.
     pub flow_label: u32,
     /// IPv4 TOS or IPv6 traffic class, ECN bits included.
     pub traffic_class: u8,
@@ -287,8 +288,8 @@ impl StaticRate {
 }
 
 /// The UDP source port of a flow: 0xC000..=0xFFFF, from the flow label, or from both QPNs when that
-/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it. A link with
-/// a few ports has the one at its remainder.
+/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it. A link
+/// with a few ports has the one at its remainder.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {

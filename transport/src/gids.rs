@@ -12,7 +12,8 @@ use crate::{
 /// The UDP source port of what an adapter sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SourcePort {
-    /// Always this one, but for data from an address that has [several](crate::adapter::Adapter::set_flow_ports).
+    /// Always this one, but for data from an address that has
+    /// [several](crate::adapter::Adapter::set_flow_ports).
     Fixed(u16),
     /// By flow; see [`udp_source_port`].
     PerFlow,
@@ -36,8 +37,8 @@ pub enum RoceV1 {
     /// There are none.
     #[default]
     Absent,
-    /// Every address has two entries, as hardware shows them: the even one is for RoCE v1, which the
-    /// adapter does not send, and the odd one is used.
+    /// Every address has two entries, as hardware shows them: the even one is for RoCE v1, which
+    /// the adapter does not send, and the odd one is used.
     Shown,
     /// Likewise, and the adapter sends RoCE v1 from the even one.
     Used,
@@ -176,7 +177,8 @@ impl GidTable {
         let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
         let by_flow = udp_source_port(av.flow_label, local, remote);
-        // messages of connection management are few, and a packet filter may know them by their port
+        // messages of connection management are few, and a packet filter may know them by their
+        // port
         let ports = self.flow_ports.get(&src).filter(|_| local != Qpn::GSI);
         let src_port = match (ports, self.source_port) {
             (Some(ports), _) => ports[usize::from(by_flow) % ports.len()],

@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 /// The hasher of maps from such identifiers.
 pub(crate) type IdHasher = rustc_hash::FxBuildHasher;
 
-/// A map from such identifiers to what there may be a million of. It consists of many small ones, of which
-/// an insertion makes one larger: to move all entries at once takes tens of milliseconds.
+/// A map from such identifiers to what there may be a million of. It consists of many small ones,
+/// of which an insertion makes one larger: to move all entries at once takes tens of milliseconds.
 #[derive(Debug)]
 pub(crate) struct IdMap<K, V> {
     parts: Box<[HashTable<(K, V)>]>,
@@ -87,7 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// An insertion moves the entries of one part, if any, and no part has many more than its share.
+    /// An insertion moves the entries of one part, if any, and no part has many more than its
+    /// share.
     #[test]
     fn no_insertion_moves_many() {
         const COUNT: usize = if cfg!(miri) { 2000 } else { 200_000 };

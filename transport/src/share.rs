@@ -4,8 +4,8 @@
 //! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
 //! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to the
 //! adapter that listens for it. So one of the adapters can receive everything and forward what is
-//! not its own, and needs to know only the partitions and services of the others. A REJ of a peer that
-//! has given up waiting names only the peer's own number: it goes to the service of the
+//! not its own, and needs to know only the partitions and services of the others. A REJ of a peer
+//! that has given up waiting names only the peer's own number: it goes to the service of the
 //! [request](Requests) that it withdraws.
 
 use alloc::collections::VecDeque;
@@ -20,8 +20,8 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
-/// Requests that are remembered. A peer that sends more costs others a message that saves time only:
-/// what they have withdrawn ends by its own timeouts.
+/// Requests that are remembered. A peer that sends more costs others a message that saves time
+/// only: what they have withdrawn ends by its own timeouts.
 const REQUESTS: usize = 256;
 
 /// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since

@@ -34,11 +34,11 @@ impl Instant {
         }
     }
 
-    /// The earliest of these instants, of which each may be missing. One that is never reached counts as
-    /// missing.
+    /// The earliest of these instants, of which each may be missing. One that is never reached
+    /// counts as missing.
     ///
-    /// Compiled to selections, without a look at what is not there: memory checkers take such a look
-    /// for one at uninitialised memory, whatever comes of it.
+    /// Compiled to selections, without a look at what is not there: memory checkers take such a
+    /// look for one at uninitialised memory, whatever comes of it.
     #[must_use]
     pub fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
         let earliest = instants.map(|at| at.map_or(u64::MAX, Self::as_nanos)).into_iter().min()?;

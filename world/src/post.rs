@@ -46,8 +46,8 @@ impl Request {
         }
     }
 
-    /// Posts it to this queue pair, whose peer is at another end. What is wrong with it stands in the
-    /// adapter's record.
+    /// Posts it to this queue pair, whose peer is at another end. What is wrong with it stands in
+    /// the adapter's record.
     pub(crate) fn post(&self, now: Instant, own: &mut Node, qpn: Qpn, peer: &mut Node) {
         let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
         let near = own.first_buffer();

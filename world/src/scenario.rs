@@ -68,8 +68,8 @@ pub const FREE: Scenario = Scenario {
 };
 
 /// Plays a scenario, and what the settings add, to its end or to the first error, the viewer's
-/// included. Returns the world as it is then. The state is that after the adapter's call whose lines
-/// were drawn last.
+/// included. Returns the world as it is then. The state is that after the adapter's call whose
+/// lines were drawn last.
 ///
 /// # Errors
 /// When the settings name a network that cannot be read.

@@ -15,7 +15,8 @@ pub struct Settings {
     /// Seed of the network's chance. 1 by default.
     pub seed: u64,
     /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan), in place of the delay of five
-    /// microseconds; the scenario's own clauses follow. A port of it stands in place of the scenario's.
+    /// microseconds; the scenario's own clauses follow. A port of it stands in place of the
+    /// scenario's.
     pub network: Option<String>,
     /// What becomes of single datagrams, by their numbers.
     pub fates: BTreeMap<u64, Fate>,
@@ -56,8 +57,8 @@ pub enum Fate {
 /// A request that a player posts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Post {
-    /// Lines of the ladder after which it is posted: when the call of the adapter that gave the last
-    /// of them is over. Beyond the scenario's end: at its end.
+    /// Lines of the ladder after which it is posted: when the call of the adapter that gave the
+    /// last of them is over. Beyond the scenario's end: at its end.
     pub after: usize,
     /// The end.
     pub end: End,

@@ -23,8 +23,8 @@ pub(crate) struct Built {
     pub(crate) sockets: Vec<u8>,
     /// The oldest glibc that has all that they need.
     pub(crate) glibc: (u32, u32),
-    /// Of the last change, in seconds since 1970, so that the same sources give the same packages; 0
-    /// outside of a checkout.
+    /// Of the last change, in seconds since 1970, so that the same sources give the same packages;
+    /// 0 outside of a checkout.
     pub(crate) time: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Debian's packages: `roce`, and `roce-verbs`, which takes the place of libibverbs for all programs.
+//! Debian's packages: `roce`, and `roce-verbs`, which takes the place of libibverbs for all
+//! programs.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! The components that the packages are made of, as cargo knows them: their list and their licences.
+//! The components that the packages are made of, as cargo knows them: their list and their
+//! licences.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

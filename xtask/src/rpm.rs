@@ -37,7 +37,8 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
     let mut builder =
         PackageBuilder::new(name, VERSION, "MIT OR Apache-2.0", built.machine, summary);
     let (major, minor) = built.glibc;
-    // what the rpm of RHEL 8 reads; with the time of the sources, so that the same ones give the same package
+    // what the rpm of RHEL 8 reads; with the time of the sources, so that the same ones give the
+    // same package
     builder
         .using_config(
             BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(built.time),

@@ -1,4 +1,5 @@
-//! The documentation as a site: the course, the guide, the other pages of docs/, and the playground.
+//! The documentation as a site: the course, the guide, the other pages of docs/, and the
+//! playground.
 
 mod links;
 mod pages;

@@ -13,8 +13,8 @@ pub struct Connection {
     pub service: Service,
     /// The end whose packet came first, and the other.
     pub ends: [EndPoint; 2],
-    /// Number of connections with one of which this one is the same: its other direction is in one of
-    /// them, and the capture does not show in which. 0: it has both, or no other was captured.
+    /// Number of connections with one of which this one is the same: its other direction is in one
+    /// of them, and the capture does not show in which. 0: it has both, or no other was captured.
     pub one_of: usize,
     /// Figures of what each end has sent.
     pub summaries: [EndSummary; 2],

@@ -1,5 +1,5 @@
-//! One end's requester, followed over the packets: what it has sent, what has been answered, and for
-//! which causes it may send something again.
+//! One end's requester, followed over the packets: what it has sent, what has been answered, and
+//! for which causes it may send something again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -178,7 +178,8 @@ impl End {
         }
     }
 
-    /// Something has the PSN `at`: if it may be one of the last READ's, or the next, that goes as far.
+    /// Something has the PSN `at`: if it may be one of the last READ's, or the next, that goes as
+    /// far.
     fn stretch(&mut self, at: i64) {
         if (self.end + 1..=self.most).contains(&at) {
             if let Some(read) = self.awaited.back_mut().filter(|read| read.end == self.end) {
@@ -227,8 +228,8 @@ impl End {
         causes
     }
 
-    /// Moves the places on from which this packet is due again. Returns their causes; `None`: one of them
-    /// is not in the capture.
+    /// Moves the places on from which this packet is due again. Returns their causes; `None`: one
+    /// of them is not in the capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
         // what was to come before it may be lost before the capture
@@ -271,8 +272,8 @@ impl End {
         self.first.is_some() && (self.low..self.end).contains(&at)
     }
 
-    /// True if the PSN was not captured, but others of its time were: it was lost before the capture, or
-    /// sent before its beginning.
+    /// True if the PSN was not captured, but others of its time were: it was lost before the
+    /// capture, or sent before its beginning.
     pub(super) fn has_lost(&self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.first.is_some() && (self.low - KEPT as i64..self.low).contains(&at)

@@ -55,8 +55,8 @@ pub struct ExplainedPacket {
     pub from_second: bool,
     /// Reason for which it was sent.
     pub why: Explanation,
-    /// The requesters of the connection's ends behind it. `None`: the capture has no request of it so
-    /// far, or does not tell how many PSNs a READ has taken.
+    /// The requesters of the connection's ends behind it. `None`: the capture has no request of it
+    /// so far, or does not tell how many PSNs a READ has taken.
     pub requesters: [Option<Requester>; 2],
 }
 
@@ -77,7 +77,8 @@ impl ExplainedPacket {
 pub struct Requester {
     /// PSN of its next request: the one behind the furthest.
     pub next_psn: Psn,
-    /// The oldest PSN without an answer. `None`: everything is answered, or the service has no answers.
+    /// The oldest PSN without an answer. `None`: everything is answered, or the service has no
+    /// answers.
     pub oldest_unacked: Option<Psn>,
     /// Requests that the other end has completed, by its last answer.
     pub msn: Option<Msn>,

@@ -21,8 +21,8 @@ pub struct Finding {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// The ICRC is wrong: the packet was damaged, or changed by a router that may not, or its sender computes
-    /// none.
+    /// The ICRC is wrong: the packet was damaged, or changed by a router that may not, or its
+    /// sender computes none.
     WrongIcrc,
     /// The ICRCs of so many packets are wrong, and yet taken for right.
     WrongIcrcs {
@@ -62,7 +62,8 @@ pub enum FindingKind {
     TimeoutTooShort(Duration, Duration),
     /// The capture has one direction only, or the other end was silent.
     OneDirection,
-    /// The other direction is in one of so many connections, and the capture does not show in which.
+    /// The other direction is in one of so many connections, and the capture does not show in
+    /// which.
     OneOf(usize),
     /// A request for a connection was refused.
     Rejected(String),

@@ -1,5 +1,5 @@
-//! How the answers of one flow fit the requests of another: by their PSNs in the order of the capture, by
-//! the kind of answer, and by the MSN.
+//! How the answers of one flow fit the requests of another: by their PSNs in the order of the
+//! capture, by the kind of answer, and by the MSN.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,8 +10,8 @@ use roce_transport::{
 
 use super::psn::unwrapped;
 
-/// An answer may be captured so long before what it answers: captures of several queues are not quite in
-/// order.
+/// An answer may be captured so long before what it answers: captures of several queues are not
+/// quite in order.
 const DISORDER: Duration = Duration::from_micros(10);
 /// PSNs around those of the requests in which an answer can lie.
 const WINDOW: i64 = 1 << 14;
@@ -86,8 +86,8 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// Begins anew if the PSN of this request is far from the others, as that of another connection with
-    /// the same queue pair is. Returns whether it did.
+    /// Begins anew if the PSN of this request is far from the others, as that of another connection
+    /// with the same queue pair is. Returns whether it did.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
@@ -229,7 +229,8 @@ impl Fit {
         self.msns = Msns::None;
     }
 
-    /// This is asked for the first time now: what has answered it before has answered something else.
+    /// This is asked for the first time now: what has answered it before has answered something
+    /// else.
     pub(super) fn ask(&mut self, at: i64, now: Duration) {
         let before = self.ahead.len();
         let mut disorder = 0;
@@ -240,12 +241,14 @@ impl Fit {
         self.misses += (before - self.ahead.len() - disorder) as u64;
     }
 
-    /// The capture has ended: what was answered and never asked, was asked by others, or lost in a gap.
+    /// The capture has ended: what was answered and never asked, was asked by others, or lost in a
+    /// gap.
     pub(super) fn end(&mut self, requests: &Requests) {
         self.beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit).count();
     }
 
-    /// True if every answer fits. `has_gaps`: the capture lacks packets, and may lack the last as well.
+    /// True if every answer fits. `has_gaps`: the capture lacks packets, and may lack the last as
+    /// well.
     pub(super) const fn is_right(&self, has_gaps: bool) -> bool {
         self.hits > 0 && self.misses == 0 && (has_gaps || self.beyond == 0)
     }

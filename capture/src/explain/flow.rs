@@ -1,4 +1,5 @@
-//! Flows: packets to one queue pair from one address. A packet names the receiver's queue pair alone.
+//! Flows: packets to one queue pair from one address. A packet names the receiver's queue pair
+//! alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -113,8 +113,8 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         frame: FrameFields::new(version, 0, flow_label),
     };
     if next == IBA {
-        // of version 1 the CRC covers a header that is not there: what adapters take for it was not to be
-        // found out for certain
+        // of version 1 the CRC covers a header that is not there: what adapters take for it was not
+        // to be found out for certain
         return transport(Network::Roce(net), body, total, missing);
     }
     net.src_port = u16_at(body, 0)?;

@@ -1,5 +1,5 @@
-//! Which packets are damaged, and which have a wrong ICRC because everything on their way has: addresses
-//! were rewritten, or their sender computes none.
+//! Which packets are damaged, and which have a wrong ICRC because everything on their way has:
+//! addresses were rewritten, or their sender computes none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

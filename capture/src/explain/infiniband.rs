@@ -37,8 +37,8 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     Ok(captured)
 }
 
-/// The ICRC covers what no switch changes; a packet with a global route header crosses routers, which
-/// change the local one, too. `bytes`: from the BTH to the ICRC.
+/// The ICRC covers what no switch changes; a packet with a global route header crosses routers,
+/// which change the local one, too. `bytes`: from the BTH to the ICRC.
 fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
     let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else { return false };
     let mut covered = [before, body].concat();

@@ -1,5 +1,5 @@
-//! Who belongs to whom, where each of some rows has one partner among its candidates, and no two have the
-//! same one.
+//! Who belongs to whom, where each of some rows has one partner among its candidates, and no two
+//! have the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +26,8 @@ pub(super) fn only(rows: &Rows) -> Vec<(usize, usize)> {
     certain.collect()
 }
 
-/// Rows that have the same partner whatever the others have. Nothing is certain where there are fewer
-/// partners than rows.
+/// Rows that have the same partner whatever the others have. Nothing is certain where there are
+/// fewer partners than rows.
 pub(super) fn certain(rows: &Rows) -> Vec<(usize, usize)> {
     let certain = only(rows);
     if !certain.is_empty() {

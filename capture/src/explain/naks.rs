@@ -31,7 +31,8 @@ struct Asked {
 }
 
 impl Naks {
-    /// A NAK for `at` passes. `alone`: nothing else makes the requester go back. `captured`: the packet was.
+    /// A NAK for `at` passes. `alone`: nothing else makes the requester go back. `captured`: the
+    /// packet was.
     pub(super) fn take(&mut self, now: Duration, at: i64, alone: bool, captured: bool) {
         self.latest = Some(now);
         self.asked = alone.then_some(Asked { next: at, since: now, count: 0 });
@@ -52,8 +53,8 @@ impl Naks {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
-    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did. Of a
-    /// requester that is near, what is not sent at once may have another reason.
+    /// A packet is sent again. True if a NAK has asked for it, and it comes as soon as others did.
+    /// Of a requester that is near, what is not sent at once may have another reason.
     pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost
@@ -69,8 +70,8 @@ impl Naks {
         self.are_far && next == at && after <= usual.max(SILENCE)
     }
 
-    /// True if the last packet of all may be sent again by a probe that left before the NAK came. What
-    /// follows others that were sent again is none.
+    /// True if the last packet of all may be sent again by a probe that left before the NAK came.
+    /// What follows others that were sent again is none.
     pub(super) fn may_have_crossed(&self, now: Duration) -> bool {
         now < self.crossing && self.asked.is_none_or(|asked| asked.count <= 2)
     }

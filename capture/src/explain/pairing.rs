@@ -242,8 +242,8 @@ impl Fits {
         }
     }
 
-    /// True if both flows have the source ports of two queue pairs that are connected, as Linux and most
-    /// adapters choose them: by both numbers, or by each one's own.
+    /// True if both flows have the source ports of two queue pairs that are connected, as Linux and
+    /// most adapters choose them: by both numbers, or by each one's own.
     fn has_ports_of_a_pair(&self, one: usize, other: usize) -> bool {
         let [one, other] = [one, other].map(|number| &self.flows[number]);
         let (Some(port), Some(others)) = (one.port, other.port) else { return false };
@@ -258,7 +258,8 @@ impl Fits {
             && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&answerer))
     }
 
-    /// The flows with answers in one order of addresses that are not paired, and what they may answer.
+    /// The flows with answers in one order of addresses that are not paired, and what they may
+    /// answer.
     fn rows(&self, order: Ordering, pairs: &Pairs) -> BTreeMap<usize, BTreeSet<usize>> {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let is_row = |&number: &usize| {
@@ -294,8 +295,8 @@ impl Fits {
         }
     }
 
-    /// The only two flows between two addresses, one each way, if nothing speaks against it. Of more, what is
-    /// left may be halves of two connections.
+    /// The only two flows between two addresses, one each way, if nothing speaks against it. Of
+    /// more, what is left may be halves of two connections.
     fn pair_single(&self, flows: &[Option<Flow>], pairs: &mut Pairs) {
         let mut ways: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
         for flow in flows.iter().flatten() {

@@ -91,7 +91,8 @@ pub enum Explanation {
     Next,
     /// The first packet of a requester that the capture has: maybe not the first that was sent.
     Joined,
-    /// Its PSN is far from those before: much was not captured, or its queue pair was connected anew.
+    /// Its PSN is far from those before: much was not captured, or its queue pair was connected
+    /// anew.
     Anew,
     /// So many PSNs before it are missing so far.
     AfterGap(u32),
@@ -99,7 +100,8 @@ pub enum Explanation {
     Late,
     /// Was sent before.
     Again(Causes),
-    /// Comes again sooner than anyone would send it again: a copy that the network or the capture has made.
+    /// Comes again sooner than anyone would send it again: a copy that the network or the capture
+    /// has made.
     Copy,
     /// Acknowledges everything up to this PSN: so many packets, and after which time the last of
     /// them, if it is known.

@@ -174,7 +174,8 @@ fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, IcrcFault)> {
     wrong.collect()
 }
 
-/// An anonymizer changes both addresses and leaves the ICRC; what was damaged before is found all the same.
+/// An anonymizer changes both addresses and leaves the ICRC; what was damaged before is found all
+/// the same.
 #[test]
 fn rewritten_addresses_are_said_once() {
     for ipv6 in [false, true] {

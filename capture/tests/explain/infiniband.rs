@@ -81,7 +81,8 @@ fn in_records_and_without() {
     check(&explained(ERF, &longer));
 }
 
-/// The ICRC leaves out what switches change, and with a global route header what routers change, too.
+/// The ICRC leaves out what switches change, and with a global route header what routers change,
+/// too.
 #[test]
 fn what_the_icrc_covers() {
     let damaged = |number: usize, at: usize| {

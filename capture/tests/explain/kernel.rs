@@ -88,7 +88,8 @@ fn datagrams(name: &str) -> Vec<(Instant, NetHeader, Vec<u8>)> {
     explained.packets.iter().map(datagram).collect()
 }
 
-/// The same two queue pairs connect once more, and begin at other PSNs, not far from the first ones.
+/// The same two queue pairs connect once more, and begin at other PSNs, not far from the first
+/// ones.
 #[test]
 fn queue_pairs_that_connect_again_are_another_connection() {
     let mut seen = datagrams("cm_rping");

@@ -134,8 +134,8 @@ const fn cause(loss: Loss) -> Cause {
     }
 }
 
-/// Behind each packet that arrives, the oldest PSN without an answer is that of the record; at the end,
-/// the next one is that of the queue pair. Returns how often an answer was news.
+/// Behind each packet that arrives, the oldest PSN without an answer is that of the record; at the
+/// end, the next one is that of the queue pair. Returns how often an answer was news.
 fn check_requesters(
     explained: &Explained,
     (ip, adapter): (IpAddr, &Adapter),
@@ -219,8 +219,8 @@ fn no_reason_is_wrong() {
     assert!(named(0) * 100 <= totals.repeated * 5, "few are not known: {totals:?}");
 }
 
-/// What a receiver's capture says of its peer's packets, where requests are lost before it and every answer
-/// arrives.
+/// What a receiver's capture says of its peer's packets, where requests are lost before it and
+/// every answer arrives.
 #[test]
 fn nor_is_one_at_the_receiver() {
     const WAY: Duration = Duration::from_micros(5);

@@ -56,7 +56,8 @@ fn explained(seen: &Seen) -> Explained {
     Explained::of_file(&forms::of_datagrams(seen)).unwrap()
 }
 
-/// Rounds in which every connection sends a message, as collective operations do: all alike, or not.
+/// Rounds in which every connection sends a message, as collective operations do: all alike, or
+/// not.
 fn rounds(pair: &mut Pair, ends: &[(End, End)], dice: &mut ChaCha8Rng, alike: bool) {
     let memory: Vec<_> = ends.iter().map(|_| (pair.a.buffer(4096), pair.b.buffer(4096))).collect();
     let mut pick = |n: u32| dice.next_u32() % n;
@@ -122,7 +123,8 @@ fn no_pair_is_wrong() {
     assert!(open > 500, "{open}: those that are alike");
 }
 
-/// Two connections ask the same at one time, and nothing but their numbers tells their answers apart.
+/// Two connections ask the same at one time, and nothing but their numbers tells their answers
+/// apart.
 fn twins() -> (Pair, Truth, Seen) {
     let (mut pair, ends, truth) = connections("delay 5us", 1, 2);
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));

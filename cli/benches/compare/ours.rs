@@ -75,8 +75,8 @@ fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>
     perf_between([ROCE, ROCE], [words, words], "127.0.0.1", time, figure)
 }
 
-/// A figure of a measurement between two programs, of which the first, which may be `roce` in another
-/// network namespace, is the server and has this address.
+/// A figure of a measurement between two programs, of which the first, which may be `roce` in
+/// another network namespace, is the server and has this address.
 pub(crate) fn perf_between(
     [server, client]: [&str; 2],
     [server_words, client_words]: [&str; 2],

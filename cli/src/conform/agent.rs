@@ -34,9 +34,9 @@ const WAITING: usize = 8;
 
 /// Open a device, and do with it what `roce conform` says.
 ///
-/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN; who knows it
-/// and reaches the agent's port uses the device and the memory that the agent has given it, and
-/// nothing else of the host. It serves one after the other.
+/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN; who
+/// knows it and reaches the agent's port uses the device and the memory that the agent has given
+/// it, and nothing else of the host. It serves one after the other.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
@@ -49,8 +49,8 @@ pub(super) struct Args {
     /// Print one in C, which needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
     #[arg(long, conflicts_with_all = ["device", "listen", "once", "python"])]
     c: bool,
-    /// Where it listens, by default at port 4792: the device's first address if that is loopback, else
-    /// 127.0.0.1 or ::1
+    /// Where it listens, by default at port 4792: the device's first address if that is loopback,
+    /// else 127.0.0.1 or ::1
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = place)]
     listen: Option<SocketAddr>,
     /// End when the first test is over

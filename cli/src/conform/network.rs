@@ -102,8 +102,8 @@ impl Network {
         })
     }
 
-    /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device is
-    /// asked: which MAC address it has.
+    /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device
+    /// is asked: which MAC address it has.
     pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
         loop {
             self.read_link()?;

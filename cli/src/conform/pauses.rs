@@ -13,7 +13,8 @@ const SHORTEST_FRAME: usize = 60;
 /// Less than the longest pause takes at 400 Gb/s, 84 us.
 const EVERY: Duration = Duration::from_micros(50);
 
-/// A frame that asks the next port to send nothing with these priorities for so many times 512 bits.
+/// A frame that asks the next port to send nothing with these priorities for so many times 512
+/// bits.
 pub(super) fn frame(from: [u8; 6], priorities: u8, quanta: u16) -> Vec<u8> {
     let fields = [MAC_CONTROL, PRIORITY_PAUSE, priorities.into()].into_iter().chain([quanta; 8]);
     let mut frame = [NEXT_PORT, from].concat();

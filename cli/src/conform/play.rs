@@ -55,7 +55,8 @@ pub(super) fn all<S: Subject>(
     Ok(results)
 }
 
-/// Plays a case so often, or until two verdicts differ. The pauses and bursts are those of every time.
+/// Plays a case so often, or until two verdicts differ. The pauses and bursts are those of every
+/// time.
 fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Outcome {
     let mut outcome = runner.run(case);
     for _ in 1..times {

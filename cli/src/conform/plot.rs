@@ -103,8 +103,8 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     text
 }
 
-/// The time of a burst, and its rate, without the first packet, with which the time begins; and what
-/// became of a packet that was lost.
+/// The time of a burst, and its rate, without the first packet, with which the time begins; and
+/// what became of a packet that was lost.
 fn rate(burst: &Burst) -> String {
     let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
     let time = burst.time();

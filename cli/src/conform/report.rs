@@ -124,7 +124,8 @@ impl Played {
     }
 }
 
-/// What devices are known to do in a case. Of a case that does not come with the tool nothing is known.
+/// What devices are known to do in a case. Of a case that does not come with the tool nothing is
+/// known.
 fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     let own = chapters();
     if !own.iter().flat_map(|chapter| &chapter.cases).any(|own| own.text == case.text) {

@@ -7,10 +7,11 @@ use roce::explain::Explained;
 use super::report::{self, Filter};
 use crate::ladder::{Ladder, Tone};
 
-/// Time from one look at a capture to the next. An answer that takes longer may be drawn as part of a
-/// connection of its own at first.
+/// Time from one look at a capture to the next. An answer that takes longer may be drawn as part of
+/// a connection of its own at first.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Part of its time that the drawing may take: one in so many. Each look goes through the capture anew.
+/// Part of its time that the drawing may take: one in so many. Each look goes through the capture
+/// anew.
 pub(crate) const SHARE: u32 = 10;
 /// Bytes of a capture that are drawn.
 pub(crate) const MOST: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! The C library that a program runs with: the library is made for glibc of some version or newer, and
-//! the dynamic linker says only which symbol it has not found.
+//! The C library that a program runs with: the library is made for glibc of some version or newer,
+//! and the dynamic linker says only which symbol it has not found.
 
 use std::{
     collections::BTreeSet,

@@ -24,8 +24,8 @@ pub(super) const SOCKETS: &str = "librspreload.so";
 /// which the dynamic linker then loads once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
-/// What pkg-config says to who links with the library: nothing but where it is. The headers are those of
-/// rdma-core, whose newest version it has the symbols of.
+/// What pkg-config says to who links with the library: nothing but where it is. The headers are
+/// those of rdma-core, whose newest version it has the symbols of.
 const PKG_CONFIG: [(&str, &str); 2] = [
     ("libibverbs.pc", include_str!("libibverbs.pc")),
     ("librdmacm.pc", include_str!("librdmacm.pc")),

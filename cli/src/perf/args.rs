@@ -46,7 +46,8 @@ pub(crate) struct TestArgs {
     #[arg(long, default_value_t = 1, conflicts_with_all = ["lat", "bidirectional"],
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) threads: u16,
-    /// Shards of the device of this side, between which the threads' queue pairs are spread [default: 1]
+    /// Shards of the device of this side, between which the threads' queue pairs are spread
+    /// [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(super) shards: Option<u16>,
     /// Messages outstanding at once on a queue pair

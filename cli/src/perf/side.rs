@@ -194,8 +194,8 @@ impl Side {
         Ok(())
     }
 
-    /// Posts messages of a queue pair with one call, each from or to a place, which is the same at the
-    /// peer.
+    /// Posts messages of a queue pair with one call, each from or to a place, which is the same at
+    /// the peer.
     pub(super) fn post(
         &self,
         qp: usize,

@@ -49,9 +49,9 @@ pub(crate) struct Args {
     service: Service,
     /// Name or address of the server; without it, this is the server
     server: Option<String>,
-    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…] for one
-    /// that builds its Ethernet frames itself. By default the one that the TCP
-    /// connection to the peer uses
+    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…] for
+    /// one that builds its Ethernet frames itself. By default the one that the TCP connection to
+    /// the peer uses
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
     /// Index of the own GID. By default the first of the peer's address family

@@ -57,7 +57,8 @@ fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
     let mut reader = BufReader::new((&stream).take(LONGEST));
     let mut request = String::new();
     reader.read_line(&mut request)?;
-    // the rest says nothing that matters, but is read, so that closing does not reset the connection
+    // the rest says nothing that matters, but is read, so that closing does not reset the
+    // connection
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
         line.clear();

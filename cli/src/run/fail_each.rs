@@ -154,8 +154,8 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     Ok(end)
 }
 
-/// What the processes of a run have counted: of each call the most that one of them has made, and the
-/// number of calls that were made to fail.
+/// What the processes of a run have counted: of each call the most that one of them has made, and
+/// the number of calls that were made to fail.
 fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     let (mut calls, mut failed) = (vec![0; CallId::COUNT], 0);
     for entry in fs::read_dir(directory)? {

@@ -1,5 +1,5 @@
-//! `roce run` with something to do while the program runs: the tool stays, passes on what is sent to it,
-//! and ends as the program has ended.
+//! `roce run` with something to do while the program runs: the tool stays, passes on what is sent
+//! to it, and ends as the program has ended.
 
 use std::{
     io, mem,
@@ -82,8 +82,8 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
 }
 
-/// Waits until the program has ended, passes signals on, and has the reaper see to other processes of
-/// the program that end meanwhile.
+/// Waits until the program has ended, passes signals on, and has the reaper see to other processes
+/// of the program that end meanwhile.
 fn wait(
     mut reaper: Option<&mut Reaper>,
     child: &mut Child,

@@ -1,7 +1,7 @@
 //! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look
 //! there instead of asking the library. Names and contents are the kernel's. The library of the
-//! programs keeps the counters up to date; what else would have to change while they run is as it was
-//! at the start.
+//! programs keeps the counters up to date; what else would have to change while they run is as it
+//! was at the start.
 
 use std::{
     fs, io,

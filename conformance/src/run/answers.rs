@@ -1,4 +1,5 @@
-//! READs of the device, which the instrument answers, and some of whose responses it loses (`answer`).
+//! READs of the device, which the instrument answers, and some of whose responses it loses
+//! (`answer`).
 
 use std::{collections::BTreeSet, time::Duration};
 

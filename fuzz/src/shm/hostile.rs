@@ -215,8 +215,8 @@ fn any_descriptors(kind: u8) -> Vec<OwnedFd> {
     }
 }
 
-/// A socket that takes no more bytes: a write to it waits for ever. Or one whose other end is closed:
-/// a write to it raises SIGPIPE.
+/// A socket that takes no more bytes: a write to it waits for ever. Or one whose other end is
+/// closed: a write to it raises SIGPIPE.
 fn full_socket(closed: bool) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let (full, other) =

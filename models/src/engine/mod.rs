@@ -1,14 +1,14 @@
 //! Sleeping and waking of an engine: the provider's files, with a shard and a system of this crate.
-//! Who may sleep until when is decided there; that a thread sleeps and is woken, what a shard has to
-//! do, and the time, are here.
+//! Who may sleep until when is decided there; that a thread sleeps and is woken, what a shard has
+//! to do, and the time, are here.
 //!
-//! The link is the [ring](crate::runs) of shared memory with its wakeup, because a ring's writer wakes
-//! only those that have said that they sleep. A UDP socket, which is readable as long as it holds
-//! something, asks less of the engine.
+//! The link is the [ring](crate::runs) of shared memory with its wakeup, because a ring's writer
+//! wakes only those that have said that they sleep. A UDP socket, which is readable as long as it
+//! holds something, asks less of the engine.
 //!
-//! Sleeps of the background thread that it ends itself within milliseconds, to look whether the program
-//! still polls, end at any time here. So what is shown is that nothing is slept through for ever, or
-//! until a timer that is due too late; not that everything is served at once.
+//! Sleeps of the background thread that it ends itself within milliseconds, to look whether the
+//! program still polls, end at any time here. So what is shown is that nothing is slept through for
+//! ever, or until a timer that is due too late; not that everything is served at once.
 //!
 //! A model is worth what it refuses. Tests leave out one step at a time ([`Omission`]); and each of
 //! these changes of the provider's files, made by hand, makes a test fail:
@@ -29,8 +29,8 @@
 //! | a program that enters its event loop does not wake the background thread that leaves the sockets to it, or that does not look once more whether it is one | `a_program_that_leaves_its_event_loop_is_served` |
 //! | every look finds that the program still polls | `a_request_is_not_slept_through` |
 //!
-//! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more often
-//! than it need be.
+//! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more
+//! often than it need be.
 
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/background.rs"]

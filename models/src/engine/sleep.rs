@@ -8,8 +8,8 @@ use super::serve::Engine;
 pub(super) use crate::atomic::AtomicU64;
 use crate::clock;
 
-/// A sleep that may be longer than this must be ended by somebody. A shorter one ends by itself, and
-/// may do so at once: a thread that looks again so soon loses nothing.
+/// A sleep that may be longer than this must be ended by somebody. A shorter one ends by itself,
+/// and may do so at once: a thread that looks again so soon loses nothing.
 const LONG: Duration = Duration::from_secs(1);
 
 /// A few more looks would show nothing more.

@@ -97,8 +97,8 @@ pub fn a_thread_that_serves_is_woken() {
     run(2, 1, false, |engine| serve(engine, 1));
 }
 
-/// A thread serves until it has what it waits for, and then does nothing more: what arrives later is
-/// served.
+/// A thread serves until it has what it waits for, and then does nothing more: what arrives later
+/// is served.
 pub fn requests_are_served_after_a_thread_that_served() {
     run(2, 2, false, |engine| {
         serve(engine, 0);
@@ -203,8 +203,8 @@ pub fn what_is_corked_leaves() {
     });
 }
 
-/// A program that answers what it finds has found a message, and sleeps until its acknowledgement has
-/// left.
+/// A program that answers what it finds has found a message, and sleeps until its acknowledgement
+/// has left.
 pub fn what_acknowledges_leaves() {
     run(2, 1, false, |engine| {
         {

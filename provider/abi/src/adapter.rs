@@ -1,5 +1,5 @@
-//! What the adapter does otherwise as which devices show themselves (`ROCE_AS`): the errors that it gives, and
-//! flags of its completions.
+//! What the adapter does otherwise as which devices show themselves (`ROCE_AS`): the errors that it
+//! gives, and flags of its completions.
 
 use std::sync::OnceLock;
 

@@ -24,7 +24,8 @@ use crate::{
     wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
 };
 
-/// Time after which an event comes no more for what is there already: longer than events are held back.
+/// Time after which an event comes no more for what is there already: longer than events are held
+/// back.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 /// A completion channel as programs hold it.
@@ -86,8 +87,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     errno::status("ibv_destroy_comp_channel", free.map(|()| drop(Channel::from_raw(channel))))
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one destroys
-/// the channel meanwhile, it sleeps on, as in libibverbs.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
+/// destroys the channel meanwhile, it sleeps on, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,

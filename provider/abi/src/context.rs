@@ -48,8 +48,9 @@ pub(crate) struct ContextInner {
     acknowledged: Changes,
 }
 
-/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers. An engine
-/// asks for them under its lock and that of a queue of events: nobody takes those under the lock of these.
+/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
+/// An engine asks for them under its lock and that of a queue of events: nobody takes those under
+/// the lock of these.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
@@ -147,8 +148,8 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context, or
-    /// none any more.
+    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context,
+    /// or none any more.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
@@ -159,7 +160,8 @@ impl Ctx {
         &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
     }
 
-    /// What objects share of a context that a call waits with, and its descriptor of asynchronous events.
+    /// What objects share of a context that a call waits with, and its descriptor of asynchronous
+    /// events.
     pub(crate) unsafe fn share(
         pointer: *const ibv_context,
         awaited: &mut Awaited,

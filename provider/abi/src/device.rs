@@ -32,8 +32,8 @@ pub(crate) struct Dev {
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
-    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that opens
-    /// and closes, which takes a moment.
+    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that
+    /// opens and closes, which takes a moment.
     open: Mutex<Option<Open>>,
 }
 
@@ -205,8 +205,8 @@ impl Dev {
         Ok(context)
     }
 
-    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of one
-    /// that closes are free.
+    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of
+    /// one that closes are free.
     pub(crate) fn close<T>(&self, handle: T) {
         let _open = self.open.lock();
         drop(handle);

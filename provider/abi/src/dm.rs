@@ -29,8 +29,8 @@ const LOG_PAGE: u32 = 12;
 /// Size of the words that programs copy, as memory on a bus needs it.
 const WORD: usize = 4;
 
-/// Number of bytes that are copied at a time. The program's memory may be registered, so that a peer
-/// may write it meanwhile.
+/// Number of bytes that are copied at a time. The program's memory may be registered, so that a
+/// peer may write it meanwhile.
 const PIECE: usize = 1024;
 
 /// Device memory as programs hold it.

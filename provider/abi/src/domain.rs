@@ -71,8 +71,9 @@ unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_d
 }
 
 /// `ibv_alloc_parent_domain`. Leave to allocate memory that a confidential guest shares with its
-/// host is not needed, and so not asked for. A program's allocators are for the rings of queues that a device
-/// reads by itself; here there are no such rings, and so nothing to allocate with them.
+/// host is not needed, and so not asked for. A program's allocators are for the rings of queues
+/// that a device reads by itself; here there are no such rings, and so nothing to allocate with
+/// them.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,

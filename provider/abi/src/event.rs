@@ -36,8 +36,8 @@ impl ContextInner {
     }
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one closes
-/// the context meanwhile, it sleeps on, as in libibverbs.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
+/// closes the context meanwhile, it sleeps on, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,

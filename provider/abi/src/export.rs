@@ -35,8 +35,9 @@ macro_rules! jump {
     };
 }
 
-/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the number
-/// of the call and the function in registers that belong to nobody between a caller and a function.
+/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the
+/// number of the call and the function in registers that belong to nobody between a caller and a
+/// function.
 #[cfg(target_arch = "x86_64")]
 macro_rules! gate {
     () => {
@@ -49,8 +50,9 @@ macro_rules! gate {
     };
 }
 
-/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the number
-/// of the call and the function in registers that belong to nobody between a caller and a function.
+/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the
+/// number of the call and the function in registers that belong to nobody between a caller and a
+/// function.
 #[cfg(target_arch = "aarch64")]
 macro_rules! gate {
     () => {
@@ -65,8 +67,9 @@ macro_rules! gate {
     };
 }
 
-/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the number
-/// of the call and the function in registers that belong to nobody between a caller and a function.
+/// Goes to `function`, unless there are rules for calls, that is `armed`: then by [`ask`], with the
+/// number of the call and the function in registers that belong to nobody between a caller and a
+/// function.
 #[cfg(target_arch = "riscv64")]
 macro_rules! gate {
     () => {

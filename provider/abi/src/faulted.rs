@@ -1,5 +1,5 @@
-//! Functions for the calls that move data, which contexts, queue pairs and completion queues have in the
-//! place of others where calls may be made to fail ([`crate::fault`]).
+//! Functions for the calls that move data, which contexts, queue pairs and completion queues have
+//! in the place of others where calls may be made to fail ([`crate::fault`]).
 
 use std::{ffi::c_int, sync::OnceLock};
 

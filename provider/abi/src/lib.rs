@@ -4,9 +4,9 @@
 //! Each file holds the functions of one kind of object. A function only translates: the structures
 //! and masks of C into the calls of [`roce_provider`], their errors into numbers. All functions are
 //! `unsafe` for the same reason: they take pointers from programs, and trust them as the libraries
-//! that they replace do (pointers to objects are looked up first, but for calls that move data). The
-//! contract of each is that of C: pointers lead to objects of their types, and objects are not used
-//! after they are destroyed.
+//! that they replace do (pointers to objects are looked up first, but for calls that move data).
+//! The contract of each is that of C: pointers lead to objects of their types, and objects are not
+//! used after they are destroyed.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
@@ -76,8 +76,8 @@ mod translate;
 mod wait;
 mod xrc;
 
-/// Reads `struct ibv_flow_attr` and the specs behind it, as a program has them in memory; else the number
-/// of the error, `EFAULT` where they end too early.
+/// Reads `struct ibv_flow_attr` and the specs behind it, as a program has them in memory; else the
+/// number of the error, `EFAULT` where they end too early.
 ///
 /// # Errors
 /// That of `ibv_create_flow`.

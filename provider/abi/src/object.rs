@@ -72,17 +72,17 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     })
 }
 
-/// The object that a call waits with, as soon as the call has found it. Another thread may destroy it
-/// meanwhile, and make another one in its place.
+/// The object that a call waits with, as soon as the call has found it. Another thread may destroy
+/// it meanwhile, and make another one in its place.
 #[derive(Default)]
 pub(crate) struct Awaited {
     number: Option<u64>,
 }
 
 impl Awaited {
-    /// What `read` reads of the object, which nobody destroys meanwhile: shares of what it holds, for the
-    /// call to use afterwards. `EINVAL` for null; `EBADF` for what is no such object, or not that one
-    /// any more. `read` is short, and locks nothing.
+    /// What `read` reads of the object, which nobody destroys meanwhile: shares of what it holds,
+    /// for the call to use afterwards. `EINVAL` for null; `EBADF` for what is no such object, or
+    /// not that one any more. `read` is short, and locks nothing.
     pub(crate) fn read<T: 'static, R>(
         &mut self,
         pointer: *const c_void,
@@ -104,8 +104,8 @@ impl Awaited {
     }
 }
 
-/// Takes back the memory of an object: what it holds. The memory itself is kept for a while if programs
-/// are checked, which may look at it after that.
+/// Takes back the memory of an object: what it holds. The memory itself is kept for a while if
+/// programs are checked, which may look at it after that.
 ///
 /// # Safety
 /// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program`
@@ -176,7 +176,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         }
     }
 
-    /// What `read` [reads](Awaited::read) of the object behind a pointer, for a call that waits with it.
+    /// What `read` [reads](Awaited::read) of the object behind a pointer, for a call that waits
+    /// with it.
     ///
     /// # Safety
     /// Nothing that `read` returns refers to the object.
@@ -185,8 +186,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         awaited: &mut Awaited,
         read: impl FnOnce(&Self) -> R,
     ) -> Result<R> {
-        // SAFETY: It is in the list meanwhile, and so an object of this type, which starts where its
-        // structure does.
+        // SAFETY: It is in the list meanwhile, and so an object of this type, which starts where
+        // its structure does.
         awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
     }
 

@@ -1,5 +1,6 @@
-//! Posting work requests: lists of C's, translated one by one while they are posted. They may be at any address: some
-//! programs have them in packed structures, and the stock libraries take them there.
+//! Posting work requests: lists of C's, translated one by one while they are posted. They may be at
+//! any address: some programs have them in packed structures, and the stock libraries take them
+//! there.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
-//! Rules of the C interface that a call can break: each with its number of `errno.h`, and what to look
-//! at. Rules of the objects themselves are explained where the objects are.
+//! Rules of the C interface that a call can break: each with its number of `errno.h`, and what to
+//! look at. Rules of the objects themselves are explained where the objects are.
 
 use std::ffi::{c_int, c_uint};
 

@@ -1,5 +1,5 @@
-//! Locks without poisoning: a panic under a lock is a bug of this library; the state behind it stays
-//! usable. `provider/src/sync.rs` says why they are the standard library's.
+//! Locks without poisoning: a panic under a lock is a bug of this library; the state behind it
+//! stays usable. `provider/src/sync.rs` says why they are the standard library's.
 
 use std::{
     sync::{

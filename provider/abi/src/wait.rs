@@ -123,8 +123,8 @@ pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int
     if goes_on { 0 } else { -1 }
 }
 
-/// Waits until one of the descriptors is ready, at most so many milliseconds: their number, or 0, also after
-/// a signal whose handler restarts calls, or -1.
+/// Waits until one of the descriptors is ready, at most so many milliseconds: their number, or 0,
+/// also after a signal whose handler restarts calls, or -1.
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
 pub(crate) unsafe extern "C-unwind" fn wait_for(

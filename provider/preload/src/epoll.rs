@@ -46,8 +46,8 @@ unsafe extern "C-unwind" fn epoll_ctl(
     done
 }
 
-/// What the kernel and rsockets are asked for. Where an rsocket is offered, whatever comes tells what
-/// the connection goes by, and before that nothing can be sent.
+/// What the kernel and rsockets are asked for. Where an rsocket is offered, whatever comes tells
+/// what the connection goes by, and before that nothing can be sent.
 fn asked(state: State, events: u32) -> u32 {
     if state == State::Offered {
         // the numbers are those of `poll`
@@ -72,8 +72,8 @@ unsafe fn look_at_all(epoll: c_int) {
     }
 }
 
-/// Where the events of the kernel's instance are asked for, puts them in place of the one that stands
-/// for it.
+/// Where the events of the kernel's instance are asked for, puts them in place of the one that
+/// stands for it.
 unsafe fn expand(epoll: c_int, events: *mut epoll_event, found: usize, most: usize) -> c_int {
     let marked = (0..found).find(|index| (*events.add(*index)).u64 == KERNELS);
     let Some(marked) = marked else { return found as c_int };

@@ -1,14 +1,14 @@
 //! Servers that fork a process for each connection: `RDMAV_FORK_SAFE=1`, on both sides.
 //!
 //! A child cannot use its parent's rsockets, so that a connection begins with TCP, and becomes an
-//! rsocket in the process that first uses it. As with librdmacm's `librspreload.so`, who has accepted
-//! it listens with an rsocket at the same address, and offers that by four zero bytes; who has
-//! connected answers by connecting an rsocket there. An rsocket's port has one listener on a host, so
-//! that others have to wait, and leave their connections to TCP if that takes long.
+//! rsocket in the process that first uses it. As with librdmacm's `librspreload.so`, who has
+//! accepted it listens with an rsocket at the same address, and offers that by four zero bytes; who
+//! has connected answers by connecting an rsocket there. An rsocket's port has one listener on a
+//! host, so that others have to wait, and leave their connections to TCP if that takes long.
 //!
 //! Who speaks before it was offered anything stays with TCP, and leaves out the offer that comes
-//! nevertheless; who offers looks for that before and afterwards. Who cannot connect an rsocket says so
-//! by urgent data. So no side changes alone, nor waits for what does not come.
+//! nevertheless; who offers looks for that before and afterwards. Who cannot connect an rsocket
+//! says so by urgent data. So no side changes alone, nor waits for what does not come.
 
 use std::{
     ffi::{c_int, c_short},
@@ -179,8 +179,8 @@ unsafe fn hear(fd: c_int) -> Heard {
     }
 }
 
-/// Takes the offer out of what comes by TCP, and says so by a byte of urgent data, which is not among
-/// the others: this side may have nothing to say otherwise.
+/// Takes the offer out of what comes by TCP, and says so by a byte of urgent data, which is not
+/// among the others: this side may have nothing to say otherwise.
 unsafe fn decline(fd: c_int) {
     let mut bytes = OFFER;
     next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
@@ -195,8 +195,8 @@ unsafe fn is_declined(fd: c_int) -> bool {
 /// What may tell by what a connection goes, for `poll`.
 pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
 
-/// Waits for something to come by one of them, for so many milliseconds or, with -1, for ever; what `poll`
-/// returns.
+/// Waits for something to come by one of them, for so many milliseconds or, with -1, for ever; what
+/// `poll` returns.
 unsafe fn wait_for<const N: usize>(fds: [c_int; N], limit: c_int) -> c_int {
     let mut all = fds.map(|fd| pollfd { fd, events: ANYTHING, revents: 0 });
     rdma::rpoll(all.as_mut_ptr(), N as _, limit)
@@ -301,7 +301,8 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     }
 }
 
-/// The rsocket of the host that the connection is with. To this host it may be by different addresses.
+/// The rsocket of the host that the connection is with. To this host it may be by different
+/// addresses.
 unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
     let peer = Address::ask(fd, next::getpeername)?.host();
     loop {

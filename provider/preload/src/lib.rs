@@ -1,9 +1,9 @@
 //! `librspreload.so`: has programs that use TCP use rsockets instead, where both sides can.
 //!
-//! A program's socket is one of TCP as ever, and has an rsocket beside it until it is known which of
-//! the two serves. A listener listens on both. Who connects tries the rsocket first, and drops it
-//! when there is no device towards the peer, or no rsocket there; then the socket is plain TCP, and
-//! none of this matters any more. An accepted or connected rsocket has a TCP socket that is not
+//! A program's socket is one of TCP as ever, and has an rsocket beside it until it is known which
+//! of the two serves. A listener listens on both. Who connects tries the rsocket first, and drops
+//! it when there is no device towards the peer, or no rsocket there; then the socket is plain TCP,
+//! and none of this matters any more. An accepted or connected rsocket has a TCP socket that is not
 //! connected beside it, whose number the program knows, and which keeps the options that rsockets
 //! have none of.
 //!

@@ -37,7 +37,8 @@ fn is_offered(fd: c_int) -> bool {
 }
 
 /// Each with the descriptor to wait for, and behind them the rsockets beside some. Where an rsocket
-/// is offered, whatever comes tells what the connection goes by, and before that nothing can be sent.
+/// is offered, whatever comes tells what the connection goes by, and before that nothing can be
+/// sent.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();

@@ -9,8 +9,8 @@ use crate::{
     next, rdma, table,
 };
 
-/// Calls that move data, by an rsocket if that is connected, else by the C library; which of them it
-/// is, is found out by the first.
+/// Calls that move data, by an rsocket if that is connected, else by the C library; which of them
+/// it is, is found out by the first.
 macro_rules! transfers {
     ($(
         $by:ident $flags:tt, $rsocket:ident:

@@ -1,5 +1,5 @@
-//! What programs watch by `epoll`: an instance of `repoll_create` beside each of the kernel's, which it
-//! watches, too.
+//! What programs watch by `epoll`: an instance of `repoll_create` beside each of the kernel's,
+//! which it watches, too.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

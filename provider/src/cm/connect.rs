@@ -230,8 +230,8 @@ impl CmId {
         })
     }
 
-    /// Reports that a packet of the peer's queue pair came before its confirmation (`rdma_notify` with
-    /// `IBV_EVENT_COMM_EST`).
+    /// Reports that a packet of the peer's queue pair came before its confirmation (`rdma_notify`
+    /// with `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
@@ -302,8 +302,8 @@ impl CmId {
 }
 
 impl IdInner {
-    /// Own queue pair's number; true if it has a shared receive queue; true if the adapter is to move
-    /// it.
+    /// Own queue pair's number; true if it has a shared receive queue; true if the adapter is to
+    /// move it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
         match (&self.queues, self.adopted, param.qpn) {
             (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),

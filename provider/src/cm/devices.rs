@@ -28,8 +28,8 @@ fn opening() -> ProcessGuard<'static, ()> {
 
 /// Source of devices for ids.
 ///
-/// By default ids choose among [`devices`] and open them by themselves. A program that keeps its own
-/// table of open devices implements this trait instead; see [`set_device_source`].
+/// By default ids choose among [`devices`] and open them by themselves. A program that keeps its
+/// own table of open devices implements this trait instead; see [`set_device_source`].
 pub trait DeviceSource: Send + Sync {
     /// The devices that ids may use.
     fn devices(&self) -> Vec<Device>;
@@ -256,9 +256,9 @@ fn interface_mtu(ip: IpAddr) -> Option<u32> {
     Some(device.link_mtu())
 }
 
-/// The path MTU from an address of a device: what its port carries, and, as the kernel counts, what fits the
-/// interface with 96 bytes of headers. A peer on the same host may have an interface that carries
-/// less.
+/// The path MTU from an address of a device: what its port carries, and, as the kernel counts, what
+/// fits the interface with 96 bytes of headers. A peer on the same host may have an interface that
+/// carries less.
 pub(super) fn path_mtu(own: &DeviceAddr, peer: IpAddr) -> Mtu {
     let port = own.context.active_mtu();
     if own.ip.is_loopback() && peer.is_loopback() {

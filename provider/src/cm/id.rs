@@ -45,8 +45,8 @@ use crate::{Context, ProtectionDomain, sync::Mutex};
 ///   id that comes with each [`ConnectRequest`](EventKind::ConnectRequest):
 ///   [`create_qp`](Self::create_qp), [`accept`](Self::accept).
 ///
-/// On an id with an [`EventChannel`], each call starts something, and an event reports the result. On
-/// one [without](Self::new_sync), each call waits for the result.
+/// On an id with an [`EventChannel`], each call starts something, and an event reports the result.
+/// On one [without](Self::new_sync), each call waits for the result.
 ///
 /// ```no_run
 /// # use roce_provider::cm::{CmId, CmQpAttr, ConnParam, PortSpace};
@@ -84,8 +84,8 @@ pub(super) struct IdInner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
-    /// A queue pair that the program has made and the adapter moves; true if it has a shared receive
-    /// queue.
+    /// A queue pair that the program has made and the adapter moves; true if it has a shared
+    /// receive queue.
     pub(super) adopted: Option<(Qpn, bool)>,
     /// First PSN that a passive side expects, once it is drawn.
     pub(super) psn: Option<Psn>,
@@ -283,8 +283,8 @@ impl CmId {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
-    /// Puts an [event](EventKind::User) of the program's own behind those that its channel holds, to
-    /// wake who waits there (`rdma_write_cm_event`).
+    /// Puts an [event](EventKind::User) of the program's own behind those that its channel holds,
+    /// to wake who waits there (`rdma_write_cm_event`).
     pub fn write_event(&self, status: i32, value: u64) {
         self.shared().emit(EventKind::User, Status::User(status), Param::User(value));
     }

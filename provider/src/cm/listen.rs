@@ -75,8 +75,8 @@ impl CmId {
                 }
             }
         }
-        // another process that has the address listens, or a listener of this process that is not in
-        // the table of ports
+        // another process that has the address listens, or a listener of this process that is not
+        // in the table of ports
         if taken.iter().any(|ip| !heard.contains(ip)) {
             let port = local.port();
             result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));

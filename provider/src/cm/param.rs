@@ -27,17 +27,17 @@ pub struct ConnParam {
     /// can. 16 by default. What is more than the peer answers is cut in
     /// [`accept`](super::CmId::accept).
     pub initiator_depth: u8,
-    /// True if the peer obeys credits: only in events. The value given is not sent, since RoCE has no
-    /// such flow control.
+    /// True if the peer obeys credits: only in events. The value given is not sent, since RoCE has
+    /// no such flow control.
     pub flow_control: bool,
     /// Number of times that both sides send a request again without progress, 0..=7. Only for
     /// [`connect`](super::CmId::connect). 7 by default.
     pub retry_count: u8,
-    /// Number of times that the peer sends again when this side is not ready to receive, 0..=7; 7 means
-    /// without limit. 7 by default.
+    /// Number of times that the peer sends again when this side is not ready to receive, 0..=7; 7
+    /// means without limit. 7 by default.
     pub rnr_retry_count: u8,
-    /// True if the queue pair receives from a shared receive queue. Only for queue pairs that the id
-    /// does not know.
+    /// True if the queue pair receives from a shared receive queue. Only for queue pairs that the
+    /// id does not know.
     pub srq: bool,
     /// The queue pair, for ids that have none of their own: the program then moves it itself. In an
     /// event the peer's.

@@ -20,8 +20,8 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CmQpAttr {
-    /// Completion queue of its send requests. Without one the id makes one, as large as the send queue,
-    /// with a channel.
+    /// Completion queue of its send requests. Without one the id makes one, as large as the send
+    /// queue, with a channel.
     pub send_cq: Option<CompletionQueue>,
     /// Completion queue of its receive requests. Without one the id makes one, as large as the
     /// receive queue, with a channel.

@@ -112,9 +112,9 @@ impl CmId {
     }
 
     /// Resolves `dst` to the device that leads there (`rdma_resolve_addr`):
-    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result. `src`, if given, is bound to
-    /// first. Nothing is sent, so that the answer is there when the call returns, whatever
-    /// `timeout` says.
+    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result. `src`, if given,
+    /// is bound to first. Nothing is sent, so that the answer is there when the call returns,
+    /// whatever `timeout` says.
     ///
     /// The device is the one of `src`, or else of the address that the system would send from. For
     /// a loopback address that is the loopback device, with whichever address it has. Where another
@@ -165,8 +165,8 @@ impl CmId {
         self.finish(&[EventKind::AddrResolved])
     }
 
-    /// Finds the device and own address that lead to `dst`, unless the id has them; the inner error is the errno of a failure that an
-    /// event tells of.
+    /// Finds the device and own address that lead to `dst`, unless the id has them; the inner error
+    /// is the errno of a failure that an event tells of.
     fn find_route(&self, inner: &mut IdInner, dst: SocketAddr) -> Result<Result<(), i32>, CmError> {
         if inner.device_addr.is_none() {
             let device_addr = match &inner.context {
@@ -195,8 +195,9 @@ impl CmId {
         Ok(Ok(()))
     }
 
-    /// Determines the path MTU (`rdma_resolve_route`): [`EventKind::RouteResolved`] reports it, or [`EventKind::RouteError`] when the device has lost
-    /// the id's own address meanwhile. Nothing is sent.
+    /// Determines the path MTU (`rdma_resolve_route`): [`EventKind::RouteResolved`] reports it, or
+    /// [`EventKind::RouteError`] when the device has lost the id's own address meanwhile. Nothing
+    /// is sent.
     ///
     /// # Errors
     /// [`CmError::State`]; without a channel, [`CmError::Failed`].

@@ -148,8 +148,8 @@ impl Routes {
     }
 
     /// Has the adapter listen for `id` on every address of its own that the id wants and does not
-    /// listen on yet. Addresses on which another id listens for the same are left out; `refused`: those
-    /// on which a program of another user does.
+    /// listen on yet. Addresses on which another id listens for the same are left out; `refused`:
+    /// those on which a program of another user does.
     ///
     /// # Errors
     /// Those of [`Adapter::cm_listen`].
@@ -317,8 +317,8 @@ fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
     own.map(|gid| gid.to_ip()).filter(|&ip| listening.takes(ip)).collect()
 }
 
-/// Asks, for the addresses at which that may wait, whether a program of another user listens for the
-/// service, and else has requests for it come here. Returns those at which one does.
+/// Asks, for the addresses at which that may wait, whether a program of another user listens for
+/// the service, and else has requests for it come here. Returns those at which one does.
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
         let (adapter, link, _) = shard.parts::<Routes>();

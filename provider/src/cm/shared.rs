@@ -1,4 +1,5 @@
-//! State of an id that the engine and the id's handles share, and events from the one to the others.
+//! State of an id that the engine and the id's handles share, and events from the one to the
+//! others.
 
 use std::{
     any::Any,

@@ -1,5 +1,5 @@
-//! Asynchronous events that report a failure of the port or of the device, for explanations. Those of
-//! queue pairs are explained from their record.
+//! Asynchronous events that report a failure of the port or of the device, for explanations. Those
+//! of queue pairs are explained from their record.
 
 use roce_transport::{adapter::Adapter, event::Event};
 

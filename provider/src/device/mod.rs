@@ -155,13 +155,13 @@ impl Device {
     }
 
     /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
-    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet frames
-    /// itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's addresses,
-    /// or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
+    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
+    /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
+    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
     /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. The latter may go on with more of `ip=`, with
-    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the place of `raw:` moves RoCE
-    /// packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN and CAP_BPF as well, and has
-    /// `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
+    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the place of `raw:` moves
+    /// RoCE packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN and CAP_BPF as
+    /// well, and has `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
@@ -280,15 +280,15 @@ impl Device {
     }
 
     /// The GID table that it will have (`ibv_query_gid`): a link-local address, if it has one, then
-    /// the IPv4 addresses, then the other IPv6 ones. An IPv4 address that would be the first has the
-    /// second entry, too.
+    /// the IPv4 addresses, then the other IPv6 ones. An IPv4 address that would be the first has
+    /// the second entry, too.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.gids_as(None)
     }
 
-    /// True if a server leases this device an address when it is opened (DHCP): until then it is not
-    /// among [`addresses`](Self::addresses).
+    /// True if a server leases this device an address when it is opened (DHCP): until then it is
+    /// not among [`addresses`](Self::addresses).
     #[must_use]
     pub const fn leases_address(&self) -> bool {
         matches!(self.kind, Kind::Raw(StationConfig { dhcp: Some(_), .. }, _))
@@ -398,8 +398,8 @@ impl Device {
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
 
-    /// The link of another of its shards, which shares the addresses of the first, and what watches its
-    /// interface.
+    /// The link of another of its shards, which shares the addresses of the first, and what watches
+    /// its interface.
     fn open_beside(
         &self,
         addresses: &[IpAddr],
@@ -418,8 +418,8 @@ impl Device {
         )
     }
 
-    /// Opens its link alone, for programs that build and read packets themselves. Such a link is to be
-    /// called with the times of [`link::now`](crate::link::now).
+    /// Opens its link alone, for programs that build and read packets themselves. Such a link is to
+    /// be called with the times of [`link::now`](crate::link::now).
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -438,8 +438,8 @@ impl Device {
         }
     }
 
-    /// The link of a raw device, and what watches its interface, with which its addresses have nothing
-    /// to do.
+    /// The link of a raw device, and what watches its interface, with which its addresses have
+    /// nothing to do.
     fn open_raw(
         &self,
         station: &StationConfig,
@@ -524,8 +524,8 @@ impl Device {
         }
     }
 
-    /// Opens it for a process that sees to what others have left at its address, with this partition
-    /// if that is free. Its counters are not published, and its port stays as it is.
+    /// Opens it for a process that sees to what others have left at its address, with this
+    /// partition if that is free. Its counters are not published, and its port stays as it is.
     pub(crate) fn open_unpublished(
         &self,
         partition: Option<IdPartition>,

@@ -54,7 +54,8 @@ pub(super) fn open_link(
     Ok(opening.finish())
 }
 
-/// A device that is being opened: its shards are started one after the other, each on a link of its own.
+/// A device that is being opened: its shards are started one after the other, each on a link of its
+/// own.
 pub(super) struct Opening {
     name: String,
     port: PortAttr,

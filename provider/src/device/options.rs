@@ -52,28 +52,30 @@ pub struct OpenOptions {
     /// network cards that number the parts of a run otherwise than Linux does. Without it the
     /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
     pub segments: Option<usize>,
-    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are each a
-    /// whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a WRITE is 16 bytes
-    /// longer than the others and begins a run; packets of equal length leave with fewer calls, which pays
-    /// for WRITEs of a few packets through sockets. A peer that refuses one of them has placed those before
-    /// it, where it would have placed nothing of a WRITE that it refuses. Without it the variable
-    /// `ROCE_WRITE_ONLY_PACKETS` of the environment says so; by default 0: none does.
+    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are
+    /// each a whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a
+    /// WRITE is 16 bytes longer than the others and begins a run; packets of equal length leave
+    /// with fewer calls, which pays for WRITEs of a few packets through sockets. A peer that
+    /// refuses one of them has placed those before it, where it would have placed nothing of a
+    /// WRITE that it refuses. Without it the variable `ROCE_WRITE_ONLY_PACKETS` of the environment
+    /// says so; by default 0: none does.
     pub write_only_packets: Option<usize>,
-    /// Number of shards: engines that have the device's queue pairs between them, each with a lock, a socket
-    /// and a thread of its own, for programs whose threads use many queue pairs at once. A queue pair is in
-    /// the shard of its completion queues and of its shared receive queue, which get one, each in turn, with
-    /// their first queue pair; queue pairs of `rdma_cm` ids are in the first. So threads that each have a
-    /// completion queue of their own do not wait for each other, while queue pairs that complete in one queue
-    /// are in one shard. A program that waits for completion channels in an event loop, or for one whose queues
-    /// are in several shards, is woken by the shards' threads.
+    /// Number of shards: engines that have the device's queue pairs between them, each with a lock,
+    /// a socket and a thread of its own, for programs whose threads use many queue pairs at once. A
+    /// queue pair is in the shard of its completion queues and of its shared receive queue, which
+    /// get one, each in turn, with their first queue pair; queue pairs of `rdma_cm` ids are in the
+    /// first. So threads that each have a completion queue of their own do not wait for each other,
+    /// while queue pairs that complete in one queue are in one shard. A program that waits for
+    /// completion channels in an event loop, or for one whose queues are in several shards, is
+    /// woken by the shards' threads.
     ///
-    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Raw devices, and
-    /// those that are moved by hand ([`Progress::Manual`]), have one. With several there are no memory windows of
-    /// type 1.
+    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Raw
+    /// devices, and those that are moved by hand ([`Progress::Manual`]), have one. With several
+    /// there are no memory windows of type 1.
     pub shards: Option<usize>,
-    /// Receives for programs of all users of this host, as `roce share` does: each that opens one of
-    /// the device's addresses gets what is for it. Needs root. By default no other user's program can
-    /// have the addresses.
+    /// Receives for programs of all users of this host, as `roce share` does: each that opens one
+    /// of the device's addresses gets what is for it. Needs root. By default no other user's
+    /// program can have the addresses.
     pub receives_for_users: bool,
     /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
     /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
@@ -82,18 +84,18 @@ pub struct OpenOptions {
     pub congestion: CongestionConfig,
     /// The L_Key and the R_Key of a region are equal, as on network cards and rxe. By default they
     /// differ, so that who mixes them up notices, and who learns the one does not know the other.
-    /// In the C libraries they are equal unless the variable `ROCE_DISTINCT_KEYS` of the environment
-    /// is anything but empty or 0.
+    /// In the C libraries they are equal unless the variable `ROCE_DISTINCT_KEYS` of the
+    /// environment is anything but empty or 0.
     pub equal_keys: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
-    /// Reads the adapter's [record of decisions](roce_transport::trace), and keeps the latest of each
-    /// queue pair. By default nobody does. A sink runs under the device's lock: it must neither wait
-    /// nor use the device.
+    /// Reads the adapter's [record of decisions](roce_transport::trace), and keeps the latest of
+    /// each queue pair. By default nobody does. A sink runs under the device's lock: it must
+    /// neither wait nor use the device.
     pub trace: Trace,
-    /// Explains failed calls, and failures of queue pairs, on stderr: the rule that was broken, what
-    /// the peer said, what happened before, and what to look at; each cause once. Without it the
-    /// variable `ROCE_EXPLAIN` of the environment says so; by default nothing is explained, and
+    /// Explains failed calls, and failures of queue pairs, on stderr: the rule that was broken,
+    /// what the peer said, what happened before, and what to look at; each cause once. Without it
+    /// the variable `ROCE_EXPLAIN` of the environment says so; by default nothing is explained, and
     /// nothing is recorded for it. A device that explains is slower: it records every packet.
     pub explain: Option<ExplainFormat>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
@@ -102,10 +104,10 @@ pub struct OpenOptions {
     /// Seed of the faults' random numbers; the same seed gives the same faults to the same
     /// datagrams.
     pub fault_seed: u64,
-    /// What is placed and told late, so that a program which relies on more than it is promised fails
-    /// in tests: bytes that arrive are placed in any order, and just before a completion or an answer
-    /// that stands for them; completions and events wait. By default nothing does. `roce run
-    /// --check=reorder,delay` says the same for programs of the C libraries.
+    /// What is placed and told late, so that a program which relies on more than it is promised
+    /// fails in tests: bytes that arrive are placed in any order, and just before a completion or
+    /// an answer that stands for them; completions and events wait. By default nothing does.
+    /// `roce run --check=reorder,delay` says the same for programs of the C libraries.
     pub late: LateConfig,
     /// The P_Key table: the partitions that the adapter is a member of. By default full membership
     /// of the default partition, 0xFFFF.

@@ -174,7 +174,8 @@ impl RawSpec {
         self.dhcp || !self.addresses.is_empty()
     }
 
-    /// The name of the device: by its first address, or what it has that no other on the network has.
+    /// The name of the device: by its first address, or what it has that no other on the network
+    /// has.
     pub(super) fn name(&self) -> String {
         let scheme = if self.xdp.is_some() { "xdp" } else { "raw" };
         match (self.addresses.first(), self.mac) {
@@ -211,8 +212,8 @@ impl RawSpec {
         }
     }
 
-    /// The MAC address of a device that is given none: locally administered, and always the same for
-    /// the same address, so that peers need not learn another one.
+    /// The MAC address of a device that is given none: locally administered, and always the same
+    /// for the same address, so that peers need not learn another one.
     fn derived_mac(&self) -> MacAddr {
         let last = self.addresses.first().map_or([0; 4], |own| match own.address {
             IpAddr::V4(v4) => v4.octets(),

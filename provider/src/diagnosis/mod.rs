@@ -1,5 +1,5 @@
-//! Explanations of failures, written to stderr: what failed, by which rule, what the peer said, what
-//! happened before, and what to look at.
+//! Explanations of failures, written to stderr: what failed, by which rule, what the peer said,
+//! what happened before, and what to look at.
 //!
 //! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record,
 //! which finds failures under the engine's lock, and a list of those that have not been told yet.
@@ -55,7 +55,8 @@ pub(crate) fn format() -> Option<ExplainFormat> {
     *FORMAT
 }
 
-/// Explains a call of the C interface that no device was asked for, if the environment asks for that.
+/// Explains a call of the C interface that no device was asked for, if the environment asks for
+/// that.
 pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
     if let Some(format) = format() {
         tell_call(format, call, reason());
@@ -65,7 +66,8 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
 /// What else is known about a peer that does not answer.
 pub(crate) type AboutPeer = fn(IpAddr) -> Vec<String>;
 
-/// Names of the errors that the adapter gives as which a device shows itself, where they are others.
+/// Names of the errors that the adapter gives as which a device shows itself, where they are
+/// others.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Errnos {
     /// For an object beyond the number that may exist.

@@ -101,8 +101,9 @@ impl Engine {
         }
     }
 
-    /// True if something waits, and no thread of the program comes for it; `None` if nothing does, or if the
-    /// thread that polls would come and has no processor, of which this one would take yet more.
+    /// True if something waits, and no thread of the program comes for it; `None` if nothing does,
+    /// or if the thread that polls would come and has no processor, of which this one would take
+    /// yet more.
     fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
         let before = self.calls();
         let watched = self.poller.watch();
@@ -183,9 +184,9 @@ impl Engine {
     }
 
     /// Serves as long as something keeps arriving or is left to send, and a little longer, unless
-    /// others want the processor: to sleep and to be woken takes longer than most packets are apart.
-    /// Ends when the program serves by itself, which changes its `activity`. Returns whether anything
-    /// came.
+    /// others want the processor: to sleep and to be woken takes longer than most packets are
+    /// apart. Ends when the program serves by itself, which changes its `activity`. Returns whether
+    /// anything came.
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
@@ -212,9 +213,9 @@ impl Engine {
         last != start
     }
 
-    /// The same beside a program that looks at its memory, whenever it makes no call. What acknowledges the
-    /// peer's WRITEs may wait for its answer, as when it polls: then the peer still polls for that when the
-    /// answer comes, and needs nobody beside it.
+    /// The same beside a program that looks at its memory, whenever it makes no call. What
+    /// acknowledges the peer's WRITEs may wait for its answer, as when it polls: then the peer
+    /// still polls for that when the answer comes, and needs nobody beside it.
     fn linger_beside(&self, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;

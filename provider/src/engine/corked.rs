@@ -1,7 +1,7 @@
 //! What an engine does with what is [corked](super::schedule::cork).
 //!
-//! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the program
-//! does next.
+//! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the
+//! program does next.
 
 use std::sync::atomic::Ordering;
 
@@ -17,8 +17,8 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// What the program has posted leaves, or waits for more. If nobody has looked for long at what has
-    /// arrived, this does.
+    /// What the program has posted leaves, or waits for more. If nobody has looked for long at what
+    /// has arrived, this does.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
         let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
@@ -41,8 +41,8 @@ impl Engine {
         }
     }
 
-    /// Serves for a program that polls. What acknowledges the messages that it finds may wait for its
-    /// answer.
+    /// Serves for a program that polls. What acknowledges the messages that it finds may wait for
+    /// its answer.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
         shard.cork.noting().note_poll();
         let received = self.serve(shard, true);
@@ -52,8 +52,8 @@ impl Engine {
         received
     }
 
-    /// A program polls and finds something, and does not serve the adapter then. Sends what has waited long
-    /// enough.
+    /// A program polls and finds something, and does not serve the adapter then. Sends what has
+    /// waited long enough.
     #[inline]
     pub(crate) fn note_find(&self) {
         grow(&self.finds);
@@ -76,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Sends what has waited until the timer. Acknowledgements wait on as long as others keep the program from
-    /// the processor, whose `answer` they wait for: it is given as soon as it is back.
+    /// Sends what has waited until the timer. Acknowledgements wait on as long as others keep the
+    /// program from the processor, whose `answer` they wait for: it is given as soon as it is back.
     pub(super) fn attend_timer(&self, answer: &mut Option<Watched>) {
         if self.corked_until.load(Ordering::SeqCst) == 0 {
             *answer = None;

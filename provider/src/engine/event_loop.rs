@@ -1,12 +1,12 @@
 //! Programs that wait in an event loop of their own.
 //!
-//! Such a program sleeps on a descriptor of its own, in which that of a channel is, and takes what the
-//! channel has without waiting. While it does so often, the channel's descriptor is readable as well
-//! when something arrives, and the program serves: else the background thread would have to be woken
-//! first, and would then wake it. So it counts as a thread that [drives](Engine::drive) for as long as
-//! that goes on, and the link is parked. The background thread serves timers meanwhile, looks whether
-//! something waits in vain, and takes over when it does, when the program has not come for a while, or
-//! when it is woken for nothing time and again.
+//! Such a program sleeps on a descriptor of its own, in which that of a channel is, and takes what
+//! the channel has without waiting. While it does so often, the channel's descriptor is readable as
+//! well when something arrives, and the program serves: else the background thread would have to be
+//! woken first, and would then wake it. So it counts as a thread that [drives](Engine::drive) for
+//! as long as that goes on, and the link is parked. The background thread serves timers meanwhile,
+//! looks whether something waits in vain, and takes over when it does, when the program has not
+//! come for a while, or when it is woken for nothing time and again.
 //!
 //! The models of concurrency (`models/`) run this file.
 
@@ -33,8 +33,9 @@ impl Engine {
         self.loop_place.compare_exchange(from as u32, to as u32, success, failure)
     }
 
-    /// The program is about to sleep in its event loop. Returns true if what arrives wakes it: if not,
-    /// others must serve. Not where other threads sleep on descriptors that only others make readable.
+    /// The program is about to sleep in its event loop. Returns true if what arrives wakes it: if
+    /// not, others must serve. Not where other threads sleep on descriptors that only others make
+    /// readable.
     pub(crate) fn enter_loop(&self) -> bool {
         if let Err(place) = self.change_place(Place::Out, Place::Between) {
             return place == Place::In as u32;
@@ -76,8 +77,8 @@ impl Engine {
         self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
     }
 
-    /// The program is about to destroy something, after which it could get no event for what arrives: for a
-    /// while that does not wake it.
+    /// The program is about to destroy something, after which it could get no event for what
+    /// arrives: for a while that does not wake it.
     pub(crate) fn pause_loop(&self) {
         if self.is_in_loop() {
             let end = clock::now().plus(LOOP_PAUSE);
@@ -96,15 +97,16 @@ impl Engine {
         self.loop_place.load(Ordering::SeqCst) == Place::In as u32
     }
 
-    /// Something was received that may have woken the program in its event loop. Called under the lock.
+    /// Something was received that may have woken the program in its event loop. Called under the
+    /// lock.
     pub(super) fn note_stir(&self) {
         if self.loop_place.load(Ordering::SeqCst) != Place::Out as u32 {
             self.loop_stirred.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Serves a program that does not wait until `is_there`, or until nothing more has arrived. Returns
-    /// true if the program may have been woken by what has.
+    /// Serves a program that does not wait until `is_there`, or until nothing more has arrived.
+    /// Returns true if the program may have been woken by what has.
     pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
         let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
         while self.progress() > 0 && !is_there() {

@@ -31,8 +31,9 @@ use crate::{
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if it
-/// was passed to a function that drops it, the guards' borrow would last as long as that function.
+/// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if
+/// it was passed to a function that drops it, the guards' borrow would last as long as that
+/// function.
 struct Held {
     publishers: MutexGuard<'static, Vec<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
@@ -108,9 +109,9 @@ pub(super) fn engines() -> Vec<Arc<Engine>> {
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
-/// Ends every device that the program has not closed, as far as others see it: the process is about to
-/// end. Their addresses are left to other processes, and their counters are published as they are now, if
-/// they are published.
+/// Ends every device that the program has not closed, as far as others see it: the process is about
+/// to end. Their addresses are left to other processes, and their counters are published as they
+/// are now, if they are published.
 pub fn end_devices() {
     engines().iter().for_each(|engine| engine.leave());
 }

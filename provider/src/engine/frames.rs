@@ -114,8 +114,8 @@ impl SteeredFrames {
         sent
     }
 
-    /// Hands the frame that is to be sent to other queue pairs of the device whose flows take it: no wire
-    /// has a copy for its sender.
+    /// Hands the frame that is to be sent to other queue pairs of the device whose flows take it:
+    /// no wire has a copy for its sender.
     fn hand_to_others(&mut self, now: Instant, adapter: &mut Adapter, from: Qpn) {
         if self.flows.is_empty() {
             return;

@@ -13,8 +13,8 @@ use crate::link::Link;
 
 /// Bytes of a full run of the largest packets. A packet more would be a run of its own.
 const RUN: usize = 15 * PACKET_MAX;
-/// Bytes built before they are sent with a call of the system: little enough to stay in the cache of a
-/// processor, and to be sent soon.
+/// Bytes built before they are sent with a call of the system: little enough to stay in the cache
+/// of a processor, and to be sent soon.
 const BY_CALL: usize = 64 * PACKET_MAX;
 /// The same where they go through memory: so that the reader has some while more is built.
 const BY_MEMORY: usize = RUN;

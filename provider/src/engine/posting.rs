@@ -1,7 +1,7 @@
 //! Requests that the program posts, one after the other, as a list.
 //!
-//! A list may be as long as the queue. The lock is given back between its portions, and what was posted
-//! leaves, so that neither others nor the peer wait for its end.
+//! A list may be as long as the queue. The lock is given back between its portions, and what was
+//! posted leaves, so that neither others nor the peer wait for its end.
 
 use std::mem;
 

@@ -1,8 +1,8 @@
 //! The calls of the program: each serves the adapter on its thread, and wakes the background thread
 //! for what it leaves. The other half is the [background thread](super::background).
 //!
-//! A thread says that it is about to sleep, and until when, while it has the lock, and looks for the
-//! last time after that. So whoever has the lock later, and sets a timer or leaves something to
+//! A thread says that it is about to sleep, and until when, while it has the lock, and looks for
+//! the last time after that. So whoever has the lock later, and sets a timer or leaves something to
 //! send, sees who would oversleep that. What arrives wakes by itself those for whom the link is
 //! [parked](crate::link::Link::park).
 //!
@@ -84,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// Has the background thread serve, because a thread of the program goes to sleep on a descriptor
-    /// that must become readable.
+    /// Has the background thread serve, because a thread of the program goes to sleep on a
+    /// descriptor that must become readable.
     pub(crate) fn hand_over(&self) {
         if !self.handed_over.swap(true, Ordering::SeqCst) {
             self.wake_background();

@@ -41,8 +41,8 @@ impl Room {
         self.blocked.is_some()
     }
 
-    /// Time at which it is to be sent although no descriptor says so; `is_due` says whether there is
-    /// anything to send.
+    /// Time at which it is to be sent although no descriptor says so; `is_due` says whether there
+    /// is anything to send.
     pub(super) fn deadline(&self, is_due: bool) -> Option<Instant> {
         match self.blocked {
             Some(Blocked::Until(due)) => Some(due),
@@ -73,8 +73,8 @@ impl Room {
         self.blocked = Some(watched.unwrap_or(Blocked::Until(now.plus(RETRY))));
     }
 
-    /// Waits no more, without touching the epoll descriptor, which the child of a fork shares with its
-    /// parent.
+    /// Waits no more, without touching the epoll descriptor, which the child of a fork shares with
+    /// its parent.
     pub(super) fn abandon(&mut self) {
         self.blocked = None;
     }

@@ -87,8 +87,8 @@ pub(crate) struct Engine {
     pub(super) loop_not_before: AtomicU64,
     /// What it waits on.
     pub(super) loop_slot: LoopSlot,
-    /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or about
-    /// to look.
+    /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or
+    /// about to look.
     pub(super) sleeps_until: AtomicU64,
     /// Until when something is corked, in nanoseconds of the clock; 0: nothing is.
     pub(super) corked_until: Arc<AtomicU64>,
@@ -245,8 +245,8 @@ impl Engine {
         }
     }
 
-    /// Serves the adapter. Returns how many messages of the link were received. `polls`: for a program
-    /// that polls, whose answer acknowledgements may wait for.
+    /// Serves the adapter. Returns how many messages of the link were received. `polls`: for a
+    /// program that polls, whose answer acknowledgements may wait for.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
         shard.cork.noting().note_service(start);

@@ -199,8 +199,8 @@ impl Shard {
         self.cork.is_corked()
     }
 
-    /// A program, which has served so often until now, has posted something. Returns true if that waits
-    /// for more.
+    /// A program, which has served so often until now, has posted something. Returns true if that
+    /// waits for more.
     pub(super) fn corks(&mut self, now: Instant, load: Load, activity: u64) -> bool {
         let waits = self.cork.change(|cork| cork.post(now, load, activity));
         self.link_counters.corked += if waits { load.requests() } else { 0 };
@@ -239,9 +239,9 @@ impl Shard {
         now
     }
 
-    /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go through memory
-    /// most of these take hardly longer than to read the clock: they are not measured, and the time of their
-    /// start is returned.
+    /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go
+    /// through memory most of these take hardly longer than to read the clock: they are not
+    /// measured, and the time of their start is returned.
     pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
         if self.cork.is_by_call() {
             return self.note_hold(start);
@@ -269,7 +269,8 @@ impl Shard {
         keeps
     }
 
-    /// A program finds something. Returns true if acknowledgements are all that is to be sent, and wait.
+    /// A program finds something. Returns true if acknowledgements are all that is to be sent, and
+    /// wait.
     fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
         (written || self.cork.is_by_call())
             && !self.outgoing.is_due()
@@ -390,8 +391,8 @@ impl Shard {
         change.new.into_iter().map(prepare).collect()
     }
 
-    /// The addresses are those of the interface, `new` ones among them. Returns whether the link has
-    /// other descriptors than before.
+    /// The addresses are those of the interface, `new` ones among them. Returns whether the link
+    /// has other descriptors than before.
     pub(super) fn change_addresses(
         &mut self,
         state: &InterfaceState,
@@ -427,7 +428,8 @@ impl Shard {
         }
         self.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
-        // after the table: connections that had one of the new addresses before have its ports again
+        // after the table: connections that had one of the new addresses before have its ports
+        // again
         for address in if added { self.link.addresses() } else { Vec::new() } {
             self.adapter.set_flow_ports(address, self.link.flow_ports(address));
             self.adapter.set_control_port(address, self.link.control_port(address));

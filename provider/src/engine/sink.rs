@@ -14,8 +14,8 @@ use crate::{counters::LinkCounters, link::Link};
 
 /// Receiver of a device's events.
 ///
-/// Called under the engine's lock. So it must not call the engine, and must not drop the last handle
-/// of an object, which does.
+/// Called under the engine's lock. So it must not call the engine, and must not drop the last
+/// handle of an object, which does.
 pub(crate) trait EventSink: Any + Send {
     /// Takes an asynchronous event, or the event of a completion queue.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link);
@@ -34,8 +34,8 @@ pub(crate) trait EventSink: Any + Send {
 
 /// Receiver of a device's counters, at most once a second, and at its end.
 pub(crate) trait CounterSink: Send {
-    /// Takes the counters and the GID table as they are now. What fails is tried again with the next
-    /// change.
+    /// Takes the counters and the GID table as they are now. What fails is tried again with the
+    /// next change.
     fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]);
 }
 

@@ -20,8 +20,8 @@ use crate::{
     readiness::{is_readable, wait, wait_or_signal},
 };
 
-/// Number of looks at a program's event loop without anything, after which the background thread serves, and
-/// may sleep for longer.
+/// Number of looks at a program's event loop without anything, after which the background thread
+/// serves, and may sleep for longer.
 pub(super) const IDLE_LOOKS: u32 = 64;
 
 /// Number of turns of a loop that take longer than a program's poll, some microseconds.
@@ -59,8 +59,8 @@ impl Engine {
         wait_or_signal(&[wanted, self.sockets.as_fd()], timeout)
     }
 
-    /// Makes the descriptor of a channel that the program may wait for in an event loop, unless the device
-    /// has one: one is enough to wake the program for all its channels.
+    /// Makes the descriptor of a channel that the program may wait for in an event loop, unless the
+    /// device has one: one is enough to wake the program for all its channels.
     pub(crate) fn make_loop_descriptor<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,

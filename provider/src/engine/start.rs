@@ -155,8 +155,8 @@ impl Engine {
         self.publishers.lock().clear();
     }
 
-    /// Sends what is still due. Waits for a link that is full, or that does not know yet where to send
-    /// what it has, but not long.
+    /// Sends what is still due. Waits for a link that is full, or that does not know yet where to
+    /// send what it has, but not long.
     fn send_rest(&self) {
         let end = clock::now().plus(STOPPING);
         loop {

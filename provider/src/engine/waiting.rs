@@ -1,9 +1,9 @@
 //! Threads of the program that wait for something of their own.
 //!
 //! Such a thread serves the adapter itself: the background thread would have to be woken first, and
-//! would then wake it. Only one does so at a time. It looks for a little while, then sleeps on the sockets
-//! too, and after some milliseconds without anything it leaves the sockets to the background thread, which
-//! is then in no hurry.
+//! would then wake it. Only one does so at a time. It looks for a little while, then sleeps on the
+//! sockets too, and after some milliseconds without anything it leaves the sockets to the
+//! background thread, which is then in no hurry.
 //!
 //! The models of concurrency (`models/`) run this file.
 
@@ -23,8 +23,8 @@ use crate::clock;
 
 impl Engine {
     /// Serves the adapter on the caller's thread until it has what it waits for, at most for some
-    /// milliseconds or for `limit`, and not at all where others of the program's threads wait or poll.
-    /// Returns true if it has that: if not, the thread may sleep until `wanted` is readable.
+    /// milliseconds or for `limit`, and not at all where others of the program's threads wait or
+    /// poll. Returns true if it has that: if not, the thread may sleep until `wanted` is readable.
     ///
     /// # Errors
     /// `EINTR` after a signal, and when the system cannot wait.
@@ -82,15 +82,15 @@ impl Engine {
         }
     }
 
-    /// True if a thread [serves](Self::serve_until) while it waits, or has begun to just now, and soon
-    /// will again.
+    /// True if a thread [serves](Self::serve_until) while it waits, or has begun to just now, and
+    /// soon will again.
     pub(super) fn is_awaited(&self, now: Instant) -> bool {
         let began = Instant::from_nanos(self.waited_at.load(Ordering::Relaxed));
         now < began.plus(AGAIN) || self.waiter.try_lock().is_none()
     }
 
-    /// A thread of the program is about to sleep on a descriptor that only others make readable, until
-    /// it [has slept](Self::has_slept).
+    /// A thread of the program is about to sleep on a descriptor that only others make readable,
+    /// until it [has slept](Self::has_slept).
     pub(crate) fn sleeps(&self) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.hand_over();

@@ -2,8 +2,9 @@
 
 use std::{net::IpAddr, time::Duration};
 
-/// Questions whether somebody has an address, before it is used, and the time between them. RFC 5227
-/// takes seconds for that, RFC 4862 one question and a second; who opens a device waits for it.
+/// Questions whether somebody has an address, before it is used, and the time between them. RFC
+/// 5227 takes seconds for that, RFC 4862 one question and a second; who opens a device waits for
+/// it.
 pub(super) const PROBES: u8 = 3;
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 

@@ -110,8 +110,8 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A message of IGMP or MLD, whose checksum is filled in, behind the option that has routers look
-    /// at it (RFC 2113, RFC 2711).
+    /// A message of IGMP or MLD, whose checksum is filled in, behind the option that has routers
+    /// look at it (RFC 2113, RFC 2711).
     pub(super) fn membership(&self, ip: Ip, mut message: Vec<u8>) -> Vec<u8> {
         let length = message.len();
         let v4 = ip.dst.is_ipv4();
@@ -253,8 +253,8 @@ fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The Internet checksum (RFC 1071) of bytes in parts of even length; 0 if it is in them already, and
-/// right.
+/// The Internet checksum (RFC 1071) of bytes in parts of even length; 0 if it is in them already,
+/// and right.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let mut sum: u32 = words

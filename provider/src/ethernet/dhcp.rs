@@ -27,12 +27,13 @@ use super::{
     counters::FrameCounters,
 };
 
-/// Time before a message is sent again, the first, which doubles, and the longest; a quarter of it is
-/// chance. RFC 2131 begins with 4 s, but who opens a device waits for it.
+/// Time before a message is sent again, the first, which doubles, and the longest; a quarter of it
+/// is chance. RFC 2131 begins with 4 s, but who opens a device waits for it.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
 /// Requests for an offered address; then others are asked for offers.
 const REQUESTS: u32 = 4;
-/// Least time before an address is asked for again after one that was in use (section 3.1, point 5).
+/// Least time before an address is asked for again after one that was in use (section 3.1, point
+/// 5).
 const DECLINED: Duration = Duration::from_secs(10);
 /// Least time between two requests for more time (section 4.4.5), or an eighth of a shorter lease.
 const RENEWALS: Duration = Duration::from_secs(60);
@@ -445,7 +446,8 @@ impl Client {
         Request { kind, xid: self.xid, secs, mac: self.mac, client, requested: None, server: None }
     }
 
-    /// Sends to a server, or to all; from the address that is in use, in renewing and rebinding, too.
+    /// Sends to a server, or to all; from the address that is in use, in renewing and rebinding,
+    /// too.
     fn send(&mut self, request: Request, to: Option<Ipv4Addr>) {
         self.outputs.push_back(Output::Send { to, from: request.client, bytes: request.bytes() });
     }

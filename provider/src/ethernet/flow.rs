@@ -1,7 +1,7 @@
 //! Flows: which queue pairs of raw packets a received frame is for (`ibv_create_flow`).
 //!
-//! What to read first: ibv_create_flow(3), and the kernel's `include/rdma/ib_verbs.h`. Functions of frames
-//! and values; who needs what of an interface is told by [`Flow::membership`].
+//! What to read first: ibv_create_flow(3), and the kernel's `include/rdma/ib_verbs.h`. Functions of
+//! frames and values; who needs what of an interface is told by [`Flow::membership`].
 
 mod attr;
 mod fields;

@@ -12,10 +12,11 @@ use roce_transport::time::Instant;
 /// Report Interval]`).
 const CHANGES: u8 = 2;
 const REPEAT: Duration = Duration::from_secs(1);
-/// Time for which a query of the older version counts: `[Robustness Variable]` times 125 s, and 10 s.
+/// Time for which a query of the older version counts: `[Robustness Variable]` times 125 s, and 10
+/// s.
 const OLDER: Duration = Duration::from_secs(260);
-/// Bounds of the time within which a query is answered, which its sender chooses: a flood of them has
-/// ten answers a second.
+/// Bounds of the time within which a query is answered, which its sender chooses: a flood of them
+/// has ten answers a second.
 const LEAST_DELAY: Duration = Duration::from_millis(100);
 const MOST_DELAY: Duration = Duration::from_secs(60);
 /// Records of one report, so that it is shorter than any MTU; and groups that were left whose
@@ -119,8 +120,8 @@ impl Groups {
         }
     }
 
-    /// A query has arrived. It is answered later, at a time of this station's own: by chance, says the
-    /// specification, so that not all hosts answer at once; here by MAC address and group.
+    /// A query has arrived. It is answered later, at a time of this station's own: by chance, says
+    /// the specification, so that not all hosts answer at once; here by MAC address and group.
     pub(super) fn handle_query(&mut self, now: Instant, query: Query) {
         if query.older {
             self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
@@ -204,8 +205,8 @@ impl Groups {
     }
 }
 
-/// True if a group is reported to the network: not of those of all hosts, nor of those that no frame
-/// leaves the host for (RFC 3376 section 5, RFC 3810 section 6).
+/// True if a group is reported to the network: not of those of all hosts, nor of those that no
+/// frame leaves the host for (RFC 3376 section 5, RFC 3810 section 6).
 fn is_reported(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets() != [224, 0, 0, 1],

@@ -1,5 +1,6 @@
 //! The link layer of an adapter with a MAC address of its own: frames, the addresses of neighbours,
-//! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and time.
+//! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and
+//! time.
 //!
 //! What to read first: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section
 //! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups),

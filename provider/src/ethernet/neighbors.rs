@@ -23,8 +23,8 @@ const QUESTIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which an answer counts (`REACHABLE_TIME`).
 const REACHABLE: Duration = Duration::from_secs(30);
-/// Frames that wait for one address, and bytes that wait for all of them. Of small ones Linux keeps as
-/// many; an unreliable connection, which may begin with a message of many packets, repeats none.
+/// Frames that wait for one address, and bytes that wait for all of them. Of small ones Linux keeps
+/// as many; an unreliable connection, which may begin with a message of many packets, repeats none.
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 

@@ -1,5 +1,5 @@
-//! Pauses that the neighbour on the wire asks for: of everything (IEEE 802.3, annex 31B), or of what has
-//! a priority (IEEE 802.1Qbb). None are asked for here.
+//! Pauses that the neighbour on the wire asks for: of everything (IEEE 802.3, annex 31B), or of
+//! what has a priority (IEEE 802.1Qbb). None are asked for here.
 
 use std::{collections::VecDeque, time::Duration};
 

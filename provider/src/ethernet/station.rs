@@ -136,9 +136,9 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A host of its own on an Ethernet network, without sockets and clock: frames and time go in, frames
-/// and RoCEv2 packets come out. After each call [`poll_frame`](Self::poll_frame) has frames to be
-/// sent, until it has none.
+/// A host of its own on an Ethernet network, without sockets and clock: frames and time go in,
+/// frames and RoCEv2 packets come out. After each call [`poll_frame`](Self::poll_frame) has frames
+/// to be sent, until it has none.
 #[derive(Debug)]
 pub struct Station {
     config: StationConfig,
@@ -270,7 +270,8 @@ impl Station {
         }
     }
 
-    /// True if a frame is a RoCE packet for this station, which it hands over. The frame has its tag.
+    /// True if a frame is a RoCE packet for this station, which it hands over. The frame has its
+    /// tag.
     #[must_use]
     pub fn takes(&self, bytes: &[u8]) -> bool {
         let Ok(frame) = Frame::parse(bytes) else { return false };
@@ -328,8 +329,8 @@ impl Station {
         held
     }
 
-    /// Keeps a frame of a program's if it has to wait, as datagrams of its priority do; `None`: it need
-    /// not. `Some(false)`: too many do.
+    /// Keeps a frame of a program's if it has to wait, as datagrams of its priority do; `None`: it
+    /// need not. `Some(false)`: too many do.
     pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
         let priority = frame_priority(frame);
         let waits = self.pauses.holds(now, priority);
@@ -454,8 +455,8 @@ impl Station {
         Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
     }
 
-    /// The priority of a RoCE packet: the lower three bits of its service level. Without a service level
-    /// it is that of everything else on the VLAN, and without a VLAN the class of its DSCP.
+    /// The priority of a RoCE packet: the lower three bits of its service level. Without a service
+    /// level it is that of everything else on the VLAN, and without a VLAN the class of its DSCP.
     fn priority(&self, net: &NetHeader) -> u8 {
         match (net.frame.service_level() & 7, self.config.vlan) {
             (0, Some(vlan)) => vlan.priority,

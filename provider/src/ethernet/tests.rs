@@ -553,7 +553,8 @@ fn roce_v1_goes_to_who_speaks_it() {
 }
 
 /// A SEND from 10.0.0.1 to 10.0.0.2, whose ICRC zlib has computed: 64 ones, the header with ones in
-/// place of traffic class, flow label and hop limit, and the packet with ones for its congestion bits.
+/// place of traffic class, flow label and hop limit, and the packet with ones for its congestion
+/// bits.
 #[test]
 fn a_frame_of_roce_v1_byte_for_byte() {
     let whole: Vec<u8> = include_str!("tests/roce_v1.hex")
@@ -747,8 +748,8 @@ fn a_stack_of_vlan_tags_is_counted() {
     assert_eq!(station.counters().vlan_stack, 5);
 }
 
-/// Frames that the kernel's rxe has sent: what is read from one builds the same frame again, byte for
-/// byte from the Ethernet header to the ICRC, and all bits of that are right.
+/// Frames that the kernel's rxe has sent: what is read from one builds the same frame again, byte
+/// for byte from the Ethernet header to the ICRC, and all bits of that are right.
 #[test]
 fn captured_frames_are_read_and_built_again() {
     let mut count = [0, 0];

@@ -171,8 +171,8 @@ impl CallId {
         &CALLS[usize::from(self.0)]
     }
 
-    /// The calls that a word of a rule stands for: one by its name, with or without `ibv_` or `rdma_`, or
-    /// those of a family. None: it is no such word.
+    /// The calls that a word of a rule stands for: one by its name, with or without `ibv_` or
+    /// `rdma_`, or those of a family. None: it is no such word.
     pub(super) fn named(word: &str) -> Vec<Self> {
         let prefixed =
             ["", "ibv_", "rdma_"].iter().find_map(|prefix| Self::of(&format!("{prefix}{word}")));
@@ -207,8 +207,8 @@ impl CallId {
     }
 }
 
-/// Functions that the headers of libibverbs call in the place of others, or others in theirs: a name
-/// stands for all that a program's source may have meant by it.
+/// Functions that the headers of libibverbs call in the place of others, or others in theirs: a
+/// name stands for all that a program's source may have meant by it.
 const MEANT: &[(&str, &str)] = &[
     ("ibv_reg_mr", "ibv_reg_mr_iova2"),
     ("ibv_reg_mr_iova", "ibv_reg_mr_iova2"),

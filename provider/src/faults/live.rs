@@ -26,7 +26,8 @@ struct Clause {
     tally: Tally,
 }
 
-/// A plan, and the counters of its rules, which all links of a device have together in both directions.
+/// A plan, and the counters of its rules, which all links of a device have together in both
+/// directions.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CountedPlan {
     plan: FaultPlan,

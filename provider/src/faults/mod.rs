@@ -1,5 +1,5 @@
-//! What goes wrong on request, as text: faults of packets, and failures of calls. The guide's chapter
-//! on faults has the grammar.
+//! What goes wrong on request, as text: faults of packets, and failures of calls. The guide's
+//! chapter on faults has the grammar.
 
 mod call_rule;
 mod calls;

@@ -1,5 +1,5 @@
-//! Header before a run of datagrams that one process has received and hands to another, by whichever
-//! way.
+//! Header before a run of datagrams that one process has received and hands to another, by
+//! whichever way.
 
 use std::net::{IpAddr, Ipv6Addr};
 

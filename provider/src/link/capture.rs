@@ -52,14 +52,14 @@ impl Observed<'_> {
     }
 }
 
-/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under the
-/// device's lock: it must be quick and must not use the device.
+/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under
+/// the device's lock: it must be quick and must not use the device.
 pub trait Observer: Send {
     /// A datagram passed.
     fn observe(&mut self, observed: &Observed<'_>);
 
-    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue pair
-    /// of raw packets, or a flow takes or drops it.
+    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue
+    /// pair of raw packets, or a flow takes or drops it.
     fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
         let _ = (at, direction, frame);
     }
@@ -71,8 +71,8 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// A [`CaptureWriter`] into a file. What became of a received packet is its comment, with the queue pair that
-/// has sent it.
+/// A [`CaptureWriter`] into a file. What became of a received packet is its comment, with the queue
+/// pair that has sent it.
 pub struct Capture {
     writer: CaptureWriter<BufWriter<File>>,
 }

@@ -12,8 +12,8 @@ use roce_transport::{
 /// Length of a record in bytes.
 pub(super) const LEN: usize = 32;
 
-/// A record in bytes, of which neither the first nor the last few are zero. The local address is known to
-/// the reader.
+/// A record in bytes, of which neither the first nor the last few are zero. The local address is
+/// known to the reader.
 pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut bytes = [0; LEN];
@@ -26,7 +26,8 @@ pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     bytes
 }
 
-/// The record of a connection between `local` and others that an adapter with this partition can have.
+/// The record of a connection between `local` and others that an adapter with this partition can
+/// have.
 pub(super) fn decode(
     bytes: &[u8; LEN],
     partition: IdPartition,

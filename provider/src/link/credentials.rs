@@ -82,8 +82,8 @@ unsafe fn option<T: Copy>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> 
     // SAFETY: See above.
     let mut value: T = unsafe { mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: The kernel writes at most `length` bytes to the value, and then to the length how many
-    // it were. Both live through the call.
+    // SAFETY: The kernel writes at most `length` bytes to the value, and then to the length how
+    // many it were. Both live through the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -17,8 +17,8 @@ use crate::{
     faults::live::{self, CountedPlan, Follower},
 };
 
-/// Puts faults between an adapter and its link, in both directions. What a rule without a direction hits in
-/// one of them counts in the other.
+/// Puts faults between an adapter and its link, in both directions. What a rule without a direction
+/// hits in one of them counts in the other.
 pub struct FaultyLink {
     inner: Box<dyn Link>,
     outward: Network,

@@ -1,5 +1,6 @@
-//! What systemd keeps while the service is started anew (`FDSTORE` in sd_notify(3)): the UDP sockets, so
-//! that no other process gets their port meanwhile, and the file that says who has which numbers.
+//! What systemd keeps while the service is started anew (`FDSTORE` in sd_notify(3)): the UDP
+//! sockets, so that no other process gets their port meanwhile, and the file that says who has
+//! which numbers.
 
 #![allow(unsafe_code, reason = "descriptors that a process is started with are numbers")]
 

@@ -55,16 +55,16 @@ pub(crate) use stranger::StrangersHeld;
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
-/// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
-/// so many.
+/// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there
+/// are so many.
 pub const BATCH: usize = 16;
 
 /// A carrier of datagrams: UDP payloads of RoCEv2 packets, with the fields of their IP and UDP
 /// headers.
 ///
 /// The engine calls every method under the adapter's lock, so none may wait: sockets do not block,
-/// [`send`](Self::send) takes no more than there is room for, and [`receive`](Self::receive) returns
-/// at once when there is nothing. What may wait is a [`Preparation`]. A link must hand over
+/// [`send`](Self::send) takes no more than there is room for, and [`receive`](Self::receive)
+/// returns at once when there is nothing. What may wait is a [`Preparation`]. A link must hand over
 /// payloads unchanged, and the fields that the ICRC covers as they were sent: addresses, source
 /// port, and the identification of IPv4 if it is known.
 ///
@@ -107,8 +107,8 @@ pub trait Link: Send {
     }
 
     /// Sends runs, from the first on and in order, and returns the number of those that it took; a
-    /// run's range is an index into `bytes`. It need not take all: it is called again with the rest.
-    /// 0 says that it is full. The runs then wait, nothing is built behind them, and they are
+    /// run's range is an index into `bytes`. It need not take all: it is called again with the
+    /// rest. 0 says that it is full. The runs then wait, nothing is built behind them, and they are
     /// offered again when [`blocked`](Self::blocked) is writable.
     ///
     /// # Errors
@@ -117,23 +117,23 @@ pub trait Link: Send {
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
 
     /// True if the datagrams of a run need their ICRC, which is zero else when it is
-    /// [sent](Self::send): so it is for all receivers but those that this link hands them to as they are,
-    /// marked as [verified](DatagramMeta::checksum_verified). Asked right before the run is sent; its
-    /// range is an index into `bytes`.
+    /// [sent](Self::send): so it is for all receivers but those that this link hands them to as
+    /// they are, marked as [verified](DatagramMeta::checksum_verified). Asked right before the run
+    /// is sent; its range is an index into `bytes`.
     fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         let _ = (bytes, run);
         true
     }
 
     /// Descriptor that becomes writable when there is room for what [`send`](Self::send) did not
-    /// take. Asked for after each call that returned 0. `None`: the engine tries again a millisecond
-    /// later.
+    /// take. Asked for after each call that returned 0. `None`: the engine tries again a
+    /// millisecond later.
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// True if it keeps datagrams that it has taken, or that are for another process, and does not know
-    /// yet where to send them. A device that is closed waits for that, but not long.
+    /// True if it keeps datagrams that it has taken, or that are for another process, and does not
+    /// know yet where to send them. A device that is closed waits for that, but not long.
     fn has_waiting(&self) -> bool {
         false
     }
@@ -233,7 +233,8 @@ pub trait MulticastLink {
     /// What [`join`](Self::join) needs.
     ///
     /// # Errors
-    /// Those of the work: when the link has no address of the group's family, or the system refuses.
+    /// Those of the work: when the link has no address of the group's family, or the system
+    /// refuses.
     fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error>;
 
     /// Receives what is sent to this multicast group from now on, its own datagrams included: of
@@ -248,8 +249,8 @@ pub trait MulticastLink {
     fn leave(&mut self, group: IpAddr) -> Option<Prepared>;
 }
 
-/// Capability of a link: raw packets, whole Ethernet frames without a frame check sequence, beside the
-/// datagrams. A device on such a link has queue pairs of type `IBV_QPT_RAW_PACKET`.
+/// Capability of a link: raw packets, whole Ethernet frames without a frame check sequence, beside
+/// the datagrams. A device on such a link has queue pairs of type `IBV_QPT_RAW_PACKET`.
 ///
 /// As for every [link](Link), none of these may wait.
 pub trait FrameLink {
@@ -272,9 +273,9 @@ pub trait FrameLink {
     /// When the system refuses.
     fn listen(&mut self, on: bool) -> io::Result<()>;
 
-    /// Hands over frames that have arrived, some at a time, with their VLAN tags, and whether the device
-    /// takes a frame as a datagram, too. Returns their number. Those that the device has sent itself are
-    /// not among them.
+    /// Hands over frames that have arrived, some at a time, with their VLAN tags, and whether the
+    /// device takes a frame as a datagram, too. Returns their number. Those that the device has
+    /// sent itself are not among them.
     ///
     /// # Errors
     /// When the link cannot be read.
@@ -293,7 +294,8 @@ pub trait FrameLink {
 
 /// Capability of a link: addresses that change while it is open.
 pub trait AddressSetLink {
-    /// What [`add_address`](Self::add_address) needs for an address of the interface with this index.
+    /// What [`add_address`](Self::add_address) needs for an address of the interface with this
+    /// index.
     ///
     /// # Errors
     /// Those of the work: see [`BindError`].
@@ -312,8 +314,8 @@ pub trait AddressSetLink {
 /// What other processes of this host leave when they end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// A process at an own address has: its peers are to be told by this one, as far as they are not
-    /// told yet.
+    /// A process at an own address has: its peers are to be told by this one, as far as they are
+    /// not told yet.
     Here {
         /// The address.
         address: IpAddr,
@@ -334,8 +336,9 @@ pub trait SharingLink {
     /// them all.
     fn partition(&self) -> Option<IdPartition>;
 
-    /// What [`claim`](Self::claim) needs that may wait: without the engine's lock, another process is
-    /// asked for the service, or, without `claim`, asked whether it is another's. `None`: nothing.
+    /// What [`claim`](Self::claim) needs that may wait: without the engine's lock, another process
+    /// is asked for the service, or, without `claim`, asked whether it is another's. `None`:
+    /// nothing.
     fn prepare_claim(
         &mut self,
         service: ServiceId,

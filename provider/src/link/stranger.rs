@@ -3,9 +3,9 @@
 //! A message can carry descriptors, and who made one chooses how long its last close takes
 //! (`SO_LINGER`). The kernel closes it in the thread that receives the message without taking the
 //! descriptor, or that closes the socket where the message waits. So a stranger's socket is neither
-//! received from nor closed by a thread that serves a device or a reaper. A thread closes them, which
-//! runs while there are any, and may wait: then a bounded number of sockets waits for it, and no more
-//! connections are made or accepted.
+//! received from nor closed by a thread that serves a device or a reaper. A thread closes them,
+//! which runs while there are any, and may wait: then a bounded number of sockets waits for it, and
+//! no more connections are made or accepted.
 //!
 //! A child process that is made meanwhile has copies of them. If the parent closes one before the
 //! child executes another program, that waits in the child.
@@ -152,8 +152,8 @@ impl Unchecked {
         self.check_or(|_| false)
     }
 
-    /// The same. Of a process of the same user that has ended, `is_known` says whether it is trusted.
-    /// It may look at what has come, and must take nothing.
+    /// The same. Of a process of the same user that has ended, `is_known` says whether it is
+    /// trusted. It may look at what has come, and must take nothing.
     ///
     /// # Errors
     /// Those of [`check_trust`].

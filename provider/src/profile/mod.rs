@@ -142,8 +142,8 @@ impl Profile {
         self.0.sources.iter().map(String::as_str)
     }
 
-    /// The number that the profile gives for a key, such as `limits.max_sge`, whatever this software
-    /// can do.
+    /// The number that the profile gives for a key, such as `limits.max_sge`, whatever this
+    /// software can do.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         let (section, key) = key.split_once('.')?;
@@ -153,8 +153,8 @@ impl Profile {
         })
     }
 
-    /// The text that the profile gives for a key, such as `device.board_id`. It stays for as long as
-    /// the process does: attributes of devices are copied.
+    /// The text that the profile gives for a key, such as `device.board_id`. It stays for as long
+    /// as the process does: attributes of devices are copied.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&'static str> {
         let (section, key) = key.split_once('.')?;
@@ -171,8 +171,8 @@ impl Profile {
             .any(|((s, k), value)| (*s, *k) == (section, key) && *value == Value::Flag(true))
     }
 
-    /// The limits of a device with this profile: the profile's, none beyond what this software can do, and
-    /// `otherwise` where it says nothing. What the adapter lacks, it has none of.
+    /// The limits of a device with this profile: the profile's, none beyond what this software can
+    /// do, and `otherwise` where it says nothing. What the adapter lacks, it has none of.
     #[must_use]
     pub fn limits(&self, otherwise: Limits) -> Limits {
         let number = |key: &str| self.number(&format!("limits.{key}"));

@@ -1,4 +1,5 @@
-//! Memory for regions: pages of our own, files, buffers behind descriptors, and what the program owns.
+//! Memory for regions: pages of our own, files, buffers behind descriptors, and what the program
+//! owns.
 
 mod faults;
 mod file;

@@ -57,9 +57,9 @@ impl MmapMemory {
         // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words
         // are used, readable and writable, and lives as long as `self`. This value hands out no
         // other pointer to it, so every access in this process is through these atomics, or a copy
-        // in assembly, by whole words and at the edges by parts of one; another process that has the
-        // memory, too, can change it at any time, as atomics may be changed. All bit patterns are
-        // valid.
+        // in assembly, by whole words and at the edges by parts of one; another process that has
+        // the memory, too, can change it at any time, as atomics may be changed. All bit patterns
+        // are valid.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.as_mut_ptr().cast::<AtomicU64>(),
@@ -94,7 +94,8 @@ impl Memory for MmapMemory {
             return write_words(self.slice(), offset, from);
         }
         let to = self.map.as_ptr() as usize + offset as usize;
-        // SAFETY: It reads `from`, and writes the mapping, which is there as far as was just checked.
+        // SAFETY: It reads `from`, and writes the mapping, which is there as far as was just
+        // checked.
         done(unsafe { routines::copy_out(to, from.as_ptr(), from.len()) })
     }
 

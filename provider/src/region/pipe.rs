@@ -1,5 +1,5 @@
-//! This process's memory through a pipe, for where sandboxes refuse the calls of [`kernel`](super::kernel):
-//! slower still, and what does not exist is only an error, too.
+//! This process's memory through a pipe, for where sandboxes refuse the calls of
+//! [`kernel`](super::kernel): slower still, and what does not exist is only an error, too.
 
 #![allow(unsafe_code, reason = "memory that may not be there is no slice")]
 

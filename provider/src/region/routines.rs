@@ -5,9 +5,9 @@
 //!
 //! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and
 //! written whole, as in our own regions. On x86-64 pieces of 16 bytes are used, which processors
-//! with AVX read and write at once, and those without at least each half. What lies a page further is
-//! prefetched: processors that see a stream by themselves end it with the page, and the next packet goes
-//! on there. A prefetch does not fault.
+//! with AVX read and write at once, and those without at least each half. What lies a page further
+//! is prefetched: processors that see a stream by themselves end it with the page, and the next
+//! packet goes on there. A prefetch does not fault.
 
 #![allow(unsafe_code, reason = "memory that can fault is beyond what the language knows")]
 
@@ -15,8 +15,8 @@ use std::ffi::c_void;
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! copy {
-    // The register whose address is aligned, the moves of 16 bytes for either side, and the prefetch
-    // of what the next packet's copy reads or writes.
+    // The register whose address is aligned, the moves of 16 bytes for either side, and the
+    // prefetch of what the next packet's copy reads or writes.
     ($name:literal, $foreign:literal, $load:literal, $store:literal, $prefetch:literal) => {
         concat!(
             ".hidden ",
@@ -152,8 +152,8 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "aarch64")]
 macro_rules! copy {
-    // The register whose address is aligned, and the prefetch of what the next packet's copy reads or
-    // writes.
+    // The register whose address is aligned, and the prefetch of what the next packet's copy reads
+    // or writes.
     ($name:literal, $foreign:literal, $prefetch:literal) => {
         concat!(
             ".hidden ",

@@ -298,8 +298,8 @@ impl Datagrams {
         }
     }
 
-    /// Gives the first datagram that has arrived, as far as is wanted: its bytes and its sender. With
-    /// `peek` it stays.
+    /// Gives the first datagram that has arrived, as far as is wanted: its bytes and its sender.
+    /// With `peek` it stays.
     ///
     /// # Errors
     /// `EAGAIN`; `EFAULT`, and it stays.

@@ -1,5 +1,5 @@
-//! What stands in front of the data of datagrams: on the way through UDP, where peers tell each other
-//! of their queue pairs, and in messages between those.
+//! What stands in front of the data of datagrams: on the way through UDP, where peers tell each
+//! other of their queue pairs, and in messages between those.
 //!
 //! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket).
 

@@ -42,8 +42,8 @@ pub(super) struct Incoming {
     next: u32,
     index: u32,
     entries: u32,
-    /// Numbers of the last message that has arrived, of the last that was read whole, and of the last
-    /// that the peer may send.
+    /// Numbers of the last message that has arrived, of the last that was read whole, and of the
+    /// last that the peer may send.
     arrived: u16,
     read: u16,
     last: u16,

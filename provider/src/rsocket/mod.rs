@@ -2,10 +2,10 @@
 //! interface.
 //!
 //! Both sides expose a receive buffer, and data goes there by WRITEs with immediate data, which say
-//! how much came. `incoming` and `outgoing` are the two halves of the protocol, functions of
-//! what is sent and of what arrives; `wire` is what stands in messages and tables. `stream` puts
-//! both on a queue pair, `socket` adds addresses and states. `datagrams` has a queue pair (`endpoint`)
-//! for each own address, and a UDP socket by which peers find each other; `headers` is what stands in
+//! how much came. `incoming` and `outgoing` are the two halves of the protocol, functions of what
+//! is sent and of what arrives; `wire` is what stands in messages and tables. `stream` puts both on
+//! a queue pair, `socket` adds addresses and states. `datagrams` has a queue pair (`endpoint`) for
+//! each own address, and a UDP socket by which peers find each other; `headers` is what stands in
 //! front of data.
 
 mod datagrams;

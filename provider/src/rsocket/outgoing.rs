@@ -49,9 +49,9 @@ enum Posted {
 }
 
 impl Outgoing {
-    /// The half towards a peer that takes messages up to the one numbered `credits`, with this first
-    /// buffer, and a table of so many `entries` for those that follow. `size` is that of the send
-    /// buffer, `places` that of the send queue without [`CONTROL_PLACES`].
+    /// The half towards a peer that takes messages up to the one numbered `credits`, with this
+    /// first buffer, and a table of so many `entries` for those that follow. `size` is that of the
+    /// send buffer, `places` that of the send queue without [`CONTROL_PLACES`].
     pub(super) fn new(
         credits: u16,
         first: Span,
@@ -99,8 +99,8 @@ impl Outgoing {
         self.sent != self.last && self.places > 0 && self.target.length > 0
     }
 
-    /// The next message, of `left` bytes that the program wants to send; `None` if nothing can be sent
-    /// now.
+    /// The next message, of `left` bytes that the program wants to send; `None` if nothing can be
+    /// sent now.
     pub(super) fn next(&self, left: usize) -> Option<Segment> {
         if !self.may_send() {
             return None;

@@ -29,7 +29,8 @@ use crate::{
     sync::Mutex,
 };
 
-/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle ends it.
+/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle ends
+/// it.
 ///
 /// No call waits: each does what can be done now, and says `EAGAIN` (connecting: `EINPROGRESS`) if
 /// that is nothing. To wait, a thread calls [`prepare_to_wait`](Self::prepare_to_wait), tries once
@@ -206,7 +207,8 @@ impl Socket {
     /// The next peer's socket (`raccept`).
     ///
     /// # Errors
-    /// `EAGAIN`; `EINVAL` when it does not listen; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`: the peer is refused.
+    /// `EAGAIN`; `EINVAL` when it does not listen; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`:
+    /// the peer is refused.
     pub fn accept(&self) -> Result<Self, Errno> {
         let mut state = self.served()?;
         let settings = state.settings;
@@ -240,8 +242,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Connects it (`rconnect`), or says how far that is. A datagram socket has this peer alone from
-    /// then on.
+    /// Connects it (`rconnect`), or says how far that is. A datagram socket has this peer alone
+    /// from then on.
     ///
     /// # Errors
     /// `EINPROGRESS` when it has begun; `EALREADY` while it goes on; `EISCONN`; `ECONNREFUSED`,

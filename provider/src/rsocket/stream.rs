@@ -177,14 +177,15 @@ impl Stream {
         self.say_what_is_due();
     }
 
-    /// The peer has ended the connection: nothing is sent any more, and what has arrived can be read.
+    /// The peer has ended the connection: nothing is sent any more, and what has arrived can be
+    /// read.
     pub(super) fn end(&mut self) {
         self.news += 1;
         (self.finished, self.gone) = (true, true);
     }
 
-    /// The connection has ended, without the message that says so: what has completed meanwhile came
-    /// before.
+    /// The connection has ended, without the message that says so: what has completed meanwhile
+    /// came before.
     pub(super) fn hang_up(&mut self) {
         self.process();
         self.end();
@@ -354,8 +355,8 @@ impl Stream {
     /// Sends as many of `length` bytes as is possible now.
     ///
     /// # Errors
-    /// `EPIPE` after a shutdown; the reason of a failure, or `ECONNRESET` when the peer takes nothing
-    /// more; `EAGAIN`; `EFAULT`.
+    /// `EPIPE` after a shutdown; the reason of a failure, or `ECONNRESET` when the peer takes
+    /// nothing more; `EAGAIN`; `EFAULT`.
     pub(super) fn send(&mut self, length: usize, source: Source<'_>) -> Result<usize, Errno> {
         self.may_send()?;
         let mut sent = 0;
@@ -472,7 +473,8 @@ impl Stream {
         }
     }
 
-    /// Gives as many of the bytes that have arrived as are wanted; 0 at the end. With `peek` they stay.
+    /// Gives as many of the bytes that have arrived as are wanted; 0 at the end. With `peek` they
+    /// stay.
     ///
     /// # Errors
     /// `EAGAIN`; `EFAULT`; the reason of a failure.

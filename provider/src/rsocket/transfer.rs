@@ -38,8 +38,8 @@ impl Socket {
         self.with_stream(|stream| stream.send(length, source))
     }
 
-    /// Gives as many of the bytes that have arrived as are wanted, 0 at the end (`rrecv`). With `peek`
-    /// they stay.
+    /// Gives as many of the bytes that have arrived as are wanted, 0 at the end (`rrecv`). With
+    /// `peek` they stay.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -48,12 +48,12 @@ impl Socket {
     }
 
     /// Sends a datagram (`rsendto`), to the peer to which it is connected if no other one is named.
-    /// The first ones to a peer take the way through UDP. At most the path MTU, less 8 bytes (24 for
-    /// IPv6), fits.
+    /// The first ones to a peer take the way through UDP. At most the path MTU, less 8 bytes (24
+    /// for IPv6), fits.
     ///
     /// # Errors
-    /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL` for port 0; `EPIPE` after a shutdown; `EFAULT`;
-    /// `ENETDOWN`; `EOPNOTSUPP` for a stream; those of resolving an address.
+    /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL` for port 0; `EPIPE` after a shutdown;
+    /// `EFAULT`; `ENETDOWN`; `EOPNOTSUPP` for a stream; those of resolving an address.
     pub fn send_to(
         &self,
         length: usize,
@@ -68,8 +68,8 @@ impl Socket {
         }
     }
 
-    /// Gives the first datagram that has arrived, as far as is wanted (`rrecvfrom`): the bytes that it
-    /// has, and its sender; after a shutdown none. With `peek` it stays.
+    /// Gives the first datagram that has arrived, as far as is wanted (`rrecvfrom`): the bytes that
+    /// it has, and its sender; after a shutdown none. With `peek` it stays.
     ///
     /// # Errors
     /// `EAGAIN`; `EFAULT`, and it stays; `EOPNOTSUPP` for a stream.
@@ -107,11 +107,12 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.domain.clone()))
     }
 
-    /// Maps memory that the program has at `address` (`riomap`). If it is `remote`, the peer may write
-    /// it from `offset` on.
+    /// Maps memory that the program has at `address` (`riomap`). If it is `remote`, the peer may
+    /// write it from `offset` on.
     ///
     /// # Errors
-    /// `EAGAIN`; `EEXIST` when it is mapped; `ENOBUFS` when the peer's table is full, or it has none.
+    /// `EAGAIN`; `EEXIST` when it is mapped; `ENOBUFS` when the peer's table is full, or it has
+    /// none.
     pub fn map(
         &self,
         region: &MemoryRegion,

@@ -1,5 +1,5 @@
-//! UDP sockets of datagram rsockets: they hold the port, and carry what peers tell each other before
-//! their queue pairs know of one another.
+//! UDP sockets of datagram rsockets: they hold the port, and carry what peers tell each other
+//! before their queue pairs know of one another.
 
 use std::{
     io, mem,
@@ -9,7 +9,8 @@ use std::{
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-/// See the [module's documentation](self). Addresses of IPv4 are those, also with a socket for IPv6.
+/// See the [module's documentation](self). Addresses of IPv4 are those, also with a socket for
+/// IPv6.
 pub(super) struct Udp {
     socket: UdpSocket,
     v6: bool,

@@ -123,10 +123,11 @@ impl CompletionChannel {
         }
     }
 
-    /// Serves the device on this thread until a queue has an event, but not for long, and not beside
-    /// others that do; for a thread that is about to sleep until the [descriptor](Self::as_fd) is
-    /// readable, which this spares it mostly. Returns true if there is an event. If not, the thread counts
-    /// as asleep until an event is taken, or until the next call of this.
+    /// Serves the device on this thread until a queue has an event, but not for long, and not
+    /// beside others that do; for a thread that is about to sleep until the
+    /// [descriptor](Self::as_fd) is readable, which this spares it mostly. Returns true if there is
+    /// an event. If not, the thread counts as asleep until an event is taken, or until the next
+    /// call of this.
     ///
     /// # Errors
     /// `EINTR` when a signal has come meanwhile, and when the system cannot wait.
@@ -134,19 +135,21 @@ impl CompletionChannel {
         self.inner.prepare_to_wait(None)
     }
 
-    /// Tells that the program takes an event, and perhaps `never_waits` for one, but sleeps in an event loop and
-    /// [serves](Self::serve) then. To be called with each event: after 64 it is known that it has a loop.
+    /// Tells that the program takes an event, and perhaps `never_waits` for one, but sleeps in an
+    /// event loop and [serves](Self::serve) then. To be called with each event: after 64 it is
+    /// known that it has a loop.
     pub fn note_use(&self, never_waits: impl FnOnce() -> bool) {
         self.inner.note_use(never_waits);
     }
 
     /// Serves the device, for a program that sleeps in an event loop until the
-    /// [descriptor](Self::as_fd) is readable, and has found no event then. Returns true if there is one now.
+    /// [descriptor](Self::as_fd) is readable, and has found no event then. Returns true if there is
+    /// one now.
     ///
-    /// From then on that descriptor may be readable when something has arrived, which spares the program a
-    /// second thread that wakes it; so call this whenever there is no event though the descriptor was
-    /// readable. If what has arrived completes nothing, a queue that is armed has an event without a
-    /// completion, until this has once returned false.
+    /// From then on that descriptor may be readable when something has arrived, which spares the
+    /// program a second thread that wakes it; so call this whenever there is no event though the
+    /// descriptor was readable. If what has arrived completes nothing, a queue that is armed has an
+    /// event without a completion, until this has once returned false.
     #[must_use]
     pub fn serve(&self) -> bool {
         self.inner.serve()

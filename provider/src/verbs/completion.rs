@@ -72,9 +72,9 @@ impl CqInner {
         }
     }
 
-    /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and if
-    /// the program sleeps on the descriptor of its channel in its own ways, others have to make that
-    /// readable.
+    /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and
+    /// if the program sleeps on the descriptor of its channel in its own ways, others have to make
+    /// that readable.
     pub(super) fn is_armed(self: &Arc<Self>) {
         let engine = self.engine();
         let channel = self.channel.as_ref();
@@ -122,12 +122,12 @@ pub(super) struct ChannelInner {
     event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
-    /// Where the queues were, when a thread of the program began to sleep on the descriptor, while others
-    /// serve; or `AWAKE`.
+    /// Where the queues were, when a thread of the program began to sleep on the descriptor, while
+    /// others serve; or `AWAKE`.
     sleeps: AtomicU32,
-    /// What the engine's background thread had [found](crate::engine::Engine::found) when the last wait
-    /// for an event served until it had one; if none did, more than it ever finds. As long as it finds
-    /// nothing more, a program that arms a queue is taken to wait in that way again.
+    /// What the engine's background thread had [found](crate::engine::Engine::found) when the last
+    /// wait for an event served until it had one; if none did, more than it ever finds. As long as
+    /// it finds nothing more, a program that arms a queue is taken to wait in that way again.
     served: AtomicU64,
 }
 
@@ -155,7 +155,8 @@ impl ChannelInner {
         self.context.inner.engine.note_event();
     }
 
-    /// True if a thread that waits serves this engine, and nobody else has had to since it last did.
+    /// True if a thread that waits serves this engine, and nobody else has had to since it last
+    /// did.
     fn serves(&self, engine: &Engine) -> bool {
         self.context.inner.shards.only(self.spread.now()).is_some()
             && self.served.load(Ordering::Relaxed) == engine.found()
@@ -166,8 +167,8 @@ impl ChannelInner {
         self.context.inner.shards.among(self.spread.now()).for_each(|engine| _ = engine.progress());
     }
 
-    /// The program is about to sleep in its own ways, after it has armed a queue of the channel. True if what
-    /// arrives wakes it.
+    /// The program is about to sleep in its own ways, after it has armed a queue of the channel.
+    /// True if what arrives wakes it.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
             event_loop.note_armed(&cq.ring, cq, &self.context.inner.engine);

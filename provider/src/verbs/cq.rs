@@ -94,9 +94,9 @@ impl CompletionQueue {
         self.inner.is_armed();
     }
 
-    /// The same as network adapters do it, for programs that do not poll once more: a completion that
-    /// came after a poll which found too few, and before this, causes the event at once. For the C
-    /// interface.
+    /// The same as network adapters do it, for programs that do not poll once more: a completion
+    /// that came after a poll which found too few, and before this, causes the event at once. For
+    /// the C interface.
     #[doc(hidden)]
     pub fn req_notify_unpolled(&self, kind: NotifyKind) {
         if self.inner.ring.req_notify_unpolled(kind) {
@@ -141,8 +141,8 @@ impl CompletionQueue {
         self.inner.ring.moderation()
     }
 
-    /// Has queue pairs complete here that are in the first [shard](crate::OpenOptions::shards), as those
-    /// of `rdma_cm` are, unless others do already. For the C interface.
+    /// Has queue pairs complete here that are in the first [shard](crate::OpenOptions::shards), as
+    /// those of `rdma_cm` are, unless others do already. For the C interface.
     #[doc(hidden)]
     pub fn prefer_first_shard(&self) {
         let first = Place::of(0);

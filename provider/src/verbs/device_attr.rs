@@ -83,8 +83,8 @@ impl fmt::Display for AtomicCap {
     }
 }
 
-/// What regions that fetch their pages on demand can be used for (`ibv_odp_caps`); the bits are those
-/// of the C API.
+/// What regions that fetch their pages on demand can be used for (`ibv_odp_caps`); the bits are
+/// those of the C API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OdpCaps {
     /// `general_caps`: 1, they are there; 2, also for the whole address space.

@@ -49,8 +49,8 @@ impl Context {
         self.read_async_events_if(|_| true)
     }
 
-    /// The same of the events that are `wanted`. The others do not make the descriptor readable. `wanted` is
-    /// asked as each comes, under the device's lock: it calls nothing of the device.
+    /// The same of the events that are `wanted`. The others do not make the descriptor readable.
+    /// `wanted` is asked as each comes, under the device's lock: it calls nothing of the device.
     ///
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
@@ -86,8 +86,8 @@ impl AsyncEvents {
         self.queue.pop()
     }
 
-    /// Leaves out the events that are not [wanted](Context::read_async_events_if) any more: those of objects that
-    /// the reader has given up.
+    /// Leaves out the events that are not [wanted](Context::read_async_events_if) any more: those
+    /// of objects that the reader has given up.
     pub fn leave_out_unwanted(&self) {
         self.queue.leave_out();
     }

@@ -18,14 +18,16 @@ use crate::{
     sync::Mutex,
 };
 
-/// Number of events after which a program that takes them without waiting is taken to have an event loop.
+/// Number of events after which a program that takes them without waiting is taken to have an event
+/// loop.
 pub(super) const USES: u32 = 64;
 
-/// Of so many events of a program that waits for them, one is looked at: that costs a call of the system.
+/// Of so many events of a program that waits for them, one is looked at: that costs a call of the
+/// system.
 const RARELY: u32 = 64;
 
-/// A descriptor that is readable when a channel has an event and, while the program waits for it in its
-/// event loop, when something has arrived.
+/// A descriptor that is readable when a channel has an event and, while the program waits for it in
+/// its event loop, when something has arrived.
 pub(super) struct ChannelLoop<Q> {
     epoll: OwnedFd,
     /// Number of times that the program has taken an event without waiting, up to [`USES`].
@@ -34,7 +36,8 @@ pub(super) struct ChannelLoop<Q> {
     asked: AtomicU32,
     /// It has found none, and went on: to be woken without an event is no error for it.
     finds_none: AtomicBool,
-    /// The last event without a completion was given though it was not seen why the program was woken.
+    /// The last event without a completion was given though it was not seen why the program was
+    /// woken.
     is_guessed: AtomicBool,
     queues: Mutex<Queues<Q>>,
 }
@@ -115,9 +118,9 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// A queue that was armed, which now is not, for a program that may take it for an error when it is
-    /// woken and there is no event. That it `is_woken` is not always seen, as when another thread takes
-    /// notice of a peer's wakeup; but it is hardly ever twice in a row.
+    /// A queue that was armed, which now is not, for a program that may take it for an error when
+    /// it is woken and there is no event. That it `is_woken` is not always seen, as when another
+    /// thread takes notice of a peer's wakeup; but it is hardly ever twice in a row.
     pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<Q>> {
         let was_guessed = self.is_guessed.swap(!is_woken, Ordering::Relaxed);
         if self.finds_none.load(Ordering::Relaxed) || !is_woken && was_guessed {

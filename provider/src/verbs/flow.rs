@@ -34,8 +34,8 @@ pub enum FlowError {
     Interface(io::Error),
 }
 
-/// Flow (`ibv_flow`): frames that match it come to its queue pair. Destroyed when it is dropped; it keeps
-/// the queue pair.
+/// Flow (`ibv_flow`): frames that match it come to its queue pair. Destroyed when it is dropped; it
+/// keeps the queue pair.
 pub struct Flow {
     qp: QueuePair,
     id: FlowId,
@@ -44,16 +44,17 @@ pub struct Flow {
 }
 
 impl QueuePair {
-    /// Has frames that match come to this queue pair of raw packets (`ibv_create_flow`), whatever state it
-    /// is in: from RTR on it receives them.
+    /// Has frames that match come to this queue pair of raw packets (`ibv_create_flow`), whatever
+    /// state it is in: from RTR on it receives them.
     ///
-    /// RoCE packets for the device's own addresses go to its transport, ARP and neighbour discovery to
-    /// the device as well: a flow gets a copy of the latter, and only a
-    /// [`Sniffer`](crate::FlowKind::Sniffer) one of the former. What other queue pairs of the device send
-    /// matches, too, but for sniffers; and nobody hears itself.
+    /// RoCE packets for the device's own addresses go to its transport, ARP and neighbour discovery
+    /// to the device as well: a flow gets a copy of the latter, and only a
+    /// [`Sniffer`](crate::FlowKind::Sniffer) one of the former. What other queue pairs of the
+    /// device send matches, too, but for sniffers; and nobody hears itself.
     ///
     /// # Errors
-    /// [`FlowError`], which names each `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or that of the system.
+    /// [`FlowError`], which names each `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or that of the
+    /// system.
     pub fn create_flow(&self, attr: &FlowAttr) -> Result<Flow, FlowError> {
         let result = self.make_flow(attr);
         self.context().explained("ibv_create_flow", result)

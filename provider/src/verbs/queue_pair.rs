@@ -132,8 +132,8 @@ impl ProtectionDomain {
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
     /// [`ObjectError::Unknown`] when a completion queue or the shared receive queue is of another
     /// device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator
-    /// with a shared receive queue, for an XRC target, which [`XrcDomain::create_target`] makes, and
-    /// for queues of different [shards](crate::OpenOptions::shards).
+    /// with a shared receive queue, for an XRC target, which [`XrcDomain::create_target`] makes,
+    /// and for queues of different [shards](crate::OpenOptions::shards).
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         // the adapter knows its completion queues themselves, but of a shared receive queue only
         // the number
@@ -322,8 +322,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
-    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`). Between requests of
-    /// a long list others may use the device, and post, too.
+    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`). Between
+    /// requests of a long list others may use the device, and post, too.
     ///
     /// # Errors
     /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
@@ -368,9 +368,9 @@ impl QueuePair {
     }
 
     /// Posts send requests that are made one by one: `requests` gets a function that posts one. For
-    /// programs that translate lists of their own. Packets leave at the end, and now and then on the
-    /// way, as with [`post_send`](Self::post_send). Any other call of the same device in `requests` is a
-    /// deadlock.
+    /// programs that translate lists of their own. Packets leave at the end, and now and then on
+    /// the way, as with [`post_send`](Self::post_send). Any other call of the same device in
+    /// `requests` is a deadlock.
     pub fn post_send_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,

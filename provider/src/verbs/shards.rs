@@ -1,9 +1,11 @@
-//! The shards of a device: engines, each with queue pairs of its own, a lock, a socket and a thread.
+//! The shards of a device: engines, each with queue pairs of its own, a lock, a socket and a
+//! thread.
 //!
 //! Protection domains, regions, windows and completion queues are in all of them, with the same
-//! numbers and keys; address handles, XRC, and what `rdma_cm` moves, are in the first. A queue pair is
-//! where its completion queues and its shared receive queue are, so that who polls a queue serves
-//! one shard. A queue without queue pairs is nowhere in particular yet; its state is in the first.
+//! numbers and keys; address handles, XRC, and what `rdma_cm` moves, are in the first. A queue pair
+//! is where its completion queues and its shared receive queue are, so that who polls a queue
+//! serves one shard. A queue without queue pairs is nowhere in particular yet; its state is in the
+//! first.
 
 use std::sync::{
     Arc,
@@ -24,8 +26,8 @@ use crate::{
 pub(crate) struct Shards {
     first: Arc<Engine>,
     further: Box<[Arc<Engine>]>,
-    /// Held while objects that all shards have come and go, and while a queue gets its place: the number of
-    /// queue pairs that could be anywhere.
+    /// Held while objects that all shards have come and go, and while a queue gets its place: the
+    /// number of queue pairs that could be anywhere.
     placed: ProcessMutex<u32>,
 }
 

@@ -59,8 +59,8 @@ impl ProtectionDomain {
     /// Makes a memory window that is bound to nothing (`ibv_alloc_mw`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Mismatch`] (`EINVAL`) for type 1 on a device with
-    /// [several shards](crate::OpenOptions::shards).
+    /// [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Mismatch`] (`EINVAL`) for type 1 on a
+    /// device with [several shards](crate::OpenOptions::shards).
     pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
         let domain = self.inner.clone();
         let shards = &domain.context.inner.shards;

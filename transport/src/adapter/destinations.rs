@@ -18,8 +18,8 @@ use crate::{
     time::Instant,
 };
 
-/// Bytes of a portion, at most: those of the largest run of datagrams, and no packet more, which would
-/// be a run of its own.
+/// Bytes of a portion, at most: those of the largest run of datagrams, and no packet more, which
+/// would be a run of its own.
 const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
 /// A destination's window, at least: with less, one packet that is lost keeps all others waiting.
 const LEAST: u64 = 8 * LARGEST;

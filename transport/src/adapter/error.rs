@@ -37,7 +37,8 @@ pub enum ObjectError {
         "GID index {0} does not exist or is of another address family than the destination's GID"
     )]
     GidIndex(u16),
-    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP header.
+    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP
+    /// header.
     #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
     RoceV1(u16),
     /// The object does not exist (any more).
@@ -70,7 +71,8 @@ pub enum ObjectMismatch {
     /// An XRC SRQ for a queue pair that is no XRC target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
-    /// Completion queues, or a shared receive queue, that are used by queue pairs of different shards.
+    /// Completion queues, or a shared receive queue, that are used by queue pairs of different
+    /// shards.
     #[error(
         "its completion queues and its shared receive queue are of different shards of the device"
     )]

@@ -8,9 +8,9 @@
 //!   [`handle_timeout`](Adapter::handle_timeout) when the time of
 //!   [`poll_timeout`](Adapter::poll_timeout) has come;
 //! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until its buffer
-//!   stays empty and [has no more](TransmitBuffer::may_have_more), [`poll_event`](Adapter::poll_event) and
-//!   [`poll_cm_event`](Adapter::poll_cm_event) until they are empty, and
-//!   [`poll_timeout`](Adapter::poll_timeout) once.
+//!   stays empty and [has no more](TransmitBuffer::may_have_more),
+//!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they
+//!   are empty, and [`poll_timeout`](Adapter::poll_timeout) once.
 //!
 //! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the
 //! adapter.
@@ -181,8 +181,8 @@ impl Adapter {
         }
     }
 
-    /// From now on queue pairs have so many READs and atomics outstanding at most, and serve so many
-    /// at a time (`max_qp_init_rd_atom`, `max_qp_rd_atom`); never more than
+    /// From now on queue pairs have so many READs and atomics outstanding at most, and serve so
+    /// many at a time (`max_qp_init_rd_atom`, `max_qp_rd_atom`); never more than
     /// [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
     pub fn limit_rd_atomic(&mut self, requester: u8, responder: u8) {
         let RdAtomicLimits { requester: most, .. } = RdAtomicLimits::default();
@@ -438,16 +438,16 @@ impl Adapter {
 
     // What is due.
 
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be before
-    /// anything is due.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be
+    /// before anything is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
         let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
-    /// False if there is nothing to send, to tell or to do at this time, which most of those who look for
-    /// what arrives find.
+    /// False if there is nothing to send, to tell or to do at this time, which most of those who
+    /// look for what arrives find.
     pub fn is_due(&mut self, now: Instant) -> bool {
         !self.turns.is_empty()
             || !self.reports.events.is_empty()
@@ -550,8 +550,8 @@ impl Adapter {
         }
     }
 
-    /// Adds packets that need no more than to be sent. Returns their part of the turn, and whether the
-    /// queue pair has nothing else to send.
+    /// Adds packets that need no more than to be sent. Returns their part of the turn, and whether
+    /// the queue pair has nothing else to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
@@ -592,8 +592,8 @@ impl Adapter {
         (part, false)
     }
 
-    /// Adds packets that continue the message of the one before them, which a turn has `left` bytes for.
-    /// Returns their part of the turn.
+    /// Adds packets that continue the message of the one before them, which a turn has `left` bytes
+    /// for. Returns their part of the turn.
     fn transmit_middles(
         &mut self,
         now: Instant,
@@ -627,8 +627,9 @@ impl Adapter {
         sent * part
     }
 
-    /// True if acknowledgements, of few queue pairs, are all that [`poll_transmit`](Self::poll_transmit)
-    /// would send. They can wait for a moment, to leave with what the program posts next.
+    /// True if acknowledgements, of few queue pairs, are all that
+    /// [`poll_transmit`](Self::poll_transmit) would send. They can wait for a moment, to leave with
+    /// what the program posts next.
     pub fn only_acknowledges(&self) -> bool {
         let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
         !self.cm.has_transmit()

@@ -364,10 +364,10 @@ impl Adapter {
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
     /// domain, completion queue or shared receive queue that is not of this adapter;
     /// [`ObjectError::Overrun`] for a completion queue that has overflowed;
-    /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames) them;
-    /// [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator or raw
-    /// packets with a shared receive queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target)
-    /// makes.
+    /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames)
+    /// them; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator
+    /// or raw packets with a shared receive queue, and for a target, which
+    /// [`create_xrc_target`](Self::create_xrc_target) makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;
         let result = self.make_qp(init);
@@ -506,8 +506,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes the requests of a queue pair that is about to be reset or destroyed. Those who have the
-    /// adapter behind a lock drop them when they have given that back.
+    /// Takes the requests of a queue pair that is about to be reset or destroyed. Those who have
+    /// the adapter behind a lock drop them when they have given that back.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
         Some(self.qps[*self.by_qpn.get(&qpn)?].give_up())
     }

@@ -28,10 +28,10 @@ impl Adapter {
         self.resources.gids.set_roce_v1(v1);
     }
 
-    /// Data from this own address leaves from these UDP source ports from now on, that of a flow from
-    /// one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves from
-    /// the [port](Self::set_control_port) of everything else, as messages of connection management
-    /// always do.
+    /// Data from this own address leaves from these UDP source ports from now on, that of a flow
+    /// from one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves
+    /// from the [port](Self::set_control_port) of everything else, as messages of connection
+    /// management always do.
     pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         self.resources.gids.set_flow_ports(address, ports);
         self.update_source_ports(address);
@@ -98,8 +98,8 @@ impl Adapter {
         }
     }
 
-    /// A queue pair goes into ERR on request, with [`Event::QpFatal`], as one does whose adapter finds an
-    /// error in it; `None`: each that is in neither RESET nor ERR. Returns how many did.
+    /// A queue pair goes into ERR on request, with [`Event::QpFatal`], as one does whose adapter
+    /// finds an error in it; `None`: each that is in neither RESET nor ERR. Returns how many did.
     pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
         let mut failed = 0;
         for index in 0..self.places.len() {

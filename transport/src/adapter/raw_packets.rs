@@ -1,5 +1,5 @@
-//! Raw packets: whole Ethernet frames between the work queues of `IBV_QPT_RAW_PACKET` queue pairs and a
-//! link that carries frames.
+//! Raw packets: whole Ethernet frames between the work queues of `IBV_QPT_RAW_PACKET` queue pairs
+//! and a link that carries frames.
 //!
 //! They are no packets of the transport: nothing here reads one. Which queue pair a frame is for is
 //! decided by whoever owns the link, by its flows.
@@ -10,8 +10,8 @@ use super::Adapter;
 use crate::{event::DropReason, ids::Qpn, qp::QpType, time::Instant};
 
 impl Adapter {
-    /// The link carries frames with so many bytes behind their Ethernet header, and its tag, at most;
-    /// `None`, as in the beginning: none.
+    /// The link carries frames with so many bytes behind their Ethernet header, and its tag, at
+    /// most; `None`, as in the beginning: none.
     pub const fn carry_frames(&mut self, mtu: Option<u32>) {
         self.frames.mtu = mtu;
     }
@@ -28,8 +28,8 @@ impl Adapter {
         !self.frames.line.is_empty()
     }
 
-    /// Writes the next frame that is to be sent to `frame`, without a frame check sequence, and returns
-    /// the queue pair that it is of. `None` does not mean that there are no more: then
+    /// Writes the next frame that is to be sent to `frame`, without a frame check sequence, and
+    /// returns the queue pair that it is of. `None` does not mean that there are no more: then
     /// [`has_frames`](Self::has_frames) is false.
     pub fn poll_frame(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Qpn> {
         let index = self.frames.line.pop_front()?;

@@ -39,9 +39,10 @@ enum Destination {
 }
 
 impl Adapter {
-    /// Takes datagrams from the link, as [`handle_datagram`](Self::handle_datagram) would, one after
-    /// the other. An acknowledgement that ends a run of requests comes first: it stands behind what was
-    /// posted in answer to what it acknowledges, because it is shorter, and that completes before.
+    /// Takes datagrams from the link, as [`handle_datagram`](Self::handle_datagram) would, one
+    /// after the other. An acknowledgement that ends a run of requests comes first: it stands
+    /// behind what was posted in answer to what it acknowledges, because it is shorter, and that
+    /// completes before.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         if run.bytes.len() <= run.segment {
             let DatagramRun { net, bytes, meta, .. } = *run;
@@ -125,8 +126,8 @@ impl Adapter {
         (receipt, None)
     }
 
-    /// Takes a packet that its queue pair [expects](crate::qp), as [`receive`](Self::receive) would.
-    /// `None`: it may be anything, and nothing was done.
+    /// Takes a packet that its queue pair [expects](crate::qp), as [`receive`](Self::receive)
+    /// would. `None`: it may be anything, and nothing was done.
     #[inline]
     fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
@@ -161,8 +162,8 @@ impl Adapter {
         Some(Receipt { disposition, icrc })
     }
 
-    /// What others of its run can continue, if this packet was taken and is from the middle of the answer to
-    /// a READ.
+    /// What others of its run can continue, if this packet was taken and is from the middle of the
+    /// answer to a READ.
     fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {
@@ -210,8 +211,8 @@ impl Adapter {
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
 
-    /// The same for a packet of the same run behind one that was taken so: but for PSN and payload it
-    /// is to be the same. True if it was taken.
+    /// The same for a packet of the same run behind one that was taken so: but for PSN and payload
+    /// it is to be the same. True if it was taken.
     fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
         let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
         self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()

@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// The latest records of a queue pair, the oldest first; with [`Trace::latest`](crate::trace::Trace::latest).
+    /// The latest records of a queue pair, the oldest first; with
+    /// [`Trace::latest`](crate::trace::Trace::latest).
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
     }

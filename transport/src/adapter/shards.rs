@@ -46,8 +46,8 @@ impl Adapter {
     /// Takes over a region, with its keys. The protection domain was adopted before.
     ///
     /// # Errors
-    /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] when one of
-    /// the keys names something else here.
+    /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] when one
+    /// of the keys names something else here.
     pub fn adopt_region(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
         if !self.pds.contains(region.pd().0 as usize) {
             return Err(RegisterError::UnknownPd);
@@ -65,9 +65,9 @@ impl Adapter {
         self.users.remove([Used::Pd(region.pd())]);
     }
 
-    /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then on:
-    /// only a window of type 2, which belongs to the queue pair that binds it, has the same meaning
-    /// everywhere.
+    /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then
+    /// on: only a window of type 2, which belongs to the queue pair that binds it, has the same
+    /// meaning everywhere.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not

@@ -3,8 +3,8 @@
 //! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in
 //! the heap is pushed; a later one is noticed when the entry comes up.
 //!
-//! Thousands may come up at once. Each call looks at so many of them that it does not take long, and
-//! the next goes on.
+//! Thousands may come up at once. Each call looks at so many of them that it does not take long,
+//! and the next goes on.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;

@@ -89,7 +89,8 @@ pub struct TransmitBuffer {
     runs: Vec<Transmit>,
     /// Number of datagrams of the last run, while it can have more.
     growing: Option<usize>,
-    /// Of each run whether the ICRCs of its datagrams are left to [`seal`](Self::seal): they are zero.
+    /// Of each run whether the ICRCs of its datagrams are left to [`seal`](Self::seal): they are
+    /// zero.
     unsealed: Vec<bool>,
     defers: bool,
     limits: TransmitLimits,
@@ -227,8 +228,8 @@ impl TransmitBuffer {
         self.holds_back = true;
     }
 
-    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC, unless
-    /// that is left for later.
+    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC,
+    /// unless that is left for later.
     pub(super) fn commit(&mut self, built: &Built, path: &Path) {
         self.add(built, path, false);
     }

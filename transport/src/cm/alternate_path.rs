@@ -12,8 +12,8 @@ use super::{
 use crate::event::DropReason;
 
 impl Connections {
-    /// Refuses an alternate path (12.8). Linux does not answer, on RoCE, so that its peer asks again
-    /// and again.
+    /// Refuses an alternate path (12.8). Linux does not answer, on RoCE, so that its peer asks
+    /// again and again.
     pub(super) fn on_lap(
         &mut self,
         common: &mut Common,

@@ -161,8 +161,8 @@ impl Common {
         self.ids.remove(&id);
     }
 
-    /// Has a communication ID stay in use for a while and count no more. Returns the one that has to
-    /// end its time wait early, if as many are in it as may be.
+    /// Has a communication ID stay in use for a while and count no more. Returns the one that has
+    /// to end its time wait early, if as many are in it as may be.
     #[must_use]
     pub(super) fn enter_time_wait(&mut self, id: u32, until: Instant) -> Option<u32> {
         let is_full = self.time_waits.len() >= self.most();

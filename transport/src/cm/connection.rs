@@ -165,9 +165,9 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// Attributes for the own queue pair: on the passive side from the request on, on the active side
-    /// from the reply on, and until the connection is established; where the program moves a queue
-    /// pair of the passive side, also then.
+    /// Attributes for the own queue pair: on the passive side from the request on, on the active
+    /// side from the reply on, and until the connection is established; where the program moves a
+    /// queue pair of the passive side, also then.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,

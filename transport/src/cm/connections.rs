@@ -190,8 +190,8 @@ impl Connections {
     }
 
     /// Nothing more is sent or expected, but the names stay taken for a while: this side's, and the
-    /// peer's communication ID, so that a late repeat of its request is known as one. Its queue pair
-    /// is free: it may request another connection, as Linux lets it.
+    /// peer's communication ID, so that a late repeat of its request is known as one. Its queue
+    /// pair is free: it may request another connection, as Linux lets it.
     pub(super) fn enter_time_wait(
         &mut self,
         common: &mut Common,

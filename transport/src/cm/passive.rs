@@ -37,8 +37,8 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(common, id, req, arrival);
         }
-        // A queue pair that is connected cannot request another connection. If its owner has started
-        // again, the old connection is stale.
+        // A queue pair that is connected cannot request another connection. If its owner has
+        // started again, the old connection is stale.
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(common, arrival, id);

@@ -64,8 +64,8 @@ pub enum Trigger {
     Accept,
     /// Command: the own queue pair is ready (`rdma_establish`).
     Establish,
-    /// Command: a packet of the peer's queue pair came (`rdma_notify`). The adapter notices as well,
-    /// when it would repeat the reply.
+    /// Command: a packet of the peer's queue pair came (`rdma_notify`). The adapter notices as
+    /// well, when it would repeat the reply.
     Notify,
     /// Command: refuse a request or a reply (`rdma_reject`).
     Reject,

@@ -5,16 +5,16 @@ use core::time::Duration;
 /// Congestion control of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CongestionConfig {
-    /// Reliable connections mark what they send as ECN-capable, ECT(0), so that a switch whose queue
-    /// grows marks it instead of dropping it. On by default. A traffic class with other ECN bits
-    /// leaves as it is.
+    /// Reliable connections mark what they send as ECN-capable, ECT(0), so that a switch whose
+    /// queue grows marks it instead of dropping it. On by default. A traffic class with other ECN
+    /// bits leaves as it is.
     pub ecn: bool,
     /// Limits of what may wait for an acknowledgement.
     pub window: WindowConfig,
     /// Reaction to notifications of the peer; `None`: the rate is never limited. On by default.
     pub dcqcn: Option<Dcqcn>,
-    /// `min_time_between_cnps`: a peer is notified at most once in this time for each queue pair, and
-    /// of its own notifications no more than that count. 50 µs by default.
+    /// `min_time_between_cnps`: a peer is notified at most once in this time for each queue pair,
+    /// and of its own notifications no more than that count. 50 µs by default.
     pub np_min_time_between_cnps: Duration,
 }
 

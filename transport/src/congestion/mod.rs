@@ -2,7 +2,8 @@
 //!
 //! A window limits what waits for an acknowledgement, per queue pair and per destination; it reacts
 //! to loss and to notifications. A rate limits how fast the data of a queue pair leaves; it reacts
-//! to notifications of the peer. Answers to READs that a peer loses have a pace. [`CongestionConfig`] has the parameters of both.
+//! to notifications of the peer. Answers to READs that a peer loses have a pace.
+//! [`CongestionConfig`] has the parameters of both.
 
 mod config;
 mod pace;

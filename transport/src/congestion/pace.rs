@@ -1,10 +1,10 @@
 //! The rate of answers to READs that the peer loses and asks for again late.
 //!
-//! Nothing tells a responder how much of an answer has arrived. A requester of ours asks for no more
-//! than it can take, and network adapters ask again as soon as they see a gap. One that drops all
-//! behind a gap and waits for its timer (rxe) may ask for gigabytes all the same: of what comes too
-//! fast it keeps each time what a buffer on the way held. When it asks again, the rate is halved; it
-//! grows by as much as it was then in each second.
+//! Nothing tells a responder how much of an answer has arrived. A requester of ours asks for no
+//! more than it can take, and network adapters ask again as soon as they see a gap. One that drops
+//! all behind a gap and waits for its timer (rxe) may ask for gigabytes all the same: of what comes
+//! too fast it keeps each time what a buffer on the way held. When it asks again, the rate is
+//! halved; it grows by as much as it was then in each second.
 
 use core::time::Duration;
 

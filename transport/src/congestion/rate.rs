@@ -200,8 +200,8 @@ impl Limiter {
 /// Shortest time between two increases.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Time at which data may leave next when these bytes leave now, where others were due to be followed
-/// at `next`.
+/// Time at which data may leave next when these bytes leave now, where others were due to be
+/// followed at `next`.
 pub(super) fn spread(next: Instant, bytes: u64, rate: u64, now: Instant) -> Instant {
     let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
     let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));

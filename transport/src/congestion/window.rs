@@ -26,8 +26,8 @@ const FORGET: u32 = 4;
 pub(crate) enum Near {
     /// By packets: windows that share a way come close to each other.
     Packets,
-    /// By a cubic function of the time since then: the receive buffer behind it is nearly full about
-    /// once a second, not every few round trips.
+    /// By a cubic function of the time since then: the receive buffer behind it is nearly full
+    /// about once a second, not every few round trips.
     Time,
 }
 

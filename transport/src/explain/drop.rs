@@ -6,9 +6,9 @@ use super::{Explain, Reason};
 use crate::event::DropReason;
 
 impl DropReason {
-    /// True if a packet that is refused so shows a mistake in a program, at this end or at the other,
-    /// of which nobody else may hear. The others follow from losses, from the end of connections, or
-    /// from an adapter that errs.
+    /// True if a packet that is refused so shows a mistake in a program, at this end or at the
+    /// other, of which nobody else may hear. The others follow from losses, from the end of
+    /// connections, or from an adapter that errs.
     #[must_use]
     pub const fn shows_a_mistake(self) -> bool {
         matches!(
@@ -29,8 +29,8 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True if an answer that is dropped so shows what keeps all of them from being taken. The others
-    /// follow from losses, or from the end of connections.
+    /// True if an answer that is dropped so shows what keeps all of them from being taken. The
+    /// others follow from losses, or from the end of connections.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;
         advice != LOSSES && advice != OVER

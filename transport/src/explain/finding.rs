@@ -144,7 +144,8 @@ impl Histories {
     }
 }
 
-/// The sender of an answer that names no queue pair here, or of what is no packet, and the reason of its drop.
+/// The sender of an answer that names no queue pair here, or of what is no packet, and the reason
+/// of its drop.
 fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
     match what {
         What::Malformed { net, reason, .. } => Some((net.src, *reason)),

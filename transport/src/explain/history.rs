@@ -32,7 +32,8 @@ struct Silence {
     not_ready: (u32, Duration),
     /// Reasons for which answers were dropped, with their number; the latest is the last.
     dropped: Dropped,
-    /// The same of what came from the peer's address to no queue pair that exists, or was no packet.
+    /// The same of what came from the peer's address to no queue pair that exists, or was no
+    /// packet.
     astray: Dropped,
 }
 

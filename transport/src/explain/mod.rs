@@ -1,6 +1,6 @@
 //! Explanations of failures: for every error of a call, every completion in error, every event and
-//! every rejection, the rule that was broken and what to look at; and, from the [record](crate::trace)
-//! of a queue pair, what came before and what the peer said.
+//! every rejection, the rule that was broken and what to look at; and, from the
+//! [record](crate::trace) of a queue pair, what came before and what the peer said.
 //!
 //! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
 //! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.

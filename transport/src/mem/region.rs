@@ -218,8 +218,8 @@ impl Region {
     }
 
     /// Writes bytes whose range was checked when the request was taken; the region may have been
-    /// deregistered since. A program that polls the memory sees them after those of earlier packets,
-    /// as with a network card.
+    /// deregistered since. A program that polls the memory sees them after those of earlier
+    /// packets, as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release); // no instruction where the processor keeps stores in order

@@ -194,8 +194,8 @@ impl Answers {
         }
     }
 
-    /// Writes the next answer, if it is an acknowledgement, positive or negative, to the start of `slot`.
-    /// Returns its length.
+    /// Writes the next answer, if it is an acknowledgement, positive or negative, to the start of
+    /// `slot`. Returns its length.
     pub(super) fn write_acknowledgement(
         &mut self,
         common: &Common,

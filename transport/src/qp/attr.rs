@@ -171,7 +171,8 @@ impl Rtr {
     }
 }
 
-/// Attributes of the transition RTR→RTS. Each service of the transport takes the first PSN that is sent.
+/// Attributes of the transition RTR→RTS. Each service of the transport takes the first PSN that is
+/// sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rts {
     /// A reliable connection.

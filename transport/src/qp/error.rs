@@ -61,7 +61,8 @@ pub enum ModifyError {
     /// No such entry of the GID table, or one of another address family than the peer's.
     #[error("GID index {0} does not exist or is of another address family than the peer's GID")]
     GidIndex(u16),
-    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP header.
+    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP
+    /// header.
     #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
     RoceV1(u16),
     /// More than the port carries.

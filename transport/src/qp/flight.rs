@@ -25,8 +25,8 @@ pub(crate) struct Flight {
     unasked: u64,
     /// The next packet waits for room in what all queue pairs share.
     waits: bool,
-    /// The peer has not answered in time. What is sent to it until it does is little, and no part of
-    /// what all share: others go on, whose peers on the same host are alive.
+    /// The peer has not answered in time. What is sent to it until it does is little, and no part
+    /// of what all share: others go on, whose peers on the same host are alive.
     is_apart: bool,
     /// Something was lost that the adapter has not heard of.
     lost: bool,

@@ -2,8 +2,8 @@
 //! payload tell them apart, and none of them asks for an acknowledgement.
 //!
 //! They leave and arrive as all other packets do, for less work. Where anything else is due before
-//! the next of them, or may be, they end; and one that finds anything but what it continues is left to
-//! those who look at every packet.
+//! the next of them, or may be, they end; and one that finds anything but what it continues is left
+//! to those who look at every packet.
 
 use alloc::sync::Arc;
 
@@ -52,8 +52,8 @@ enum Origin {
 }
 
 impl Qp {
-    /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a one may
-    /// come next.
+    /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a
+    /// one may come next.
     pub(crate) fn middle_length(&self) -> Option<usize> {
         let continues =
             self.requester.is_within_request() || self.responder.answers.is_within_read();
@@ -89,8 +89,8 @@ impl Qp {
         Some(middles)
     }
 
-    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, it and those
-    /// behind it do not leave.
+    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, it and
+    /// those behind it do not leave.
     pub(crate) fn build_middle(
         &mut self,
         middles: &Middles,
@@ -107,8 +107,8 @@ impl Qp {
         written.is_ok()
     }
 
-    /// True if this is the packet from the middle of the message under way that comes next, and no more
-    /// than to place its payload is to be done with it.
+    /// True if this is the packet from the middle of the message under way that comes next, and no
+    /// more than to place its payload is to be done with it.
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
@@ -118,8 +118,8 @@ impl Qp {
             }
     }
 
-    /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not come.
-    /// Behind those of an answer that were taken it is [noted](Self::note_answered).
+    /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not
+    /// come. Behind those of an answer that were taken it is [noted](Self::note_answered).
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -221,8 +221,8 @@ impl Requester {
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 
-    /// True if this packet, which is from the middle of an answer to a READ, comes next, and no part of the
-    /// READ ends with it.
+    /// True if this packet, which is from the middle of an answer to a READ, comes next, and no
+    /// part of the READ ends with it.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
         let is_read = |wqe: &&SendWqe| {
             wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })

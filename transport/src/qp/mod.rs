@@ -2,8 +2,9 @@
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
 //! (queue pair states), A14 (XRC). The halves are `requester` (what we ask), `completer` (the
-//! answers to it), `responder` (what we are asked) with its `answers`; the halves yield packet values,
-//! and `Qp::build` turns them into bytes. `raw` stands beside the protocol: frames of the program's own.
+//! answers to it), `responder` (what we are asked) with its `answers`; the halves yield packet
+//! values, and `Qp::build` turns them into bytes. `raw` stands beside the protocol: frames of the
+//! program's own.
 
 mod answers;
 mod attr;
@@ -345,7 +346,8 @@ impl Qp {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
 
-    /// Bytes of its requests on their way that all queue pairs share, and whether one waits for [room](Env::send_room).
+    /// Bytes of its requests on their way that all queue pairs share, and whether one waits for
+    /// [room](Env::send_room).
     pub(crate) const fn flight(&self) -> (u64, bool) {
         (self.requester.flight.shared(), self.requester.flight.waits())
     }
@@ -381,8 +383,8 @@ impl Qp {
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
-        // behind the only packet of a request an acknowledgement, which is shorter but for messages of
-        // hardly a byte, ends the run of datagrams
+        // behind the only packet of a request an acknowledgement, which is shorter but for messages
+        // of hardly a byte, ends the run of datagrams
         let passes = || {
             self.responder.answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
@@ -402,7 +404,8 @@ impl Qp {
         }
     }
 
-    /// False if it has nothing to send, which is seen at once, and nothing to do when it is its turn.
+    /// False if it has nothing to send, which is seen at once, and nothing to do when it is its
+    /// turn.
     pub(crate) fn may_send(&self) -> bool {
         self.requester.may_send() // the first of these is what a long message takes
             || !self.responder.answers.is_empty()
@@ -425,8 +428,8 @@ impl Qp {
             && !self.is_flushing()
     }
 
-    /// Writes the next frame of a queue pair of raw packets to `frame`. `mtu` is that of the interface.
-    /// False if there is none now.
+    /// Writes the next frame of a queue pair of raw packets to `frame`. `mtu` is that of the
+    /// interface. False if there is none now.
     pub(crate) fn build_frame(&mut self, mtu: u32, frame: &mut Vec<u8>, env: &mut Env<'_>) -> bool {
         if self.is_flushing() {
             self.flush(env);
@@ -453,8 +456,8 @@ impl Qp {
         self.end_receive(received, env)
     }
 
-    /// True if the next answer is the last packet of a long READ and may wait for one transmit buffer:
-    /// the first packet of what is asked for meanwhile is as long, and can share its run.
+    /// True if the next answer is the last packet of a long READ and may wait for one transmit
+    /// buffer: the first packet of what is asked for meanwhile is as long, and can share its run.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.answers.hold_back()
     }
@@ -607,8 +610,8 @@ impl Qp {
     }
 
     /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
-    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why. What is
-    /// left of many requests is flushed in later turns.
+    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why. What
+    /// is left of many requests is flushed in later turns.
     fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();

@@ -1,5 +1,5 @@
-//! Notes of a queue pair's decisions, for the [record](crate::trace): where a decision is made it is
-//! noted, with the rule it followed. Nothing is noted unless someone reads the record.
+//! Notes of a queue pair's decisions, for the [record](crate::trace): where a decision is made it
+//! is noted, with the rule it followed. Nothing is noted unless someone reads the record.
 
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};

@@ -1,4 +1,5 @@
-//! Raw packets: each send request is a whole Ethernet frame, and each frame fills a receive request.
+//! Raw packets: each send request is a whole Ethernet frame, and each frame fills a receive
+//! request.
 //!
 //! Not of the InfiniBand transport, but of verbs (`IBV_QPT_RAW_PACKET`): states, work queues and
 //! completions are those of every queue pair, and nothing is sent twice, acknowledged or numbered.
@@ -21,8 +22,8 @@ const HEADER: u32 = 14;
 const TAG: u32 = 4;
 const TAG_8021Q: [u8; 2] = [0x81, 0];
 
-/// Writes the next frame to `frame` and completes its request. A request that cannot be sent is marked
-/// as failed.
+/// Writes the next frame to `frame` and completes its request. A request that cannot be sent is
+/// marked as failed.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,

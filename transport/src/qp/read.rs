@@ -34,9 +34,9 @@ const RUN: u32 = 65_507;
 /// Bytes of a packet in the middle of an answer, besides its payload.
 const HEADERS: u32 = (Bth::LEN + ICRC_LEN) as u32;
 
-/// Packets to ask for when there is room for `most`. All of a run are equally long, but the last may
-/// be shorter; the first and the last packet of an answer are longer than the others. So the first
-/// and the second are a run, the last is one, and those between them are to be whole ones.
+/// Packets to ask for when there is room for `most`. All of a run are equally long, but the last
+/// may be shorter; the first and the last packet of an answer are longer than the others. So the
+/// first and the second are a run, the last is one, and those between them are to be whole ones.
 const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     let run = RUN / (mtu + HEADERS);
     match most.checked_sub(3) {

@@ -77,9 +77,9 @@ fn capacity(agreed: u8) -> usize {
 /// are remembered: more than a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The answer to one says that just this one was
-/// carried out, so a repeat of what never was must not get it: a peer that lives anew may number
-/// its requests so that they look long past.
+/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The answer to
+/// one says that just this one was carried out, so a repeat of what never was must not get it: a
+/// peer that lives anew may number its requests so that they look long past.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     answered: VecDeque<(Psn, Msn)>,

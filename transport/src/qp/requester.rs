@@ -445,8 +445,8 @@ impl Requester {
         true
     }
 
-    /// Writes a request packet; its payload comes from the request's buffers. `None`: there is none to
-    /// write.
+    /// Writes a request packet; its payload comes from the request's buffers. `None`: there is none
+    /// to write.
     pub(super) fn write(
         &self,
         request: &RequestPacket,

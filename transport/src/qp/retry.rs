@@ -16,8 +16,8 @@ const RNR_WITHOUT_LIMIT: u8 = 7;
 /// gets more time without being asked more often.
 const LONGEST: u32 = 4;
 
-/// The same of timeouts from this on, half a second: whoever is silent for so long is seldom only busy, and
-/// the program is to hear of it within twice the time that its settings promise.
+/// The same of timeouts from this on, half a second: whoever is silent for so long is seldom only
+/// busy, and the program is to hear of it within twice the time that its settings promise.
 const LONGEST_OF_LONG: u32 = 2;
 const LONG: Duration = timeout(17);
 

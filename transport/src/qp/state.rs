@@ -19,8 +19,8 @@ pub enum QpType {
     /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue
     /// of its own, but receives into the XRC SRQs of its XRC domain.
     XrcTarget,
-    /// Whole Ethernet frames of the program's own (`IBV_QPT_RAW_PACKET`): no transport service, only work
-    /// queues.
+    /// Whole Ethernet frames of the program's own (`IBV_QPT_RAW_PACKET`): no transport service,
+    /// only work queues.
     RawPacket,
 }
 

@@ -18,8 +18,8 @@ use crate::{
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Writes the next datagram to `slot` and completes its request; its path comes with it. A request that cannot be sent is
-/// marked as failed.
+/// Writes the next datagram to `slot` and completes its request; its path comes with it. A request
+/// that cannot be sent is marked as failed.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,

@@ -28,7 +28,8 @@ pub struct DatagramMeta {
     /// injects a fault into a program under test.
     pub not_ready: bool,
     /// True if it is, byte for byte, what an adapter has built, because it has never left the
-    /// memory of this host: its ICRC is not computed again, and may be [left away](Datagram::sealed).
+    /// memory of this host: its ICRC is not computed again, and may be
+    /// [left away](Datagram::sealed).
     pub checksum_verified: bool,
     /// True if it has met a receive buffer of the own host that fills. Its sender is told as if a
     /// switch had marked it with "congestion experienced".
@@ -49,8 +50,8 @@ impl<'a> Datagram<'a> {
         self.meta.checksum_verified && self.bytes.ends_with(&[0; ICRC_LEN])
     }
 
-    /// Its bytes, and its ICRC if that was left away: for those who show them, or pass them on to where it
-    /// is looked at. `room` is for a copy.
+    /// Its bytes, and its ICRC if that was left away: for those who show them, or pass them on to
+    /// where it is looked at. `room` is for a copy.
     pub fn sealed<'b>(&'b self, room: &'b mut Vec<u8>) -> &'b [u8] {
         match self.bytes.split_last_chunk::<ICRC_LEN>() {
             Some((body, _)) if self.lacks_icrc() => {
@@ -64,8 +65,9 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Datagrams that have arrived together, from one sender to one receiver, alike in what is known of them:
-/// each `segment` bytes long but the last, which may be shorter. IPv4 identifications count up.
+/// Datagrams that have arrived together, from one sender to one receiver, alike in what is known of
+/// them: each `segment` bytes long but the last, which may be shorter. IPv4 identifications count
+/// up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramRun<'a> {
     /// Network headers of the first.

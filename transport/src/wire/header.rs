@@ -173,8 +173,8 @@ impl Syndrome {
     /// control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
-    /// Receive requests that an acknowledgement grants, beyond the message that its MSN names (table
-    /// "end-to-end flow control credits"). `None`: it counts none.
+    /// Receive requests that an acknowledgement grants, beyond the message that its MSN names
+    /// (table "end-to-end flow control credits"). `None`: it counts none.
     #[must_use]
     pub const fn granted(self) -> Option<u32> {
         match self {

@@ -1,13 +1,13 @@
-//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over everything that no
-//! router changes.
+//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over everything
+//! that no router changes.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC
-//! is linear: if the bytes are right but for a few unknown bits, then the difference between the CRC
-//! received and the one computed tells those bits. So for a datagram whose identification is not
-//! known the one that would make the CRC right is *computed*, and the packet is accepted if only
-//! the identification and the "don't fragment" bit had to change. That leaves 15 of the 32 bits of
-//! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are
-//! checked.
+//! is linear: if the bytes are right but for a few unknown bits, then the difference between the
+//! CRC received and the one computed tells those bits. So for a datagram whose identification is
+//! not known the one that would make the CRC right is *computed*, and the packet is accepted if
+//! only the identification and the "don't fragment" bit had to change. That leaves 15 of the 32
+//! bits of checking for such packets; over IPv6, and wherever the link knows the identification,
+//! all 32 are checked.
 
 use core::{
     fmt,
@@ -66,16 +66,16 @@ pub struct NetHeader {
     pub frame: FrameFields,
 }
 
-/// Fields that only a link sends and sees which builds its frames itself. Others send RoCEv2, leave the
-/// rest to the kernel, and have the defaults in what they receive.
+/// Fields that only a link sends and sees which builds its frames itself. Others send RoCEv2, leave
+/// the rest to the kernel, and have the defaults in what they receive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FrameFields(u32);
 
 impl FrameFields {
     const V1: u32 = 1 << 31;
 
-    /// These fields: of the service level four bits count, 0 to 15, whose lower three are the priority in the
-    /// VLAN tag; of the flow label, of the IPv6 header or the GRH of RoCE v1, 20.
+    /// These fields: of the service level four bits count, 0 to 15, whose lower three are the
+    /// priority in the VLAN tag; of the flow label, of the IPv6 header or the GRH of RoCE v1, 20.
     #[must_use]
     pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
         let version = match version {
@@ -115,8 +115,8 @@ impl fmt::Debug for FrameFields {
 }
 
 impl NetHeader {
-    /// True if a router has marked the packet "congestion experienced" (RFC 3168). RoCE v1 has no such
-    /// mark.
+    /// True if a router has marked the packet "congestion experienced" (RFC 3168). RoCE v1 has no
+    /// such mark.
     #[must_use]
     pub const fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
@@ -206,8 +206,8 @@ fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// The packets from one IPv4 socket to another: what the ICRC covers before the BTH is the same in all of
-/// them, but for lengths and identification.
+/// The packets from one IPv4 socket to another: what the ICRC covers before the BTH is the same in
+/// all of them, but for lengths and identification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IcrcFlow {
     src: Ipv4Addr,
@@ -266,8 +266,8 @@ impl IcrcFlow {
             Ident::Likely(id) => (id, true),
         };
         let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and
-        // must not panic
+        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC
+        // wrong and must not panic
         let length = udp_length.wrapping_add(IPV4_LEN as u16);
         let fields = [length, id, udp_length].map(u16::to_be_bytes);
         let mut crc = self.crc;
@@ -287,7 +287,8 @@ const DONT_FRAGMENT: u8 = 1 << 6;
 /// The byte with "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// What a byte at this place changes in the CRC of a [`IcrcFlow`], if it is not zero: a CRC is linear.
+/// What a byte at this place changes in the CRC of a [`IcrcFlow`], if it is not zero: a CRC is
+/// linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);
@@ -298,8 +299,8 @@ const fn change(byte: u8, at: usize) -> u32 {
     crc
 }
 
-/// The same for both bytes of the length of the IPv4 packet, of its identification, and of the length of the
-/// UDP datagram.
+/// The same for both bytes of the length of the IPv4 packet, of its identification, and of the
+/// length of the UDP datagram.
 static CHANGES: [[[u32; 256]; 2]; 3] = {
     let places = [IP + 2, IP + 4, IP + IPV4_LEN + 4];
     let mut tables = [[[0; 256]; 2]; 3];
@@ -355,9 +356,9 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
     })
 }
 
-/// The change of the network header that would explain a wrong ICRC, as a number: two packets whose headers
-/// were changed alike, and nothing else, have the same. `bytes` is the UDP payload from the BTH to the ICRC.
-/// `None`: it has no length of a packet.
+/// The change of the network header that would explain a wrong ICRC, as a number: two packets whose
+/// headers were changed alike, and nothing else, have the same. `bytes` is the UDP payload from the
+/// BTH to the ICRC. `None`: it has no length of a packet.
 #[must_use]
 pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;

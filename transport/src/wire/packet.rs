@@ -313,8 +313,8 @@ impl Headers {
         writer.at
     }
 
-    /// The same, without padding, for packets that are all alike but for the PSN, and have no headers
-    /// behind the BTH but the XRCETH.
+    /// The same, without padding, for packets that are all alike but for the PSN, and have no
+    /// headers behind the BTH but the XRCETH.
     pub(crate) fn of_middles(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
@@ -337,8 +337,8 @@ pub(crate) struct MiddleHeaders {
 impl MiddleHeaders {
     const MAX: usize = Bth::LEN + XrcEth::LEN;
 
-    /// Writes them with a PSN to the start of `out`, and returns what is behind them, where what was is
-    /// overwritten in part.
+    /// Writes them with a PSN to the start of `out`, and returns what is behind them, where what
+    /// was is overwritten in part.
     ///
     /// # Panics
     /// When `out` is shorter than BTH and XRCETH.
@@ -406,8 +406,8 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// The BTH and the payload of a packet from the middle of a SEND, a WRITE or an answer to a READ in RC
-    /// or UC that asks for no acknowledgement; `None` for every other.
+    /// The BTH and the payload of a packet from the middle of a SEND, a WRITE or an answer to a
+    /// READ in RC or UC that asks for no acknowledgement; `None` for every other.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;

@@ -53,8 +53,8 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Room for completions. To make it takes as long as it is large, so those who have the adapter behind a
-/// lock make it before they take that.
+/// Room for completions. To make it takes as long as it is large, so those who have the adapter
+/// behind a lock make it before they take that.
 #[derive(Debug)]
 pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
 
@@ -90,8 +90,8 @@ impl Validity {
     }
 }
 
-/// Whether something has come since a taker found nothing. An event is lost unless what is added and
-/// what is asked for are in one order, as with `armed`.
+/// Whether something has come since a taker found nothing. An event is lost unless what is added
+/// and what is asked for are in one order, as with `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
     /// One did, and there was no event since.

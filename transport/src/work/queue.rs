@@ -330,8 +330,8 @@ impl RecvWqe {
     }
 }
 
-/// Requests that were taken from a queue pair and do not complete. To drop them takes as long as there
-/// are many.
+/// Requests that were taken from a queue pair and do not complete. To drop them takes as long as
+/// there are many.
 #[must_use = "they are to be dropped without the adapter's lock"]
 #[derive(Default, Debug)]
 pub struct AbandonedRequests {

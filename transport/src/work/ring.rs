@@ -103,8 +103,8 @@ impl<T> Ring<T> {
     }
 
     /// Changes the number of elements that it may hold, at least one, with the array that it
-    /// [lacks](Self::lacks), if it does; without, it makes one. `Err`: it holds so many already, more
-    /// than would fit. The owner's alone.
+    /// [lacks](Self::lacks), if it does; without, it makes one. `Err`: it holds so many already,
+    /// more than would fit. The owner's alone.
     pub(super) fn resize(&self, limit: usize, array: Option<ArrayQueue<T>>) -> Result<(), usize> {
         let held = self.len();
         if held > limit {

@@ -3,8 +3,9 @@
 //!
 //! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that
 //! a timeout of seconds costs nothing. It fails the test when a packet is dropped for a reason that
-//! the test has not allowed. When a test fails it prints every packet. A [`Star`] has many adapters.
-//! A [`Half`] is for the rules of one side: the test sends packet values and expects packet values.
+//! the test has not allowed. When a test fails it prints every packet. A [`Star`] has many
+//! adapters. A [`Half`] is for the rules of one side: the test sends packet values and expects
+//! packet values.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 #![allow(unused_imports, reason = "every test program uses another part")]

@@ -147,7 +147,8 @@ fn a_peer_that_starts_anew() {
     assert_eq!(world.talk.requests().len(), 1);
 }
 
-/// A program that connects a queue pair a second time is refused until it ends the first connection.
+/// A program that connects a queue pair a second time is refused until it ends the first
+/// connection.
 #[test]
 fn a_queue_pair_with_two_connections() {
     let Connected { mut talk, a, b, a_qp, .. } = Connected::new();

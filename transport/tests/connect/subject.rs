@@ -1,4 +1,5 @@
-//! One side with a connection in any state, and the messages, commands and deadlines that it can get.
+//! One side with a connection in any state, and the messages, commands and deadlines that it can
+//! get.
 
 use roce_transport::{
     adapter::AcceptError,

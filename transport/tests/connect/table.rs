@@ -81,8 +81,8 @@ const STATES: [&str; 12] = [
 ];
 
 /// `+ X`: X is sent. `! E`: event E. `> S`: the new state. Messages that are not named mean nothing
-/// there. A DREQ or a LAP that comes before the peer's name is known is about a connection that does
-/// not exist, and so is a REP to a resolution.
+/// there. A DREQ or a LAP that comes before the peer's name is known is about a connection that
+/// does not exist, and so is a REP to a resolution.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
 ReqSent / REP ! Reply > RepRcvd

@@ -1,5 +1,5 @@
-//! Answers to READs of a peer that drops what comes behind a gap, and asks again when its timer fires,
-//! as the kernel's rxe does.
+//! Answers to READs of a peer that drops what comes behind a gap, and asks again when its timer
+//! fires, as the kernel's rxe does.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -49,8 +49,8 @@ impl Slow {
         self.half.send(&pkt(Op::ReadRequest, psn).reth(from, left as u32).ask());
     }
 
-    /// One step of the time: a turn of the adapter, and what the way lets through. True if something
-    /// arrived that the peer takes.
+    /// One step of the time: a turn of the adapter, and what the way lets through. True if
+    /// something arrived that the peer takes.
     fn step(&mut self) -> bool {
         self.half.advance(STEP);
         for packet in self.half.take_turn() {
@@ -94,8 +94,8 @@ fn answers_that_are_lost_come_slower() {
     assert!(peer.lost < 5 * peer.packets, "{} lost", peer.lost);
 }
 
-/// The last packet of a long answer is as long as the first of the next one, and leaves with it if that
-/// is asked for meanwhile. It does not wait for more than a transmit buffer.
+/// The last packet of a long answer is as long as the first of the next one, and leaves with it if
+/// that is asked for meanwhile. It does not wait for more than a transmit buffer.
 #[test]
 fn answers_share_a_run() {
     const PACKETS: usize = 18;

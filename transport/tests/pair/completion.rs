@@ -246,8 +246,9 @@ fn one_queue_for_both() {
     assert_eq!(completed(&half), [1, 2]);
 }
 
-/// An answer is in one run with the acknowledgement of what it answers, which is shorter and so stands
-/// behind it, and comes first: programs count on it that their request completes before its answer.
+/// An answer is in one run with the acknowledgement of what it answers, which is shorter and so
+/// stands behind it, and comes first: programs count on it that their request completes before its
+/// answer.
 #[test]
 fn what_was_sent_completes_before_its_answer() {
     let mut half = with_one_queue();
@@ -259,7 +260,8 @@ fn what_was_sent_completes_before_its_answer() {
     assert_eq!(completed(&half), [2, 1]);
 }
 
-/// Behind an answer to a READ an acknowledgement stays where it is: it would say that the answer is lost.
+/// Behind an answer to a READ an acknowledgement stays where it is: it would say that the answer is
+/// lost.
 #[test]
 fn what_was_sent_completes_in_its_order() {
     let mut half = with_one_queue();

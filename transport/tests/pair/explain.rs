@@ -380,8 +380,8 @@ fn a_queue_pair_that_is_gone() {
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 
-/// Statuses, reasons of drops, rejections and events: each has a name, a rule and an advice. Errors of
-/// calls are matched one by one in the code.
+/// Statuses, reasons of drops, rejections and events: each has a name, a rule and an advice. Errors
+/// of calls are matched one by one in the code.
 #[test]
 fn nothing_is_without_an_explanation() {
     let statuses = WcStatus::ALL.iter().map(Explain::explain);

@@ -142,7 +142,8 @@ fn a_small_buffer_is_filled_again_and_again() {
     );
 }
 
-/// Runs of a buffer that may not be filled whole are those of a smaller one, and its capacity is a bound, too.
+/// Runs of a buffer that may not be filled whole are those of a smaller one, and its capacity is a
+/// bound, too.
 #[test]
 fn a_buffer_is_filled_up_to_its_bound() {
     let sent = |capacity: usize, bound: Option<usize>| {

@@ -92,8 +92,8 @@ fn datagrams_to_several_leave_from_several() {
     assert!(used.len() > 2, "{used:?} for 24 flows");
 }
 
-/// Packets of one port leave as one run, whichever queue pairs they are of; that is as many as there
-/// are ports, and not as there are queue pairs. The same holds for answers.
+/// Packets of one port leave as one run, whichever queue pairs they are of; that is as many as
+/// there are ports, and not as there are queue pairs. The same holds for answers.
 #[test]
 fn queue_pairs_with_one_port_share_a_run() {
     let mut pair = Pair::new();
@@ -114,8 +114,8 @@ fn queue_pairs_with_one_port_share_a_run() {
     }
 }
 
-/// Order by ports costs no queue pair its turn: with more to send than a buffer holds, all have sent
-/// about the same at any time.
+/// Order by ports costs no queue pair its turn: with more to send than a buffer holds, all have
+/// sent about the same at any time.
 #[test]
 fn order_by_ports_is_fair() {
     let mut pair = Pair::new();

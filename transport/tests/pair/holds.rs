@@ -1,5 +1,5 @@
-//! What one call does is bounded, however many queue pairs there are: whoever holds the device's lock
-//! meanwhile gives it back soon. Counted in work, not in time.
+//! What one call does is bounded, however many queue pairs there are: whoever holds the device's
+//! lock meanwhile gives it back soon. Counted in work, not in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,8 +95,8 @@ fn portions_forget_nobody() {
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
 }
 
-/// A queue pair with thousands of requests goes into ERR: they are flushed in portions, in order, what
-/// is posted meanwhile behind them; and the event that tells of the last comes after it.
+/// A queue pair with thousands of requests goes into ERR: they are flushed in portions, in order,
+/// what is posted meanwhile behind them; and the event that tells of the last comes after it.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;

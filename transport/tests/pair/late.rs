@@ -1,5 +1,5 @@
-//! Bytes that are placed in any order and as late as is legal, completions and events that come late:
-//! what a program is promised holds, and nothing more (9.5, o9-20).
+//! Bytes that are placed in any order and as late as is legal, completions and events that come
+//! late: what a program is promised holds, and nothing more (9.5, o9-20).
 
 use std::time::Duration;
 
@@ -262,7 +262,8 @@ fn completions_of_a_queue_pair_that_is_gone_do_not_come() {
     assert!(a.sent().is_empty() && a.send_cq.is_empty());
 }
 
-/// Every completion, and the memory, as without lateness; also where packets are lost and come late.
+/// Every completion, and the memory, as without lateness; also where packets are lost and come
+/// late.
 #[test]
 fn an_exchange_over_a_rough_network_ends_as_it_would() {
     for seed in 0..20 {

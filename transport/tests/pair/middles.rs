@@ -1,5 +1,6 @@
-//! Packets from the middle of messages leave and arrive many at once. They are what they would be one by
-//! one, as they do in an adapter that [counts](roce_transport::adapter::Adapter::count_qp) for a queue pair alone.
+//! Packets from the middle of messages leave and arrive many at once. They are what they would be
+//! one by one, as they do in an adapter that [counts](roce_transport::adapter::Adapter::count_qp)
+//! for a queue pair alone.
 
 use std::time::Duration;
 
@@ -120,8 +121,8 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
 /// Packets, and when the adapter wanted to be called behind each run.
 type Sent = (Vec<Vec<u8>>, Vec<Option<Instant>>);
 
-/// Carries messages to B, some of which are answers to its READs, whose packets arrive damaged and out of
-/// order at times. Returns what B sent, counted and has in memory.
+/// Carries messages to B, some of which are answers to its READs, whose packets arrive damaged and
+/// out of order at times. Returns what B sent, counted and has in memory.
 fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new();

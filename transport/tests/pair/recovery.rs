@@ -66,7 +66,8 @@ fn a_gap_is_followed_to_the_furthest_packet_that_was_dropped() {
     half.expect(&[ack(0x203, 4)]);
 }
 
-/// A NAK that has left makes the requester repeat everything; a second one would have it done twice.
+/// A NAK that has left makes the requester repeat everything; a second one would have it done
+/// twice.
 #[test]
 fn a_nak_that_has_left_is_not_repeated() {
     let mut half = receiving(3);

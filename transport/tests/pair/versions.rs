@@ -88,8 +88,8 @@ fn a_capture_has_packets_of_both_versions() {
     }
 }
 
-/// Of what is on its way in a UDP datagram nothing is for a queue pair of RoCE v1, and the other way
-/// round.
+/// Of what is on its way in a UDP datagram nothing is for a queue pair of RoCE v1, and the other
+/// way round.
 #[test]
 fn the_other_version_is_refused() {
     for (gids, other) in [(RoceV1::Used, RoceVersion::V2), (RoceV1::Absent, RoceVersion::V1)] {

@@ -1,5 +1,5 @@
-//! WRITEs of a few packets that leave as a WRITE each, where an adapter is asked for that: packets of
-//! equal length can be a run.
+//! WRITEs of a few packets that leave as a WRITE each, where an adapter is asked for that: packets
+//! of equal length can be a run.
 
 use roce_transport::{
     adapter::AdapterConfig,

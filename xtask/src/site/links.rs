@@ -11,8 +11,8 @@ use crate::{Failure, contents::HOMEPAGE};
 /// Where `roce playground` serves the page.
 const PLAYGROUND: &str = "http://127.0.0.1:8791/";
 
-/// The text of a page of docs/ as the site has it: links into the playground lead to the site's own,
-/// those out of docs/ to the repository.
+/// The text of a page of docs/ as the site has it: links into the playground lead to the site's
+/// own, those out of docs/ to the repository.
 pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
     let depth = page.components().count() - 1;
     let own = format!("{}playground/index.html", "../".repeat(depth));

@@ -19,8 +19,8 @@ unsafe extern "C" {
     fn on_exit(run: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Has the end told. Registered before the program's own functions, it runs after them, and after the
-/// destructors of the program and of its libraries.
+/// Has the end told. Registered before the program's own functions, it runs after them, and after
+/// the destructors of the program and of its libraries.
 pub(super) fn arm() {
     // SAFETY: The function is there as long as the process is: the library is never unloaded.
     unsafe { on_exit(tell_all, ptr::null_mut()) };
@@ -37,8 +37,8 @@ extern "C" fn tell_all(status: c_int, _: *mut c_void) {
         FOUND.store(report::summarize(), Ordering::SeqCst);
     });
     if status == 0 && FOUND.load(Ordering::SeqCst) > 0 {
-        // SAFETY: What the program has written is flushed first, as it would be afterwards; there is
-        // nothing else that is still to be done.
+        // SAFETY: What the program has written is flushed first, as it would be afterwards; there
+        // is nothing else that is still to be done.
         unsafe {
             libc::fflush(ptr::null_mut());
             libc::_exit(STATUS);

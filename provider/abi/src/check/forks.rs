@@ -1,4 +1,5 @@
-//! Forks of programs that have registered memory, and have not asked for it to be kept from the child.
+//! Forks of programs that have registered memory, and have not asked for it to be kept from the
+//! child.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +21,8 @@ pub(crate) fn prepared() {
     IS_PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// Has forks looked at; to be called after [`survive_forks`](roce_provider::survive_forks), whose locks
-/// are taken later then.
+/// Has forks looked at; to be called after [`survive_forks`](roce_provider::survive_forks), whose
+/// locks are taken later then.
 pub(super) fn watch() {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         prepared();

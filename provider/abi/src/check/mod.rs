@@ -1,15 +1,16 @@
 //! Checks of what programs do that works by luck: memory that is touched while the adapter has it,
-//! queues that can overrun, wake-ups that can be lost, objects that are used after they are destroyed
-//! or never are.
+//! queues that can overrun, wake-ups that can be lost, objects that are used after they are
+//! destroyed or never are.
 //!
 //! Switched on by `ROCE_CHECK`. Then a context has other functions for the calls that move data
 //! (`checked`), which note here what is posted and what has completed, and regions have memory that
 //! tells what the adapter writes ([`watch`]); calls that make and destroy objects are noted in
-//! [`records`]. Off, programs get the same functions and the same memory as if there were no checks.
+//! [`records`]. Off, programs get the same functions and the same memory as if there were no
+//! checks.
 //!
-//! Three locks: that of [`requests`], which is held while a request is posted; that of an engine; that
-//! of [`watch`], which the adapter takes under its own. They are taken in this order. What is found
-//! under the last two is told later, by the thread that has given them back.
+//! Three locks: that of [`requests`], which is held while a request is posted; that of an engine;
+//! that of [`watch`], which the adapter takes under its own. They are taken in this order. What is
+//! found under the last two is told later, by the thread that has given them back.
 
 mod at_exit;
 mod finding;

@@ -1,5 +1,5 @@
-//! Requests that need what a READ or an atomic in front of them brings, or that a repeated READ could see:
-//! without a fence they begin before it is done.
+//! Requests that need what a READ or an atomic in front of them brings, or that a repeated READ
+//! could see: without a fence they begin before it is done.
 //!
 //! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
 

@@ -41,7 +41,8 @@ struct Told {
     places: BTreeMap<Key, Place>,
 }
 
-/// What makes two findings one: their kind and place, and for objects that are alive, which they are.
+/// What makes two findings one: their kind and place, and for objects that are alive, which they
+/// are.
 type Key = (Kind, Stack, Option<String>);
 
 /// One finding at one place.

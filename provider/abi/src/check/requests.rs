@@ -1,5 +1,5 @@
-//! Requests that programs have posted and whose completions they have not polled, and the queues that
-//! these are in.
+//! Requests that programs have posted and whose completions they have not polled, and the queues
+//! that these are in.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -106,7 +106,8 @@ struct Pair {
 
 struct Shared {
     device: usize,
-    /// Of an XRC one, where its requests complete: which queue pairs take from it is not known here.
+    /// Of an XRC one, where its requests complete: which queue pairs take from it is not known
+    /// here.
     cq: Option<usize>,
     list: VecDeque<Posted>,
 }
@@ -167,7 +168,8 @@ pub(crate) fn remove_pair(key: QpKey) {
     drop(removed);
 }
 
-/// Notes that completion counters count for a queue pair: what has completed is not known here any more.
+/// Notes that completion counters count for a queue pair: what has completed is not known here any
+/// more.
 pub(crate) fn count_pair(key: QpKey) {
     if let Some(pair) = REQUESTS.lock().pairs.get_mut(&key) {
         pair.is_counted = true;
@@ -195,8 +197,8 @@ pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     REQUESTS.lock().regions.insert((device, lkey), memory);
 }
 
-/// A request that needs a region which the program is about to deregister. Without the region, the request
-/// may fail at once, and nothing needs it then.
+/// A request that needs a region which the program is about to deregister. Without the region, the
+/// request may fail at once, and nothing needs it then.
 pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     REQUESTS.lock().user_of(device, lkey)
 }
@@ -217,7 +219,8 @@ pub(super) fn regions() -> usize {
     REQUESTS.lock().regions.len()
 }
 
-/// Attributes of a queue pair and of the one of this process that it is connected with, if there is one.
+/// Attributes of a queue pair and of the one of this process that it is connected with, if there is
+/// one.
 pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     let requests = REQUESTS.lock();
     let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
@@ -258,7 +261,8 @@ pub(crate) fn post<R>(
     result
 }
 
-/// Notes a completion that was taken from a completion queue, and of which the program has not heard.
+/// Notes a completion that was taken from a completion queue, and of which the program has not
+/// heard.
 pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
@@ -543,8 +547,8 @@ impl Pair {
     }
 }
 
-/// Requests of a shared receive queue complete in any order. If several have this `wr_id`, it is not
-/// known which of them it was.
+/// Requests of a shared receive queue complete in any order. If several have this `wr_id`, it is
+/// not known which of them it was.
 fn complete_shared(
     shared: &mut VecDeque<Posted>,
     wr_id: u64,

@@ -1,5 +1,5 @@
-//! Findings as one document of the Static Analysis Results Interchange Format, for tools that show them
-//! beside the source.
+//! Findings as one document of the Static Analysis Results Interchange Format, for tools that show
+//! them beside the source.
 //!
 //! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
 

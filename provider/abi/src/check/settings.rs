@@ -32,8 +32,8 @@ pub(crate) fn changed(
     }
 }
 
-/// Tells if one side of a connection inside of this process may ask for more READs and atomics at a time
-/// than the other takes. To be called when a queue pair is in RTR or RTS.
+/// Tells if one side of a connection inside of this process may ask for more READs and atomics at a
+/// time than the other takes. To be called when a queue pair is in RTR or RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, answers) in [(&this, &peer), (&peer, &this)] {

@@ -7,9 +7,9 @@
 //! timeout_zero
 //! ```
 //!
-//! The first word is the name of a finding, or `*` for any. The rest has to look like some line of the
-//! stack where it was found, or like the function alone, with `*` for anything; without it, all findings
-//! of this name are meant.
+//! The first word is the name of a finding, or `*` for any. The rest has to look like some line of
+//! the stack where it was found, or like the function alone, with `*` for anything; without it, all
+//! findings of this name are meant.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! Completion queues that are armed for an event, and programs that wait for one which may not come.
+//! Completion queues that are armed for an event, and programs that wait for one which may not
+//! come.
 
 use std::collections::BTreeMap;
 

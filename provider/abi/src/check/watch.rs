@@ -1,5 +1,5 @@
-//! Memory of posted requests: checksums of what it was when it was posted, and of what the adapter has
-//! placed in it since. What differs from them was written by the program.
+//! Memory of posted requests: checksums of what it was when it was posted, and of what the adapter
+//! has placed in it since. What differs from them was written by the program.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -1,5 +1,6 @@
-//! Functions that contexts, queue pairs and completion queues of programs that are checked have in the
-//! place of others: they note what is posted and what completes ([`crate::check`]), and call those.
+//! Functions that contexts, queue pairs and completion queues of programs that are checked have in
+//! the place of others: they note what is posted and what completes ([`crate::check`]), and call
+//! those.
 
 mod poll;
 mod post;

@@ -13,8 +13,9 @@ pub(crate) fn any() -> bool {
     registry::any_ids()
 }
 
-/// Ends all connections, and rejects requests that wait for an answer: ends all ids, of which programs
-/// still hold the pointers. Peers get nothing from a forked child's copies of its parent's ids.
+/// Ends all connections, and rejects requests that wait for an answer: ends all ids, of which
+/// programs still hold the pointers. Peers get nothing from a forked child's copies of its parent's
+/// ids.
 pub(crate) fn end_all() {
     for id in registry::pointers() {
         // SAFETY: It was there, and a program that destroys ids in its last moments, in other

@@ -156,8 +156,8 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
 /// Waits for an event of a channel: 0, or -1. The thread may be cancelled meanwhile: nothing needs
 /// to be dropped then.
 ///
-/// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as in
-/// librdmacm; if it looks for events once more, it gets `EBADF`.
+/// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as
+/// in librdmacm; if it looks for events once more, it gets `EBADF`.
 pub(super) unsafe extern "C-unwind" fn next(
     channel: *mut rdma_event_channel,
     to: *mut *mut rdma_cm_event,

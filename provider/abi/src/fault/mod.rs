@@ -1,9 +1,10 @@
-//! Calls that fail, or wait, on request (`ROCE_FAULT`): the rules of this process, and what becomes of a
-//! call.
+//! Calls that fail, or wait, on request (`ROCE_FAULT`): the rules of this process, and what becomes
+//! of a call.
 //!
 //! Every exported function and every operation of a context begins with a gate (`export`), which
-//! looks at [`ARMED`] and does nothing else as long as there are no rules. Calls that move data have
-//! other functions instead (`faulted`), which contexts get only where rules are possible at all.
+//! looks at [`ARMED`] and does nothing else as long as there are no rules. Calls that move data
+//! have other functions instead (`faulted`), which contexts get only where rules are possible at
+//! all.
 
 mod counts;
 mod rules;

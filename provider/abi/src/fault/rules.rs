@@ -182,8 +182,8 @@ impl Rules {
         own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
     }
 
-    /// A line for each rule: its number, how often it has hit, and of how many that matched; for those
-    /// without counters `-`.
+    /// A line for each rule: its number, how often it has hit, and of how many that matched; for
+    /// those without counters `-`.
     fn list(&self) -> Vec<String> {
         let own = self
             .faults

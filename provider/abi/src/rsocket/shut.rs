@@ -28,8 +28,8 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
     errno::minus_one("rshutdown", shut())
 }
 
-/// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes, or
-/// until the peer does not answer.
+/// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes,
+/// or until the peer does not answer.
 fn linger(number: c_int) -> Result<Option<Duration>> {
     let entry = table::find(number)?;
     let (on, seconds) = &entry.linger;

@@ -136,8 +136,8 @@ pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
     Some(removed)
 }
 
-/// True if there are none. Without the lock, which a thread may hold for ever that a signal's handler
-/// has interrupted, to exit.
+/// True if there are none. Without the lock, which a thread may hold for ever that a signal's
+/// handler has interrupted, to exit.
 pub(super) fn is_empty() -> bool {
     NUMBER.load(Ordering::Relaxed) == 0
 }

@@ -120,10 +120,10 @@ pub(super) fn until<R: Copy>(
     }
 }
 
-/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, until all are moved, or
-/// with `some`, until any are, or until an attempt moves none: their number, also when something fails
-/// after the first of them. An attempt copies from or to a cursor behind those that were moved before,
-/// and is told their number.
+/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, until all are moved,
+/// or with `some`, until any are, or until an attempt moves none: their number, also when something
+/// fails after the first of them. An attempt copies from or to a cursor behind those that were
+/// moved before, and is told their number.
 ///
 /// A cancellation point, as [`until`].
 ///

@@ -1,7 +1,7 @@
 //! Flows: `struct ibv_flow_attr`, and the specs behind it in memory, as bytes.
 //!
-//! Each spec has its kind and its size first, then a value and a mask; what is sent is in the byte order of
-//! the network.
+//! Each spec has its kind and its size first, then a value and a mask; what is sent is in the byte
+//! order of the network.
 
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
@@ -30,12 +30,13 @@ const TCP: u32 = 0x40;
 const UDP: u32 = 0x41;
 const ACTION_TAG: u32 = 0x1000;
 const ACTION_DROP: u32 = 0x1001;
-/// Kinds that the headers know besides: ESP, tunnels, GRE, MPLS, actions of other objects; and the bit of
-/// those within a tunnel.
+/// Kinds that the headers know besides: ESP, tunnels, GRE, MPLS, actions of other objects; and the
+/// bit of those within a tunnel.
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
-/// Reads a flow and its specs; `copy` fills a buffer with the bytes from this one on, if they are there.
+/// Reads a flow and its specs; `copy` fills a buffer with the bytes from this one on, if they are
+/// there.
 pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;

@@ -122,8 +122,8 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     }
 }
 
-/// Length of the attributes of a queue pair that every program has: without `rate_limit`, which came
-/// later, and is no attribute of any queue pair here.
+/// Length of the attributes of a queue pair that every program has: without `rate_limit`, which
+/// came later, and is no attribute of any queue pair here.
 pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
 
 /// Attributes of a queue pair that a program gives.

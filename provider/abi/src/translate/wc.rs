@@ -32,7 +32,8 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
 /// opcode, and a length that nobody has asked for.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// The same for a program that is checked: what means nothing in a completion that has failed looks so.
+/// The same for a program that is checked: what means nothing in a completion that has failed looks
+/// so.
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     if wc.result.is_err() {

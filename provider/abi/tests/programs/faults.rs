@@ -99,7 +99,8 @@ fn again(name: &str, rules: &str) -> bool {
 type Function =
     unsafe extern "C" fn([*mut u64; 1], *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> isize;
 
-/// Makes a call with arguments that mean nothing: it fails as the rule has it, and has not looked at them.
+/// Makes a call with arguments that mean nothing: it fails as the rule has it, and has not looked
+/// at them.
 fn assert_fails(call: CallId, function: *const c_void) {
     let failing = call.failing();
     assert!(!function.is_null(), "{}", failing.name);

@@ -1,4 +1,5 @@
-//! `ROCE_EXPLAIN`: what people read, and stock programs. The causes are those of [`wrong`](super::wrong).
+//! `ROCE_EXPLAIN`: what people read, and stock programs. The causes are those of
+//! [`wrong`](super::wrong).
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! The programs of `tests/wrong`, with one mistake each: what the library says of it, and that it says
-//! nothing of the same program without the mistake.
+//! The programs of `tests/wrong`, with one mistake each: what the library says of it, and that it
+//! says nothing of the same program without the mistake.
 //!
 //! The first lines of each say what is to be found:
 //!

@@ -1,8 +1,9 @@
 //! Random calls of the C interface, with structures that are right, wrong and inconsistent, by two
 //! threads at once that share some of the objects.
 //!
-//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test main random::` tries others than usual; `.ci/asan`
-//! runs them under AddressSanitizer, which sees what the library does to memory that is not its own.
+//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test main random::` tries others than usual;
+//! `.ci/asan` runs them under AddressSanitizer, which sees what the library does to memory that is
+//! not its own.
 
 use std::{
     env,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-/// Exponential backoff: a time that doubles with each [renewal](Self::renew), and begins anew after a number
-/// of looks that found no reason for it.
+/// Exponential backoff: a time that doubles with each [renewal](Self::renew), and begins anew after
+/// a number of looks that found no reason for it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Backoff {
     until: Instant,

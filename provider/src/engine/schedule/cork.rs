@@ -1,20 +1,21 @@
 //! Corking: requests wait for those behind them, so that they leave with one call of the system.
 //!
-//! A call costs as much for one small datagram as for a run of them. So what a program posts, one small
-//! request after the other, is corked, as TCP does it (autocorking): the first one leaves at once, and
-//! those that follow it closely wait for
-//! - the next look of the program at an empty completion queue, and any other call of it but a post,
+//! A call costs as much for one small datagram as for a run of them. So what a program posts, one
+//! small request after the other, is corked, as TCP does it (autocorking): the first one leaves at
+//! once, and those that follow it closely wait for
+//! - the next look of the program at an empty completion queue, and any other call of it but a
+//!   post,
 //! - a full run,
-//! - or, if the program does nothing of that, [`CORK`], after which its next post or poll has it leave. If
-//!   there is none, a timer of the system wakes the background thread after [`CORK_TIMER`]. Nothing is corked
-//!   for a while for a program with which that happens.
+//! - or, if the program does nothing of that, [`CORK`], after which its next post or poll has it
+//!   leave. If there is none, a timer of the system wakes the background thread after
+//!   [`CORK_TIMER`]. Nothing is corked for a while for a program with which that happens.
 //!
-//! Where messages go back and forth, the acknowledgement of the one waits in the same way, and leaves
-//! with the answer: if the program has answered the message before within [`CLOSELY`] of finding it, by a
-//! post with nothing in between but receives. The answer itself never waits.
+//! Where messages go back and forth, the acknowledgement of the one waits in the same way, and
+//! leaves with the answer: if the program has answered the message before within [`CLOSELY`] of
+//! finding it, by a post with nothing in between but receives. The answer itself never waits.
 //!
-//! Only what goes through sockets is corked, of programs that poll; acknowledgements of WRITEs wait through
-//! memory, too, for programs that look at theirs.
+//! Only what goes through sockets is corked, of programs that poll; acknowledgements of WRITEs wait
+//! through memory, too, for programs that look at theirs.
 
 use std::{mem, time::Duration};
 
@@ -83,7 +84,8 @@ struct Waiting {
 struct Posts {
     /// End of the last one.
     ended_at: Instant,
-    /// Number of the program's polls, and when another one was seen, or it went on posting after one.
+    /// Number of the program's polls, and when another one was seen, or it went on posting after
+    /// one.
     polls: u64,
     polled_at: Instant,
     /// Number of posts that have followed each other closely.
@@ -95,7 +97,8 @@ struct Posts {
 /// How the program answers what it finds.
 #[derive(Debug, Default)]
 struct Answers {
-    /// Time at which it found messages that are only to be acknowledged, if it has not called since.
+    /// Time at which it found messages that are only to be acknowledged, if it has not called
+    /// since.
     found_at: Option<Instant>,
     /// Those were nothing but memory that the peer has written.
     written: bool,
@@ -138,8 +141,8 @@ impl Cork {
         }
     }
 
-    /// The program finds messages that are only to be acknowledged, or, if `written`, only memory that the
-    /// peer has written. Returns true if the acknowledgements wait.
+    /// The program finds messages that are only to be acknowledged, or, if `written`, only memory
+    /// that the peer has written. Returns true if the acknowledgements wait.
     pub(in crate::engine) fn find(&mut self, now: Instant, written: bool) -> bool {
         if !self.is_possible() {
             return false;
@@ -161,8 +164,8 @@ impl Cork {
         }
     }
 
-    /// Time after which the timer is to wake the background thread for what begins to wait; `None`: it
-    /// is set already.
+    /// Time after which the timer is to wake the background thread for what begins to wait; `None`:
+    /// it is set already.
     pub(in crate::engine) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
         let after = match self.waiting.acknowledgements {
             true if self.timer_at >= now.plus(CORK_TIMER) => return None,
@@ -173,13 +176,14 @@ impl Cork {
         Some(after)
     }
 
-    /// A program, which has polled so often until now, has posted something. Returns true if that waits;
-    /// else everything is to leave.
+    /// A program, which has polled so often until now, has posted something. Returns true if that
+    /// waits; else everything is to leave.
     pub(in crate::engine) fn post(&mut self, now: Instant, load: Load, polls: u64) -> bool {
         let Some(run) = self.run else { return false };
         self.posts.note(now, polls, run.segments);
         if let Some(found_at) = self.answers.found_at.take() {
-            // who is known to answer, or to look at memory, may have been kept from the processor for a moment
+            // who is known to answer, or to look at memory, may have been kept from the processor
+            // for a moment
             let is_known = self.answers.expected || self.answers.written;
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
             self.answers.expected = self.answers.excused || now.since(found_at) <= closely;
@@ -213,7 +217,8 @@ impl Cork {
         self.served_at = now;
     }
 
-    /// True if the program, which has just posted, has been posting for so long that it is to serve.
+    /// True if the program, which has just posted, has been posting for so long that it is to
+    /// serve.
     pub(in crate::engine) fn is_unserved(&self, now: Instant) -> bool {
         self.posts.in_series && now.since(self.served_at) > UNSERVED
     }
@@ -243,8 +248,8 @@ impl Cork {
         self.waiting.acknowledgements && now >= self.late_at()
     }
 
-    /// They wait on, because others keep the program from the processor, perhaps. Returns the time after
-    /// which that is to be looked at again.
+    /// They wait on, because others keep the program from the processor, perhaps. Returns the time
+    /// after which that is to be looked at again.
     pub(in crate::engine) fn excuse(&mut self, now: Instant) -> Duration {
         let was_excused = mem::replace(&mut self.answers.excused, true);
         let after = if was_excused { ACK_TIMER } else { CORK_TIMER };

@@ -22,8 +22,8 @@ use super::{
 pub(in crate::engine) enum Duty {
     /// The program polls. The thread looks now and then whether it still does.
     Standby,
-    /// The program polls, but not always: it looks at its memory between, say, for what a peer writes
-    /// there. The thread serves whenever the program makes no call.
+    /// The program polls, but not always: it looks at its memory between, say, for what a peer
+    /// writes there. The thread serves whenever the program makes no call.
     Assist,
     /// What arrives wakes the program. The thread serves timers, and looks now and then whether the
     /// program comes for it.
@@ -111,15 +111,15 @@ impl Duties {
         self.program_serves
     }
 
-    /// On standby: time until the thread looks whether the program comes for what waits. `None`: at once,
-    /// because it was absent, and a few looks have not yet told whether it is back.
+    /// On standby: time until the thread looks whether the program comes for what waits. `None`: at
+    /// once, because it was absent, and a few looks have not yet told whether it is back.
     pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
         let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
         (!self.absence.is_remembered(now)).then_some(after)
     }
 
-    /// On standby: the program was looked at, and was absent while something waited, or was not; `None`:
-    /// nobody knows.
+    /// On standby: the program was looked at, and was absent while something waited, or was not;
+    /// `None`: nobody knows.
     pub(in crate::engine) fn note_look(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
             Some(true) => self.absence.renew(ASSISTS, now),
@@ -134,8 +134,8 @@ impl Duties {
     }
 
     /// An event loop was looked at, and was absent while something waited, or was not. It was woken
-    /// `in_vain` so many times in a row; `idle` looks without a call are enough. Returns whether it stays
-    /// one that what arrives wakes, and if it was found unfit, until when it is none.
+    /// `in_vain` so many times in a row; `idle` looks without a call are enough. Returns whether it
+    /// stays one that what arrives wakes, and if it was found unfit, until when it is none.
     pub(in crate::engine) fn note_loop(
         &mut self,
         is_absent: bool,
@@ -154,8 +154,9 @@ impl Duties {
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
-    /// True if the thread, which has `received` something or nothing, leaves the adapter to the program
-    /// until that hands it over: the program polls faster than the thread wakes, or is `awaited` to.
+    /// True if the thread, which has `received` something or nothing, leaves the adapter to the
+    /// program until that hands it over: the program polls faster than the thread wakes, or is
+    /// `awaited` to.
     pub(in crate::engine) const fn stands_aside(
         &self,
         duty: Duty,
@@ -189,8 +190,8 @@ mod tests {
             self.duties.decide(self.seen, self.now)
         }
 
-        /// Looks as long as it is on standby, for a time at most, beside a program that serves so often,
-        /// and is absent or not.
+        /// Looks as long as it is on standby, for a time at most, beside a program that serves so
+        /// often, and is absent or not.
         fn stands_by(&mut self, time: Duration, serves_after: Duration, is_absent: bool) -> Duty {
             let end = self.now.plus(time);
             loop {

@@ -146,11 +146,12 @@ fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, M
     }
 }
 
-/// The least time of a lease in seconds. A server that grants less would have us do nothing but ask.
+/// The least time of a lease in seconds. A server that grants less would have us do nothing but
+/// ask.
 pub(super) const LEAST: u32 = 10;
 
-/// The times of a lease. Where the server tells none that can be, the others are half and seven eighths
-/// of the first (RFC 2131, section 4.4.5).
+/// The times of a lease. Where the server tells none that can be, the others are half and seven
+/// eighths of the first (RFC 2131, section 4.4.5).
 fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     let lease = lease.filter(|lease| *lease >= LEAST)?;
     let told = t1.zip(t2).filter(|&(t1, t2)| LEAST / 2 <= t1 && t1 < t2 && t2 < lease);
@@ -190,8 +191,8 @@ fn is_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// True if a host can have the address in a network of this length: not the first, nor the last, which
-/// is for all of them; of two there are both (RFC 3021).
+/// True if a host can have the address in a network of this length: not the first, nor the last,
+/// which is for all of them; of two there are both (RFC 3021).
 fn is_host_of(address: Ipv4Addr, length: u8) -> bool {
     let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     let host = address.to_bits() & hosts;

@@ -378,8 +378,8 @@ fn a_refusal_ends_the_lease_at_once() {
     }
 }
 
-/// A server that offers and refuses gets a question a minute in the end, and one that grants for the
-/// shortest time one in five seconds.
+/// A server that offers and refuses gets a question a minute in the end, and one that grants for
+/// the shortest time one in five seconds.
 #[test]
 fn no_server_has_it_send_without_end() {
     let mut host = Host::new();

@@ -19,18 +19,19 @@ pub enum FlowKind {
     /// Frames that match its specs (`IBV_FLOW_ATTR_NORMAL`).
     #[default]
     Normal,
-    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`), whatever its address: the
-    /// interface receives everything meanwhile.
+    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`), whatever its address:
+    /// the interface receives everything meanwhile.
     AllDefault,
-    /// Every frame to a group that no [`Normal`](Self::Normal) flow takes (`IBV_FLOW_ATTR_MC_DEFAULT`).
+    /// Every frame to a group that no [`Normal`](Self::Normal) flow takes
+    /// (`IBV_FLOW_ATTR_MC_DEFAULT`).
     McDefault,
-    /// A copy of every frame that arrives (`IBV_FLOW_ATTR_SNIFFER`), whatever its address, and of those
-    /// that the transport takes, too.
+    /// A copy of every frame that arrives (`IBV_FLOW_ATTR_SNIFFER`), whatever its address, and of
+    /// those that the transport takes, too.
     Sniffer,
 }
 
-/// What frames of a flow have, or what becomes of them (`ibv_flow_spec`): of a value the bits count that
-/// its mask has. A frame without the header that a spec is about does not match.
+/// What frames of a flow have, or what becomes of them (`ibv_flow_spec`): of a value the bits count
+/// that its mask has. A frame without the header that a spec is about does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowSpec {
     /// Ethernet (`IBV_FLOW_SPEC_ETH`).
@@ -97,11 +98,11 @@ impl FlowSpec {
 pub struct FlowAttr {
     /// Its kind.
     pub kind: FlowKind,
-    /// Of several flows that a frame matches, the one with the least number takes it, and of those the
-    /// oldest. Flows with the same priority and the same specs each get a copy.
+    /// Of several flows that a frame matches, the one with the least number takes it, and of those
+    /// the oldest. Flows with the same priority and the same specs each get a copy.
     pub priority: u16,
-    /// What its frames have, all of it; at most ten. None: every frame to the device's MAC address, to
-    /// everybody or to a group. Flows of other kinds have none.
+    /// What its frames have, all of it; at most ten. None: every frame to the device's MAC address,
+    /// to everybody or to a group. Flows of other kinds have none.
     pub specs: Vec<FlowSpec>,
     /// Flows of lower priority get a copy, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
     pub dont_trap: bool,
@@ -222,8 +223,9 @@ impl FlowAttr {
         self.priority == other.priority && which(self).eq(which(other))
     }
 
-    /// True if a frame is of this flow. What has come from a wire is for the device only if it has its
-    /// address, unless the flow names another; what its own queue pairs send has passed no interface.
+    /// True if a frame is of this flow. What has come from a wire is for the device only if it has
+    /// its address, unless the flow names another; what its own queue pairs send has passed no
+    /// interface.
     pub(super) fn matches(&self, frame: &Fields, own: MacAddr, is_from_wire: bool) -> bool {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => true,
@@ -237,8 +239,8 @@ impl FlowAttr {
     }
 }
 
-/// Frames that an interface takes besides those to its own MAC address and to everybody, for as long as
-/// somebody asks for it.
+/// Frames that an interface takes besides those to its own MAC address and to everybody, for as
+/// long as somebody asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Membership {
     /// Those to this address, of a host or of a group.

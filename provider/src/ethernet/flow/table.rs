@@ -71,9 +71,9 @@ impl FlowTable {
         self.entries.retain(|entry| entry.id != id);
     }
 
-    /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that only
-    /// flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a queue pair
-    /// of this device does, and flows that see what arrives do not see that.
+    /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that
+    /// only flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a
+    /// queue pair of this device does, and flows that see what arrives do not see that.
     pub(crate) fn steer(
         &self,
         frame: &[u8],

@@ -314,8 +314,8 @@ fn flip(bytes: &mut [u8], bit: usize) {
 }
 
 proptest! {
-    /// A spec with the frame's own values matches, whatever its mask; and if one bit of the value differs,
-    /// it matches just if the mask does not have that bit.
+    /// A spec with the frame's own values matches, whatever its mask; and if one bit of the value
+    /// differs, it matches just if the mask does not have that bit.
     #[test]
     fn bits_count_that_the_mask_has(
         made in made(),

@@ -117,8 +117,8 @@ impl Station {
         }
     }
 
-    /// The next hop to an address of another network: what was told for that network, else the gateway
-    /// that was given, else that of the lease.
+    /// The next hop to an address of another network: what was told for that network, else the
+    /// gateway that was given, else that of the lease.
     pub(super) fn gateway(&self, to: IpAddr) -> Option<IpAddr> {
         let leased = self.lease.as_ref().and_then(|lease| lease.route(to));
         let given = self.config.gateways.iter().find(|gateway| gateway.is_ipv4() == to.is_ipv4());

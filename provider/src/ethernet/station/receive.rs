@@ -353,8 +353,8 @@ impl Station {
         }
     }
 
-    /// Takes a router's report about a packet of ours. It is advice: nothing is sent otherwise for it,
-    /// because a queue pair's path MTU is its program's choice.
+    /// Takes a router's report about a packet of ours. It is advice: nothing is sent otherwise for
+    /// it, because a queue pair's path MTU is its program's choice.
     fn advise(
         &mut self,
         now: Instant,

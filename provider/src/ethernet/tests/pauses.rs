@@ -22,7 +22,8 @@ fn held(station: &Station, now: Instant) -> Vec<u8> {
     (0..8).filter(|&level| station.holds(now, &of(level, b"x"))).collect()
 }
 
-/// On a VLAN, so that each service level from 1 has a priority of its own, and 0 that of the device.
+/// On a VLAN, so that each service level from 1 has a priority of its own, and 0 that of the
+/// device.
 fn station() -> (Station, Instant) {
     let config = StationConfig {
         vlan: Some(Vlan { id: 100, priority: 2 }),

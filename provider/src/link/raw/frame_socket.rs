@@ -35,7 +35,8 @@ pub(super) trait FrameSocket: Send {
     /// Has everything leave that was sent.
     fn submit(&mut self) {}
 
-    /// True if something that was sent has not left, and [`submit`](Self::submit) is to be called again.
+    /// True if something that was sent has not left, and [`submit`](Self::submit) is to be called
+    /// again.
     fn is_behind(&self) -> bool {
         false
     }

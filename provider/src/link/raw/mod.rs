@@ -49,11 +49,11 @@ const MAX_RUN: usize = 65_487;
 const MESSAGES: usize = 64;
 /// Datagrams from this device to itself that wait.
 const OWN: usize = 4096;
-/// Time for which who opens a device waits for a DHCP server: until its question was asked four times,
-/// and the address that is granted was probed.
+/// Time for which who opens a device waits for a DHCP server: until its question was asked four
+/// times, and the address that is granted was probed.
 const LEASING: Duration = Duration::from_secs(10);
-/// Time for which who opens a device waits for a port: a process that was killed gives up its packet
-/// socket first, which the kernel does not hurry about, and its guards behind it.
+/// Time for which who opens a device waits for a port: a process that was killed gives up its
+/// packet socket first, which the kernel does not hurry about, and its guards behind it.
 const GUARDING: Duration = Duration::from_secs(1);
 
 /// A link that builds its frames itself.
@@ -76,8 +76,8 @@ pub(crate) struct RawLink {
     are_packets_held_up: bool,
     /// Sockets that have the interface take the frames of groups, and hear nothing.
     groups: BTreeMap<IpAddr, Socket>,
-    /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering that
-    /// nobody is there, and others from taking the port.
+    /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering
+    /// that nobody is there, and others from taking the port.
     _guards: Vec<Socket>,
     /// Process that it works in: a copy in a child gives nothing back.
     process: u32,
@@ -85,14 +85,14 @@ pub(crate) struct RawLink {
 
 impl RawLink {
     /// A link on the interface with this name and index. With addresses of its own this waits for a
-    /// second, since somebody may have them already; and for an address that is to be leased, ten at
-    /// most. For the port of a borrowed address that is taken it waits for a second. With `xdp`, and
-    /// the MTU of the interface beside it, what it can goes past the network stack.
+    /// second, since somebody may have them already; and for an address that is to be leased, ten
+    /// at most. For the port of a borrowed address that is taken it waits for a second. With `xdp`,
+    /// and the MTU of the interface beside it, what it can goes past the network stack.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
-    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also [`BindError::Taken`]
-    /// when another program has their port.
+    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also
+    /// [`BindError::Taken`] when another program has their port.
     pub(crate) fn open(
         interface: &str,
         index: u32,
@@ -141,7 +141,8 @@ impl RawLink {
         }
     }
 
-    /// Waits until it is known whether the addresses may be used, and until one is leased, but not long.
+    /// Waits until it is known whether the addresses may be used, and until one is leased, but not
+    /// long.
     fn await_assignment(&mut self) -> io::Result<()> {
         let end = clock::now().plus(LEASING);
         loop {
@@ -163,8 +164,8 @@ impl RawLink {
         }
     }
 
-    /// Sends a run whose next hop is known; `false`: the socket is full, or too much waits for the end
-    /// of a pause.
+    /// Sends a run whose next hop is known; `false`: the socket is full, or too much waits for the
+    /// end of a pause.
     fn send_run(
         &mut self,
         now: Instant,
@@ -248,7 +249,8 @@ impl RawLink {
 }
 
 /// Sockets that take the port on each borrowed address, and hear nothing. An address that the
-/// interface does not have (any more, or not yet, while duplicate address detection runs) is left out.
+/// interface does not have (any more, or not yet, while duplicate address detection runs) is left
+/// out.
 fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
     let (mut guards, mut missing) = (Vec::new(), None);
     let end = clock::now().plus(GUARDING);

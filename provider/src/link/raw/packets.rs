@@ -1,5 +1,6 @@
-//! Raw packets: a packet socket of their own beside the one that the device itself uses, so that a flood of
-//! the former costs nothing of the latter's buffer. It hears nothing as long as there is no flow.
+//! Raw packets: a packet socket of their own beside the one that the device itself uses, so that a
+//! flood of the former costs nothing of the latter's buffer. It hears nothing as long as there is
+//! no flow.
 
 #![allow(unsafe_code, reason = "what the kernel tells beside a frame has no safe interface")]
 
@@ -131,9 +132,9 @@ impl RawPackets {
             libc::iovec { iov_base: header.as_mut_ptr().cast::<c_void>(), iov_len: HEADER },
             libc::iovec { iov_base: frame.as_mut_ptr().cast::<c_void>(), iov_len: frame.len() },
         ];
-        // SAFETY: The structure is plain numbers and pointers, and all zero is a valid value. The kernel
-        // writes to the two parts and to `control`, which outlive the call, at most as many bytes as
-        // they have.
+        // SAFETY: The structure is plain numbers and pointers, and all zero is a valid value. The
+        // kernel writes to the two parts and to `control`, which outlive the call, at most as many
+        // bytes as they have.
         let (length, message) = unsafe {
             let mut message: libc::msghdr = mem::zeroed();
             message.msg_iov = parts.as_mut_ptr();
@@ -171,8 +172,8 @@ struct Read {
 
 /// The tag that the kernel has removed.
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
-    // SAFETY: The kernel has written the message's control data, and as much of it as its length says;
-    // the structure is plain numbers, and read from where it may lie unaligned.
+    // SAFETY: The kernel has written the message's control data, and as much of it as its length
+    // says; the structure is plain numbers, and read from where it may lie unaligned.
     let auxiliary = unsafe {
         let first = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
         if first.is_null()

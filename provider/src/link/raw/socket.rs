@@ -35,7 +35,8 @@ const GSO_HEADER: usize = 10;
 /// A frame with the longest IP packet, and the header before it.
 const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
 const UDP: usize = 8;
-/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux
+/// 6.9).
 const SEGMENTS: usize = 64;
 
 /// `struct virtio_net_hdr`.
@@ -51,8 +52,8 @@ const ECN: u8 = 0x80;
 impl GsoHeader {
     const NONE: Self = Self([0; GSO_HEADER]);
 
-    /// The header of a run with these headers, whose checksum begins with that of the pseudo header:
-    /// the kernel completes it in each datagram.
+    /// The header of a run with these headers, whose checksum begins with that of the pseudo
+    /// header: the kernel completes it in each datagram.
     fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
         let udp = headers.len() - UDP;
         let sum = pseudo_sum(run.src, run.dst, UDP + payload);
@@ -74,7 +75,8 @@ impl GsoHeader {
     }
 }
 
-/// The sum of the pseudo header of UDP (RFC 768, RFC 8200 section 8.1), folded and not complemented.
+/// The sum of the pseudo header of UDP (RFC 768, RFC 8200 section 8.1), folded and not
+/// complemented.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
     let words = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
@@ -91,8 +93,8 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// The most datagrams that the kernel takes as one run, at most this many: 1 before Linux 6.2, whose
-/// packet sockets know of no runs of UDP.
+/// The most datagrams that the kernel takes as one run, at most this many: 1 before Linux 6.2,
+/// whose packet sockets know of no runs of UDP.
 fn max_segments(most: usize) -> usize {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -234,8 +236,8 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     }
 }
 
-/// True if a checksum of a datagram to a DHCP client is to be completed. In RoCE packets nobody looks at
-/// that of UDP.
+/// True if a checksum of a datagram to a DHCP client is to be completed. In RoCE packets nobody
+/// looks at that of UDP.
 fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
     let udp = usize::from(u16::from_ne_bytes([header[6], header[7]]));
     frame.get(udp + 2..udp + 4) == Some(&DHCP_CLIENT_PORT.to_be_bytes())
@@ -243,8 +245,8 @@ fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
 
 /// Frames that found no room; `so_far` keeps what the kernel forgets when it tells.
 pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
-    // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes at most as
-    // many bytes as it has.
+    // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes at
+    // most as many bytes as it has.
     let statistics = unsafe {
         let mut statistics: libc::tpacket_stats = mem::zeroed();
         let mut length = size_of_val(&statistics) as libc::socklen_t;
@@ -262,8 +264,8 @@ pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
     so_far.get()
 }
 
-/// A socket that has the interface take the frames of a group for as long as it is open. It receives
-/// nothing itself.
+/// A socket that has the interface take the frames of a group for as long as it is open. It
+/// receives nothing itself.
 pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     let mac = group_mac(group).ok_or(io::ErrorKind::InvalidInput)?;
@@ -271,7 +273,8 @@ pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that has the interface take more frames for as long as it is open. It receives nothing itself.
+/// A socket that has the interface take more frames for as long as it is open. It receives nothing
+/// itself.
 pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     match membership {
@@ -319,11 +322,11 @@ pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends through the interface, and begins to receive what passes it, of this protocol: `ETH_P_ALL` stands
-/// for every one, and 0 for none.
+/// Sends through the interface, and begins to receive what passes it, of this protocol: `ETH_P_ALL`
+/// stands for every one, and 0 for none.
 pub(super) fn bind(socket: &Socket, interface: u32, protocol: c_int) -> io::Result<()> {
-    // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as many
-    // bytes as it has.
+    // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as
+    // many bytes as it has.
     let result = unsafe {
         let mut address: libc::sockaddr_ll = mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
@@ -344,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_checksum_is_completed() {
-        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's sum
+        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's
+        // sum
         let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
         let [high, low] = pseudo.to_be_bytes();
         let mut frame = vec![0xEE; 34];

@@ -1,6 +1,6 @@
-//! A ring from one process to another, and the Unix socket between them: it brings the memory to the
-//! reader and, as an answer, what wakes the reader to the writer. It shows at once that the other
-//! process has ended, however that ended.
+//! A ring from one process to another, and the Unix socket between them: it brings the memory to
+//! the reader and, as an answer, what wakes the reader to the writer. It shows at once that the
+//! other process has ended, however that ended.
 
 use std::{
     fs, io,
@@ -108,7 +108,8 @@ impl Incoming {
         self.reader.is_unread()
     }
 
-    /// Has the other side wake this one with the next run, or not. True if there is none to read yet.
+    /// Has the other side wake this one with the next run, or not. True if there is none to read
+    /// yet.
     pub(in crate::link) fn set_asleep(&self, asleep: bool) -> bool {
         self.reader.set_asleep(asleep);
         self.reader.is_empty()

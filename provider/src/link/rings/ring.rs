@@ -44,8 +44,8 @@ pub(crate) struct RunHeader {
     pub(crate) checksum_verified: bool,
 }
 
-/// The header is one word: the lengths less one, 16 bits each, traffic class, hop limit, and 16 bits
-/// for the rest: 14 for the source port, of which 0 stands for 4791, and one for
+/// The header is one word: the lengths less one, 16 bits each, traffic class, hop limit, and 16
+/// bits for the rest: 14 for the source port, of which 0 stands for 4791, and one for
 /// `checksum_verified`.
 const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;

@@ -191,8 +191,8 @@ impl Asked {
     }
 }
 
-/// Asks whether another process listens for a service, or, with `claim`, to listen for it. This waits
-/// for the answer.
+/// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
+/// waits for the answer.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another does.

@@ -55,8 +55,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Number of descriptors that are looked at in one go, and of requests of a client.
 const EVENTS: usize = 16;
 const REQUESTS: usize = 8;
-/// Time that a client has to ask for a partition, and number of clients that have not yet: of a user,
-/// and of all. One more takes the place of the oldest.
+/// Time that a client has to ask for a partition, and number of clients that have not yet: of a
+/// user, and of all. One more takes the place of the oldest.
 const SILENCE: Duration = Duration::from_secs(1);
 const MAX_SILENT_OF_USER: usize = 4;
 const MAX_SILENT: usize = 64;
@@ -119,8 +119,8 @@ struct Client {
 }
 
 impl ShareLink {
-    /// The same link, at whose addresses clients find this process. `addresses`: with the indices of
-    /// their interfaces.
+    /// The same link, at whose addresses clients find this process. `addresses`: with the indices
+    /// of their interfaces.
     ///
     /// # Errors
     /// [`BindError::NoDoor`].
@@ -262,7 +262,8 @@ impl Clients {
         }
     }
 
-    /// Does what a client asks for. Returns false if it has ended, makes no sense, or does not read.
+    /// Does what a client asks for. Returns false if it has ended, makes no sense, or does not
+    /// read.
     fn serve(&mut self, now: Instant, number: u64) -> bool {
         let Some(client) = self.clients.get_mut(&number) else { return true };
         let mut bytes = [0; REQUESTS * Request::LEN];

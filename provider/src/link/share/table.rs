@@ -21,7 +21,8 @@ pub(super) const REST: Duration = Duration::from_secs(30);
 const AWAITED: Duration = Duration::from_secs(2);
 /// The last partition is the service's own.
 pub(super) const OWN: u8 = IdPartition::COUNT;
-/// Partitions of an address that root does not have, resting ones among them, and those of one user.
+/// Partitions of an address that root does not have, resting ones among them, and those of one
+/// user.
 const MAX_OF_USERS: usize = 41;
 pub(super) const MAX_OF_USER: usize = 20;
 /// Services of a client.
@@ -68,8 +69,8 @@ impl Table {
     /// Gives a new client of a user a partition at an address.
     ///
     /// # Errors
-    /// [`Answer::InUse`] if another client has the `wanted` one; [`Answer::Full`] if the user has as
-    /// many as it can.
+    /// [`Answer::InUse`] if another client has the `wanted` one; [`Answer::Full`] if the user has
+    /// as many as it can.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -99,8 +100,8 @@ impl Table {
             && (self.has_room(address, user) || self.numbers.iter().any(had))
     }
 
-    /// A partition that nobody has at any address, or nobody at this one, or else the one of the user
-    /// that has rested for longest.
+    /// A partition that nobody has at any address, or nobody at this one, or else the one of the
+    /// user that has rested for longest.
     fn choose(&mut self, address: IpAddr, user: u32) -> Option<IdPartition> {
         let next =
             (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));

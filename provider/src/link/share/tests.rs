@@ -393,8 +393,8 @@ fn the_peers_of_a_client_that_ends_are_told() {
 
 const INSIDE: &str = "ROCE_TEST_SIGPIPE";
 
-/// A program that does not ignore the signal of a pipe without a reader, as C's do, is not ended by it
-/// when the service has ended.
+/// A program that does not ignore the signal of a pipe without a reader, as C's do, is not ended by
+/// it when the service has ended.
 #[test]
 fn a_program_outlives_the_service() {
     if env::var_os(INSIDE).is_none() {

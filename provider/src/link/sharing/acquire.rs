@@ -1,5 +1,5 @@
-//! Taking an address, alone or together with other processes. This may wait, and is done without the
-//! engine's lock.
+//! Taking an address, alone or together with other processes. This may wait, and is done without
+//! the engine's lock.
 
 use std::{
     io,
@@ -35,8 +35,8 @@ const GRANTS: usize = 2;
 /// Time for an address to pass from one process to another, which may all have to wait for the
 /// processor.
 const PASSING: Duration = Duration::from_secs(3);
-/// Number of attempts to have an address that nobody shares, and that is taken: its owner is perhaps
-/// just ending.
+/// Number of attempts to have an address that nobody shares, and that is taken: its owner is
+/// perhaps just ending.
 const ENDING_TRIES: usize = 50;
 
 /// Those who may have the addresses of a link besides it.

@@ -2,11 +2,12 @@
 //!
 //! The first process that opens an address is its *owner*, by the socket that has the address's
 //! name. It alone reads the UDP socket. A process that opens the address later becomes a *peer*: it
-//! is granted the UDP socket, to send from, the one with the name, and the [claims](super::claim); and
-//! the owner forwards to it whatever [is for](Addressee) its partition, or for a service that it
-//! listens for. What is for a queue pair of the peer's comes to a [member socket](super::members), if
-//! there is one. When the owner ends, or is stopped while something arrives, one of the peers is the
-//! owner from then on: it has all that the owner had, and the others become its peers.
+//! is granted the UDP socket, to send from, the one with the name, and the [claims](super::claim);
+//! and the owner forwards to it whatever [is for](Addressee) its partition, or for a service that
+//! it listens for. What is for a queue pair of the peer's comes to a
+//! [member socket](super::members), if there is one. When the owner ends, or is stopped while
+//! something arrives, one of the peers is the owner from then on: it has all that the owner had,
+//! and the others become its peers.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd};
 
@@ -97,8 +98,8 @@ impl SharedAddresses {
         self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due)
     }
 
-    /// Time at which a [role](Self::update_roles) may change although nothing arrives, or at which it
-    /// is looked for what processes have left.
+    /// Time at which a [role](Self::update_roles) may change although nothing arrives, or at which
+    /// it is looked for what processes have left.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let shared = self.addresses.iter().filter_map(SharedAddress::deadline);
         shared.chain(self.looks.as_ref().map(|looks| looks.due)).min()

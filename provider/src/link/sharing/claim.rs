@@ -1,9 +1,9 @@
-//! Claims of the processes that share an address: its partitions, the services that they listen for,
-//! and its member sockets. A claim is a lock in a file that all of them have open. It ends with the
-//! process that has it, however that ends.
+//! Claims of the processes that share an address: its partitions, the services that they listen
+//! for, and its member sockets. A claim is a lock in a file that all of them have open. It ends
+//! with the process that has it, however that ends.
 //!
-//! A position in a file has 63 bits, and a service ID 64. So services have two files of their own, one
-//! for each value of the uppermost bit.
+//! A position in a file has 63 bits, and a service ID 64. So services have two files of their own,
+//! one for each value of the uppermost bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -54,7 +54,8 @@ impl ClaimTable {
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, without services, which outlives the processes there.
+    /// The table of another process's address, without services, which outlives the processes
+    /// there.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         Ok(Self { file: open(theirs, record::SIZE)?, services: None })
     }
@@ -88,8 +89,8 @@ impl ClaimTable {
         })
     }
 
-    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last process
-    /// that does.
+    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last
+    /// process that does.
     ///
     /// # Errors
     /// [`io::ErrorKind::ConnectionRefused`] if that has just taken it.
@@ -146,8 +147,8 @@ impl AsFd for ClaimTable {
     }
 }
 
-/// A file that another process has open. Its descriptor stands for the same opening, whose locks are
-/// that process's, so it is opened once more.
+/// A file that another process has open. Its descriptor stands for the same opening, whose locks
+/// are that process's, so it is opened once more.
 fn open(theirs: &OwnedFd, length: u64) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -1,7 +1,7 @@
 //! The end of processes at other addresses of this host.
 //!
-//! When the channel to a process closes, and nobody has the process's name any more, it has ended, and
-//! the connections with it are over.
+//! When the channel to a process closes, and nobody has the process's name any more, it has ended,
+//! and the connections with it are over.
 
 use std::{collections::BTreeMap, io};
 

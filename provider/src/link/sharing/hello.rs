@@ -28,8 +28,8 @@ pub(super) enum Hello {
 pub(super) enum Purpose {
     /// Packets from this address.
     From(IpAddr),
-    /// What others have received at the reader's own address. The writer is the owner of this term, or
-    /// a peer: 0.
+    /// What others have received at the reader's own address. The writer is the owner of this term,
+    /// or a peer: 0.
     Forward(u64),
 }
 

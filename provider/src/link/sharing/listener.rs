@@ -18,8 +18,8 @@ use crate::link::{name::Name, stranger};
 pub(super) const MAX_PENDING: usize = 64;
 /// Time that a process has to say what it has connected for.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of connections to an address's socket that are looked at in one go. Every user of the host
-/// can make them.
+/// Number of connections to an address's socket that are looked at in one go. Every user of the
+/// host can make them.
 pub(super) const ACCEPT_BATCH: usize = 8;
 /// Time after which it is tried again to accept them, while too many strangers wait to be closed.
 pub(super) const REST: Duration = Duration::from_millis(10);
@@ -102,7 +102,8 @@ impl Listeners {
         gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 
-    /// Time at which a connection has been silent for too long, or at which others can perhaps be accepted.
+    /// Time at which a connection has been silent for too long, or at which others can perhaps be
+    /// accepted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.pending.front().map(|pending| pending.until);
         silent.into_iter().chain(self.rests_until).min()

@@ -1,15 +1,15 @@
 //! Sockets of the peer processes at a shared address, by which datagrams come to each without the
 //! owner.
 //!
-//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel asks
-//! the group's packet filter for the place of the socket that a datagram is put into: it looks for
-//! the partition of the destination queue pair in a list. Whatever is not in the list goes to the
-//! first place, which is the address's own socket, and the owner forwards it.
+//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel
+//! asks the group's packet filter for the place of the socket that a datagram is put into: it looks
+//! for the partition of the destination queue pair in a list. Whatever is not in the list goes to
+//! the first place, which is the address's own socket, and the owner forwards it.
 //!
 //! A socket that closes would make the last one take its place. So all member sockets are made
 //! together and lie in the queue of a Unix socket, of which each process at the address has a
-//! descriptor: none of them closes as long as there is any process. A process looks at the queue and
-//! takes a copy of the one whose place it has claimed.
+//! descriptor: none of them closes as long as there is any process. A process looks at the queue
+//! and takes a copy of the one whose place it has claimed.
 //!
 //! The filter sees the first datagram of a merged run only, so that what is for other processes may
 //! come, too. It is forwarded.
@@ -106,8 +106,8 @@ impl AsFd for MemberSockets {
     }
 }
 
-/// Has datagrams for these partitions go to these places of the group that the socket is in, and all
-/// others to the first.
+/// Has datagrams for these partitions go to these places of the group that the socket is in, and
+/// all others to the first.
 pub(super) fn attach(
     socket: BorrowedFd<'_>,
     members: &[(IdPartition, MemberPlace)],

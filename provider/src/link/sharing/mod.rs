@@ -1,16 +1,16 @@
 //! Other processes of this host: addresses shared with them, and packets to them through memory in
 //! the place of the network stack.
 //!
-//! A process can be found by a socket whose [name](names) says at which address it is, and with which
-//! partition of the numbers. A process that is about to send to a queue pair tries to connect to the
-//! socket of that name. If there is one, of a process that is to be [trusted](super::credentials), the
-//! sender makes a [ring](super::rings) and sends the memory's descriptor; the answer is an event
-//! descriptor with which it can wake the receiver. Until the answer is there, and wherever there is no
-//! such socket, packets take the network stack. The ring carries what the network would: runs of whole
-//! packets.
+//! A process can be found by a socket whose [name](names) says at which address it is, and with
+//! which partition of the numbers. A process that is about to send to a queue pair tries to connect
+//! to the socket of that name. If there is one, of a process that is to be
+//! [trusted](super::credentials), the sender makes a [ring](super::rings) and sends the memory's
+//! descriptor; the answer is an event descriptor with which it can wake the receiver. Until the
+//! answer is there, and wherever there is no such socket, packets take the network stack. The ring
+//! carries what the network would: runs of whole packets.
 //!
-//! By a socket with the name of an address a process finds those that have the address that it wants
-//! itself, and [shares](address) it.
+//! By a socket with the name of an address a process finds those that have the address that it
+//! wants itself, and [shares](address) it.
 
 mod acquire;
 mod address;
@@ -201,8 +201,8 @@ impl Sharing {
         }
     }
 
-    /// Can be found at an address by those that send to this process. Where another one has the name,
-    /// all comes by the network stack.
+    /// Can be found at an address by those that send to this process. Where another one has the
+    /// name, all comes by the network stack.
     pub(super) fn listen_directly(&mut self, address: IpAddr, interface: u32) {
         let partition = self.addresses.partition();
         let _ = self.listeners.listen_directly(&self.epoll, address, interface, partition);
@@ -257,7 +257,8 @@ impl Sharing {
         all.into_iter().flatten().min()
     }
 
-    /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
+    /// Does what is due besides receiving: accepts and forgets processes, writes what found no
+    /// room.
     pub(super) fn attend(&mut self, now: Instant) {
         if self.addresses.begin_round(now) {
             self.update_roles(now);
@@ -306,8 +307,8 @@ impl Sharing {
         self.ended.extend((!over.is_empty()).then_some(Ended::There(over)));
     }
 
-    /// Accepts processes that ask for something. Those that are refused see that their connection is
-    /// closed.
+    /// Accepts processes that ask for something. Those that are refused see that their connection
+    /// is closed.
     fn accept_pending(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
         for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {

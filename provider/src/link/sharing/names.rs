@@ -1,9 +1,9 @@
-//! Names of addresses, and of the processes there, in the abstract name space of Unix sockets. There
-//! is one per network namespace, as the addresses are.
+//! Names of addresses, and of the processes there, in the abstract name space of Unix sockets.
+//! There is one per network namespace, as the addresses are.
 //!
 //! By the name of an address a process finds the [owner](super::owner). By the name of a process,
-//! which is the address's with the process's partition behind, it is found by those that send to it.
-//! Partition 0 is that of a process that has all numbers.
+//! which is the address's with the process's partition behind, it is found by those that send to
+//! it. Partition 0 is that of a process that has all numbers.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 

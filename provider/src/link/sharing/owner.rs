@@ -1,5 +1,5 @@
-//! A process at an address that others have, too: its part of what they share, and how it becomes the
-//! address's owner.
+//! A process at an address that others have, too: its part of what they share, and how it becomes
+//! the address's owner.
 
 use std::{
     collections::BTreeSet,
@@ -465,8 +465,8 @@ impl SharedAddress {
     fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
         self.term = term;
         self.role = Role::Owner;
-        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
-        // this link's descriptor.
+        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so
+        // on this link's descriptor.
         unwatch(epoll, &self.common.name);
         let _ = self.watch(epoll);
         let _ = self.common.name.accept_here();

@@ -1,8 +1,8 @@
 //! Ways to other devices of this host: channels to the processes that have an address.
 //!
-//! What is sent to a queue pair goes by a channel to the process that has its partition. Until that is
-//! there, and wherever there is no such process, it takes the network stack, as what is for no queue
-//! pair in particular always does.
+//! What is sent to a queue pair goes by a channel to the process that has its partition. Until that
+//! is there, and wherever there is no such process, it takes the network stack, as what is for no
+//! queue pair in particular always does.
 
 use std::{collections::BTreeMap, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
@@ -71,7 +71,8 @@ pub(in crate::link) struct Paths {
 #[derive(Default)]
 struct Ways {
     ways: Vec<(Option<IdPartition>, Way)>,
-    /// Times from which others are looked for: the one that has all numbers, and those with partitions.
+    /// Times from which others are looked for: the one that has all numbers, and those with
+    /// partitions.
     look_at: [Instant; 2],
 }
 
@@ -146,7 +147,8 @@ impl Way {
         Ok(true)
     }
 
-    /// Opens if there is an answer. Returns false if the other process has ended, or does not answer.
+    /// Opens if there is an answer. Returns false if the other process has ended, or does not
+    /// answer.
     fn update(&mut self, now: Instant) -> bool {
         self.channel.update().is_ok()
             && (self.channel.is_open() || now < self.until)
@@ -290,8 +292,8 @@ impl Paths {
         self.forwards.insert((address, partition), Way::new(channel, now, true));
     }
 
-    /// Hands a run to the process with this partition at an own address. It is lost, as on a wire, if
-    /// that cannot be reached. Returns false if there is none, which `is_there` says.
+    /// Hands a run to the process with this partition at an own address. It is lost, as on a wire,
+    /// if that cannot be reached. Returns false if there is none, which `is_there` says.
     pub(super) fn forward(
         &mut self,
         now: Instant,
@@ -355,7 +357,8 @@ impl Paths {
         forwards.any(|way| !way.channel.is_open() && !way.channel.sender.is_drained())
     }
 
-    /// Leaves to another process to forward what comes to an address. What is written is still read.
+    /// Leaves to another process to forward what comes to an address. What is written is still
+    /// read.
     pub(super) fn resign(&mut self, address: IpAddr) {
         self.forwards.retain(|(other, _), _| *other != address);
     }
@@ -397,8 +400,8 @@ impl Paths {
         }
     }
 
-    /// Opens what has an answer, and forgets what has ended. Returns the processes that have had open
-    /// channels, and whether a peer of this process has ended.
+    /// Opens what has an answer, and forgets what has ended. Returns the processes that have had
+    /// open channels, and whether a peer of this process has ended.
     pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
         let (mut ended, mut has_peer_ended) = (Vec::new(), false);
         for (&(src, dst), ways) in &mut self.pairs {

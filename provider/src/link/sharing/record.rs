@@ -1,10 +1,10 @@
 //! Records of connections in the memory of a claim table, where they outlive the process that has
 //! the connections. Another one at the address reads them when that has ended, and tells the peers.
 //!
-//! Behind the [words](super::words) is a page with a number for each partition: how many of
-//! its slots have been in use. Then come the slots of the partitions. A slot is written whole, by
-//! the process that has the partition, and neither its first byte nor its last bytes are zero. So
-//! what a process that was killed has written in part is no record, nor is what it has erased in part.
+//! Behind the [words](super::words) is a page with a number for each partition: how many of its
+//! slots have been in use. Then come the slots of the partitions. A slot is written whole, by the
+//! process that has the partition, and neither its first byte nor its last bytes are zero. So what
+//! a process that was killed has written in part is no record, nor is what it has erased in part.
 
 use std::{collections::BTreeMap, fs::File, io, net::IpAddr};
 

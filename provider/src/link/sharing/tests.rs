@@ -366,8 +366,8 @@ fn owner(address: IpAddr) -> Sharing {
     link
 }
 
-/// Has a process serve, from this time on in microseconds, while another one does something that may
-/// wait for it.
+/// Has a process serve, from this time on in microseconds, while another one does something that
+/// may wait for it.
 fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -499,7 +499,8 @@ fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     assert!((0..10).all(|service| !asks(&mut a, service)));
 }
 
-/// Processes that ask for an address, or to be forwarded to, again and again, keep no other from it.
+/// Processes that ask for an address, or to be forwarded to, again and again, keep no other from
+/// it.
 #[test]
 fn peers_that_misbehave_are_bounded() {
     let [address, _] = addresses();
@@ -608,7 +609,8 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     assert!(!c.addresses.is_peer(address));
 }
 
-/// What the owner has read for a process that it has not met yet is what it waits for before it ends.
+/// What the owner has read for a process that it has not met yet is what it waits for before it
+/// ends.
 #[test]
 fn a_datagram_waits_for_the_process_that_it_is_for() {
     let [address, _] = addresses();

@@ -1,8 +1,8 @@
 //! Words in memory that the processes at an address share: the owner's term, who has which [member
 //! socket](super::members), and who listens for which services.
 //!
-//! A process is the owner for one term. Who begins the next one is it from then on, whether the
-//! one before has ended, or is only stopped, by a signal or by a debugger, with all that it has still
+//! A process is the owner for one term. Who begins the next one is it from then on, whether the one
+//! before has ended, or is only stopped, by a signal or by a debugger, with all that it has still
 //! open. That one sees, when it goes on, that its term is over. An owner counts its rounds, so that
 //! the others see that it goes on.
 
@@ -119,8 +119,8 @@ impl Words {
         word.store(count as u64, Ordering::Release);
     }
 
-    /// The processes that say that they listen for a service: one, unless it has just changed, or has
-    /// ended.
+    /// The processes that say that they listen for a service: one, unless it has just changed, or
+    /// has ended.
     pub(super) fn listeners(&self, service: ServiceId) -> impl Iterator<Item = IdPartition> {
         IdPartition::all().filter(move |&partition| {
             let count = self.word(SERVICE_COUNTS + usize::from(partition.get()));

@@ -47,8 +47,8 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What a system may lack that has UDP sockets: gVisor has neither `UDP_SEGMENT`, nor `UDP_GRO`, nor a
-/// `IP_MTU_DISCOVER` that forbids fragmentation.
+/// What a system may lack that has UDP sockets: gVisor has neither `UDP_SEGMENT`, nor `UDP_GRO`,
+/// nor a `IP_MTU_DISCOVER` that forbids fragmentation.
 static IPV6_RECVTCLASS: Dispensable =
     Dispensable::new("IPV6_RECVTCLASS", "marks of congestion are not seen on IPv6");
 static IPV6_RECVHOPLIMIT: Dispensable =
@@ -280,8 +280,8 @@ impl SendBuffers {
         })
     }
 
-    /// Fills the headers, each of which points to an address, a vector with the bytes of its run, and
-    /// ancillary data.
+    /// Fills the headers, each of which points to an address, a vector with the bytes of its run,
+    /// and ancillary data.
     fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
         for (index, run) in runs.iter().enumerate() {
             let address = to(run);

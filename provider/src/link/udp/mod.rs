@@ -69,8 +69,8 @@ pub enum Locality {
         /// is.
         partition: u8,
     },
-    /// As `Network`, but other links of this process, and they alone, can have the same addresses at the
-    /// same time.
+    /// As `Network`, but other links of this process, and they alone, can have the same addresses
+    /// at the same time.
     SharedInProcess {
         /// As above.
         partition: u8,
@@ -117,8 +117,8 @@ impl UdpLink {
     /// address where the system gives no sockets for IPv6.
     ///
     /// # Errors
-    /// See [`BindError`]: the first address that cannot be used, but for those that are left out, or
-    /// one of those when none is left.
+    /// See [`BindError`]: the first address that cannot be used, but for those that are left out,
+    /// or one of those when none is left.
     pub fn bind(
         addresses: &[(IpAddr, u32)],
         locality: Locality,
@@ -156,8 +156,8 @@ impl UdpLink {
                 Err(BindError::NotLocal(missing)) if missing == first => {
                     return Err(BindError::LoopbackDown);
                 }
-                // on Linux all of 127.0.0.0/8 is the host's, in some sandboxes the first alone: it is
-                // shared then, as the address of any other interface is
+                // on Linux all of 127.0.0.0/8 is the host's, in some sandboxes the first alone: it
+                // is shared then, as the address of any other interface is
                 Err(BindError::NotLocal(missing)) => {
                     return match Self::on(&[(first, 0)], locality, false, options) {
                         Err(BindError::Taken(_) | BindError::OtherUser { .. }) => {

@@ -32,8 +32,8 @@ const FEW: usize = 4;
 const MANY: usize = 64;
 /// Bytes that are asked for at once, about: they are still in the cache when they are handed over.
 const HOT: usize = 256 << 10;
-/// Bytes after which a batch ends, so that what they make room for is asked for, or acknowledged, while
-/// the peer has work: a READ is two requests, and their answers arrive together.
+/// Bytes after which a batch ends, so that what they make room for is asked for, or acknowledged,
+/// while the peer has work: a READ is two requests, and their answers arrive together.
 const PORTION: usize = 64 << 10;
 
 /// Source and ancillary data of a received message.
@@ -213,7 +213,8 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Receives with one call. `fills`: whether the receive buffer does, if the socket has been asked.
+    /// Receives with one call. `fills`: whether the receive buffer does, if the socket has been
+    /// asked.
     fn take(
         &mut self,
         socket: &Socket,
@@ -445,8 +446,8 @@ mod tests {
         assert!(batches.len() >= 4, "{batches:?}");
     }
 
-    /// While less than three quarters are taken nothing is flagged; what finds more is, until it is taken; what
-    /// finds no room at all is counted.
+    /// While less than three quarters are taken nothing is flagged; what finds more is, until it is
+    /// taken; what finds no room at all is counted.
     #[test]
     fn a_buffer_that_fills_is_seen_and_its_losses_are_counted() {
         let (receiver, sender) = pair(200_000);

@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Qp {
-    /// True if the connection takes packets from where this one comes, and expects it next. The ICRC
-    /// need not be known.
+    /// True if the connection takes packets from where this one comes, and expects it next. The
+    /// ICRC need not be known.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
         let Common { state: State::Rts, qp_type: QpType::Rc, pkey, .. } = &self.common else {
             return false;
@@ -32,8 +32,8 @@ impl Qp {
             }
     }
 
-    /// Carries out a packet that was [expected](Self::expects), and whose ICRC is right. `None`: it is
-    /// for the general way, and nothing has changed.
+    /// Carries out a packet that was [expected](Self::expects), and whose ICRC is right. `None`: it
+    /// is for the general way, and nothing has changed.
     pub(crate) fn take_expected(
         &mut self,
         single: &Single<'_>,

@@ -26,9 +26,9 @@ pub(crate) struct BuiltSingle {
 }
 
 impl Qp {
-    /// Writes the next packet that is due to the start of `slot`. `room` tells what is left of what all
-    /// queue pairs share, for one that has so much under way. `None`: the general way finds out what is
-    /// due, and nothing has changed.
+    /// Writes the next packet that is due to the start of `slot`. `room` tells what is left of what
+    /// all queue pairs share, for one that has so much under way. `None`: the general way finds out
+    /// what is due, and nothing has changed.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],

@@ -21,8 +21,8 @@ const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`: the program takes frames in several parts.
 const IN_PARTS: u32 = 1 << 5;
-/// Where a program is: in the driver, or in front of the network stack, for interfaces whose driver has
-/// no place for it.
+/// Where a program is: in the driver, or in front of the network stack, for interfaces whose driver
+/// has no place for it.
 const IN_DRIVER: u32 = 1 << 2;
 const IN_STACK: u32 = 1 << 1;
 
@@ -104,8 +104,8 @@ pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) ->
     unsafe { call(MAP_UPDATE_ELEM, &request) }.map(drop)
 }
 
-/// Loads a program for frames at an interface. The error has the last line of the verifier's log, if
-/// the verifier refuses the program.
+/// Loads a program for frames at an interface. The error has the last line of the verifier's log,
+/// if the verifier refuses the program.
 pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<OwnedFd> {
     match try_load(instructions, in_parts, &mut []) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
@@ -141,8 +141,8 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         interface: 0,
         attach_type: ATTACH_TYPE_XDP,
     };
-    // SAFETY: The instructions and the license live through the call, and the count is theirs; the log
-    // is borrowed for it, and has the length that is told.
+    // SAFETY: The instructions and the license live through the call, and the count is theirs; the
+    // log is borrowed for it, and has the length that is told.
     unsafe { call(PROG_LOAD, &request) }.map(opened)
 }
 
@@ -174,9 +174,11 @@ fn opened(descriptor: c_int) -> OwnedFd {
 }
 
 /// # Safety
-/// The addresses in the structure are of what the command reads or writes there, with its true length.
+/// The addresses in the structure are of what the command reads or writes there, with its true
+/// length.
 unsafe fn call<T>(command: c_int, request: &T) -> io::Result<c_int> {
-    // SAFETY: The kernel reads as many bytes as the structure has; what it leads to is the caller's.
+    // SAFETY: The kernel reads as many bytes as the structure has; what it leads to is the
+    // caller's.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(request), size_of::<T>())
     };

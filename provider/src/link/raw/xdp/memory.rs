@@ -50,8 +50,8 @@ impl Memory {
         self.chunk
     }
 
-    /// Takes back the chunk that a ring of the kernel has had this place in, and says where in it the
-    /// place is.
+    /// Takes back the chunk that a ring of the kernel has had this place in, and says where in it
+    /// the place is.
     pub(super) fn take(&self, place: u64) -> Option<(Chunk, usize)> {
         let offset = place % self.chunk as u64;
         (place < self.map.len() as u64).then_some((Chunk(place - offset), offset as usize))
@@ -73,8 +73,9 @@ impl Memory {
     /// Writes bytes into a chunk; `None`: they do not fit.
     pub(super) fn write(&self, chunk: &mut Chunk, offset: usize, bytes: &[u8]) -> Option<()> {
         self.within(offset, bytes.len())?;
-        // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this process's,
-        // and borrowed by nobody else, so nobody reads or writes it, and the bytes are elsewhere.
+        // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this
+        // process's, and borrowed by nobody else, so nobody reads or writes it, and the bytes are
+        // elsewhere.
         unsafe {
             self.place(chunk, offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }

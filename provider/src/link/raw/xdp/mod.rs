@@ -33,8 +33,8 @@ use ring::{Consumer, Producer};
 
 /// Parts of the longest frame.
 const PARTS: usize = 17;
-/// Time between two looks at the packet socket by who does not sleep: what comes there is not urgent,
-/// and each look is a system call.
+/// Time between two looks at the packet socket by who does not sleep: what comes there is not
+/// urgent, and each look is a system call.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// An AF_XDP socket on one queue of an interface, and a packet socket.

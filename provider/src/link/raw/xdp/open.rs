@@ -80,8 +80,8 @@ pub(crate) struct XdpOptions {
 type Result<T> = std::result::Result<T, XdpRefusal>;
 
 impl XdpSocket {
-    /// A socket on a queue of the interface with this name and index, whose IP packets have `mtu` bytes
-    /// at most, beside a packet socket on it.
+    /// A socket on a queue of the interface with this name and index, whose IP packets have `mtu`
+    /// bytes at most, beside a packet socket on it.
     pub(in super::super) fn open(
         (name, interface): (&str, u32),
         mtu: u32,
@@ -187,8 +187,9 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     Ok(())
 }
 
-/// Shares memory for frames with the kernel: with as many chunks for arriving ones as are asked for,
-/// or as many as the process may lock. The memory of a device that was closed counts a little longer.
+/// Shares memory for frames with the kernel: with as many chunks for arriving ones as are asked
+/// for, or as many as the process may lock. The memory of a device that was closed counts a little
+/// longer.
 fn register(
     socket: &OwnedFd,
     asked: usize,

@@ -154,7 +154,8 @@ impl Assembler {
     fn finish(mut self) -> Vec<Instruction> {
         for (at, to) in self.jumps {
             let place = self.places.iter().find(|(place, _)| *place == to).map(|place| place.1);
-            // a jump without a place would be the program's last instruction, which the kernel refuses
+            // a jump without a place would be the program's last instruction, which the kernel
+            // refuses
             let place = place.unwrap_or(self.code.len());
             self.code[at].offset = (place as isize - at as isize - 1) as i16;
         }
@@ -174,16 +175,18 @@ pub(super) struct Handover {
     pub(super) longest: usize,
     /// A frame may lie in several parts.
     pub(super) in_parts: bool,
-    /// A frame may be a run that nobody has cut apart, of which nothing tells the program. The kernel
-    /// has the checksum of such a run's datagrams still to complete, so it is not zero.
+    /// A frame may be a run that nobody has cut apart, of which nothing tells the program. The
+    /// kernel has the checksum of such a run's datagrams still to complete, so it is not zero.
     pub(super) in_runs: bool,
 }
 
 /// The program for a station, with the map of its socket.
 ///
 /// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
-/// addresses, or to any of IPv4 where that of the station is leased, and may be another later: UDP to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station has it. Everything else, ARP and what goes to groups among it, others on this
-/// host need as well: the kernel has it, and with the kernel the packet socket.
+/// addresses, or to any of IPv4 where that of the station is leased, and may be another later: UDP
+/// to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station
+/// has it. Everything else, ARP and what goes to groups among it, others on this host need as well:
+/// the kernel has it, and with the kernel the packet socket.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
@@ -270,7 +273,8 @@ fn begin(program: &mut Assembler, frames: Handover) {
     }
 }
 
-/// An unfragmented UDP datagram to one of these addresses, or to any, and to the port, without options.
+/// An unfragmented UDP datagram to one of these addresses, or to any, and to the port, without
+/// options.
 fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Handover) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);

@@ -1,5 +1,5 @@
-//! The rings of an AF_XDP socket: memory that it shares with the kernel. One side writes entries and
-//! moves the producer's index on, the other reads them and moves the consumer's.
+//! The rings of an AF_XDP socket: memory that it shares with the kernel. One side writes entries
+//! and moves the producer's index on, the other reads them and moves the consumer's.
 
 #![allow(unsafe_code, reason = "the kernel writes to the rings' memory")]
 
@@ -53,8 +53,8 @@ impl<T: Entry> Ring<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: `new` has checked that four aligned bytes of the mapping are there, which lives as
-        // long as the value. They are reached as an atomic only, also by the kernel.
+        // SAFETY: `new` has checked that four aligned bytes of the mapping are there, which lives
+        // as long as the value. They are reached as an atomic only, also by the kernel.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().add(offset as usize).cast()) }
     }
 
@@ -134,8 +134,8 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: The entry is within the mapping and aligned, any bytes are one, and the kernel has
-        // written it before it moved its index, and leaves it alone until ours has passed.
+        // SAFETY: The entry is within the mapping and aligned, any bytes are one, and the kernel
+        // has written it before it moved its index, and leaves it alone until ours has passed.
         let entry = unsafe { ring.entry(ring.own).read() };
         ring.own = ring.own.wrapping_add(1);
         ring.consumer().store(ring.own, Ordering::Release);

@@ -123,8 +123,8 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     assert!(a.addresses.is_peer(address));
 }
 
-/// What a stopped owner has forwarded is received once, although it is the owner no more when it goes
-/// on.
+/// What a stopped owner has forwarded is received once, although it is the owner no more when it
+/// goes on.
 #[test]
 fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();

@@ -22,8 +22,8 @@ const LINGER: Duration = Duration::from_secs(30);
 const OTHER: u32 = 65_532;
 const INSIDE: &str = "ROCE_TEST_STRANGERS";
 
-/// Runs a test in a process of its own, which is to end at once, too. Programs of other users can be
-/// started by root only.
+/// Runs a test in a process of its own, which is to end at once, too. Programs of other users can
+/// be started by root only.
 fn alone(test: &str, run: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("programs of other users can be started by root only: left to CI");

@@ -1,5 +1,5 @@
-//! The program in an interpreter, beside the reader of frames; what the kernel's verifier says of it
-//! is in `tests/live/xdp.rs`.
+//! The program in an interpreter, beside the reader of frames; what the kernel's verifier says of
+//! it is in `tests/live/xdp.rs`.
 
 use std::{
     cell::Cell,
@@ -35,8 +35,8 @@ fn frame_length(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     LENGTH.get()
 }
 
-/// The bytes of a program for the interpreter, whose registers have 64 bits: the kernel rewrites loads
-/// of what a program is given to such, too.
+/// The bytes of a program for the interpreter, whose registers have 64 bits: the kernel rewrites
+/// loads of what a program is given to such, too.
 fn bytes(program: &[Instruction]) -> Vec<u8> {
     const LOAD_LONG: u8 = 0x79;
     let loads = [(DATA, LOAD_LONG, 0), (DATA_END, LOAD_LONG, 8), (QUEUE, LOAD_LONG, 16)];
@@ -349,8 +349,8 @@ fn captured_frames_are_taken_by_whom_they_are_for() {
 }
 
 proptest! {
-    /// Whatever the bytes are, the program reads nothing outside, and what it takes is what the reader
-    /// of frames takes for RoCE to the device; and the other way round.
+    /// Whatever the bytes are, the program reads nothing outside, and what it takes is what the
+    /// reader of frames takes for RoCE to the device; and the other way round.
     #[test]
     fn it_agrees_with_the_reader_of_frames(
         kind in 0_usize..3,
