@@ -187,6 +187,8 @@ pub(super) struct Handover {
 /// to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station
 /// has it. Everything else, ARP and what goes to groups among it, others on this host need as well:
 /// the kernel has it, and with the kernel the packet socket.
+///
+/// It does not look at the lengths in IP headers: the station drops what they leave no room for.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
