@@ -46,13 +46,16 @@ fn tests() -> Vec<(Vec<String>, String)> {
     tests
 }
 
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+/// Every file of Rust in a folder and those in it, but what is built.
+pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for entry in entries {
         if entry.is_dir() {
-            collect(&entry, files);
+            if !entry.ends_with("target") {
+                collect(&entry, files);
+            }
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
             files.push(entry);
         }

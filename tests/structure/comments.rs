@@ -1,24 +1,10 @@
 //! Comments have the 100 columns of `rustfmt.toml` at most, which rustfmt does not see to.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
+
+use crate::docs::collect;
 
 const COLUMNS: usize = 100;
-
-/// Every file of Rust in a folder and those in it.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        let (path, name) = (entry.path(), entry.file_name());
-        let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
-        if entry.file_type().unwrap().is_dir() && is_ours {
-            files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// The lines, with their numbers, of comments that are too wide. Tables and blocks of code are as
 /// they are.
@@ -36,7 +22,7 @@ fn wide(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn comments_are_not_too_wide() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    files(root, &mut found);
+    collect(root, &mut found);
     assert!(found.len() > 500, "{} files", found.len());
     let wide: Vec<_> = found
         .iter()

@@ -427,6 +427,12 @@ impl Counters {
         self.failed_receives += 1;
     }
 
+    /// So many packets of this length have left.
+    pub(crate) const fn count_sent(&mut self, packets: u64, length: usize) {
+        self.sent_packets += packets;
+        self.sent_bytes += packets * length as u64;
+    }
+
     /// A packet that a queue pair has dealt with.
     pub(crate) fn count_request(&mut self, operation: Operation, disposition: Disposition) {
         use Operation as Op;

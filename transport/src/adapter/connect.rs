@@ -397,8 +397,7 @@ impl Adapter {
             let Some(slot) = buffer.slot() else { return false };
             let Some((built, path, reason)) = self.build_mad(slot) else { break };
             buffer.commit(&built, &path);
-            self.reports.counters.sent_packets += 1;
-            self.reports.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
+            self.reports.counters.count_sent(1, built.length + ICRC_LEN);
             self.record_mad(now, buffer, reason);
         }
         true

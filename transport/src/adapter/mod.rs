@@ -522,8 +522,7 @@ impl Adapter {
                 };
                 let Some(path) = self.qps[index].path() else { break (false, false) };
                 buffer.commit(&built, path);
-                self.reports.counters.sent_packets += 1;
-                self.reports.counters.sent_bytes += (built.length + ICRC_LEN) as u64;
+                self.reports.counters.count_sent(1, built.length + ICRC_LEN);
                 self.reports.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
@@ -575,8 +574,7 @@ impl Adapter {
                 0 => buffer.commit(&built, path),
                 _ => buffer.commit_like(&built, path),
             }
-            counters.sent_packets += 1;
-            counters.sent_bytes += (single.length + ICRC_LEN) as u64;
+            counters.count_sent(1, single.length + ICRC_LEN);
             counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
             part += (single.length as u64).max(LEAST_PART);
             requests |= single.is_request;
@@ -622,8 +620,7 @@ impl Adapter {
             built += 1;
         }
         let sent = u64::from(built);
-        self.reports.counters.sent_packets += sent;
-        self.reports.counters.sent_bytes += sent * (length + ICRC_LEN) as u64;
+        self.reports.counters.count_sent(sent, length + ICRC_LEN);
         sent * part
     }
 
@@ -641,10 +638,12 @@ impl Adapter {
 
     /// False if more is to be done with a packet than to send it, or to carry it out.
     fn predicts(&self) -> bool {
-        self.header_prediction
-            && self.recorder.is_none()
-            && self.counted.is_empty()
-            && !self.late.is_on()
+        self.header_prediction && self.recorder.is_none() && self.is_plain()
+    }
+
+    /// True if no queue pair is counted for alone, and nothing is placed late.
+    pub(super) fn is_plain(&self) -> bool {
+        self.counted.is_empty() && !self.late.is_on()
     }
 
     /// A queue pair, and what it works with, to do anything but send.

@@ -176,7 +176,7 @@ impl Adapter {
 
     /// True if nothing is to be done with a packet but what is done with each.
     fn takes_middles(&self, Datagram { net, meta, .. }: &Datagram<'_>) -> bool {
-        self.counted.is_empty() && !self.late.is_on() && !net.is_congested() && !meta.congested
+        self.is_plain() && !net.is_congested() && !meta.congested
     }
 
     const fn count_arrival(&mut self, bytes: &[u8]) {

@@ -147,7 +147,7 @@ impl Requester {
     }
 
     /// Responses count only for what was sent and is not acknowledged.
-    fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
+    pub(super) fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
         if psn.is_before(self.oldest_unacked) {
             Err(DropReason::StaleResponse)
         } else if !psn.is_before(self.sent_end) {

@@ -49,14 +49,7 @@ impl Responder {
             }
             _ => self.take_message(packet, common, env)?,
         }
-        self.expected = self.expected.plus(1);
-        if bth.opcode.operation().position().ends() {
-            self.msn = self.msn.next();
-        }
-        self.note_acknowledged();
-        if bth.ack_req {
-            self.answers.acknowledge(bth.psn, self.msn);
-        }
+        self.advance(bth.psn, bth.opcode.operation().position().ends(), bth.ack_req);
         Ok(())
     }
 

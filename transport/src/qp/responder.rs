@@ -295,12 +295,7 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Outcome {
         let bth = packet.headers.bth();
-        self.expected = self.expected.plus(1);
-        self.msn = self.msn.next();
-        self.note_acknowledged();
-        if bth.ack_req {
-            self.answers.acknowledge(bth.psn, self.msn);
-        }
+        self.advance(bth.psn, true, bth.ack_req);
         let refusal = Refusal::Invalidate(error);
         self.answers.behind.complete_all(common, env);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
@@ -418,6 +413,19 @@ impl Responder {
     /// Everything before `expected` can be acknowledged: the last request was no READ.
     pub(super) const fn note_acknowledged(&mut self) {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
+    }
+
+    /// The expected packet, of a SEND or a WRITE, has been carried out: it ends its message or does
+    /// not, and asks for an acknowledgement or does not.
+    pub(super) fn advance(&mut self, psn: Psn, ends: bool, ack_req: bool) {
+        self.expected = self.expected.plus(1);
+        if ends {
+            self.msn = self.msn.next();
+        }
+        self.note_acknowledged();
+        if ack_req {
+            self.answers.acknowledge(psn, self.msn);
+        }
     }
 
     /// Answers with a NAK for the expected PSN.

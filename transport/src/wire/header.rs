@@ -83,7 +83,7 @@ impl Bth {
         Psn::new(u24([b[9], b[10], b[11]]))
     }
 
-    pub(super) fn encode(&self, pad: u8) -> [u8; Self::LEN] {
+    pub(crate) fn encode(&self, pad: u8) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[0] = self.opcode.to_wire();
         b[1] = u8::from(self.solicited) << 7 | u8::from(self.mig_req) << 6 | (pad & 3) << 4;

@@ -362,9 +362,14 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
 #[must_use]
 pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
-    let bytes_after = UDP_LEN + body.len();
-    let divisor = INVERSE_SHIFTS.get(bytes_after / 4).filter(|_| bytes_after.is_multiple_of(4))?;
-    Some(multiply(icrc(net, body) ^ u32::from_le_bytes(*received), *divisor))
+    unshift(icrc(net, body) ^ u32::from_le_bytes(*received), UDP_LEN + body.len())
+}
+
+/// A difference of CRCs before so many bytes were shifted through it; `None`: these are no words,
+/// or more than a packet has.
+fn unshift(difference: u32, bytes: usize) -> Option<u32> {
+    let divisor = INVERSE_SHIFTS.get(bytes / 4).filter(|_| bytes.is_multiple_of(4))?;
+    Some(multiply(difference, *divisor))
 }
 
 /// Change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
@@ -375,12 +380,7 @@ pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
 /// so the difference is the changed word times x^(32 + 8·n) modulo the polynomial, with n the bytes
 /// that follow; dividing by that gives the word.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
-    let bytes_after = IPV4_AFTER_IDENT + UDP_LEN + body;
-    let divisor = INVERSE_SHIFTS.get(bytes_after / 4 + 1).copied()?;
-    if !bytes_after.is_multiple_of(4) {
-        return None;
-    }
-    let change = multiply(difference, divisor);
+    let change = unshift(difference, 4 + IPV4_AFTER_IDENT + UDP_LEN + body)?;
     if change & !0x0040_FFFF != 0 {
         return None;
     }

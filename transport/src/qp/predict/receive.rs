@@ -114,7 +114,7 @@ impl Responder {
         if single.immediate.is_some() {
             return self.complete(WcOpcode::RecvRdmaWithImm, single, common, env);
         }
-        self.go_on(single);
+        self.advance(single.psn, true, single.ack_req);
         Some(())
     }
 
@@ -127,31 +127,18 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Option<()> {
         let wqe = self.take(common, env)?;
-        self.go_on(single);
+        self.advance(single.psn, true, single.ack_req);
         let ok = WcOk::new(opcode, single.payload.len() as u32);
         let ok = WcOk { immediate: single.immediate, ..ok };
         common.complete_recv(wqe.id, Ok(ok), single.solicited, env);
         Some(())
-    }
-
-    /// A message of one packet has been carried out.
-    fn go_on(&mut self, single: &Single<'_>) {
-        self.expected = self.expected.plus(1);
-        self.msn = self.msn.next();
-        self.note_acknowledged();
-        if single.ack_req {
-            self.answers.acknowledge(single.psn, self.msn);
-        }
     }
 }
 
 impl Requester {
     /// True if this acknowledges requests that are under way.
     fn expects_acknowledge(&self, psn: Psn) -> bool {
-        !psn.is_before(self.oldest_unacked)
-            && psn.is_before(self.sent_end)
-            && self.reads == 0
-            && !self.probe.has_repeated(psn)
+        self.check_window(psn).is_ok() && self.reads == 0 && !self.probe.has_repeated(psn)
     }
 
     /// True if this answers the oldest request, and it is a READ of one packet.

@@ -15,7 +15,7 @@ use crate::{
     psn::Psn,
     qp::Room,
     time::Instant,
-    wire::{Aeth, Bth, Operation, Reth, padding},
+    wire::{Aeth, Bth, Opcode, Operation, Reth, Service, padding},
     work::{SendFlags, SendOp, SendWqe},
 };
 
@@ -146,7 +146,7 @@ impl Requester {
     }
 }
 
-/// A BTH as [`Common::bth`] has it. Requests of one packet ask for an acknowledgement.
+/// The BTH of a packet to the peer. Requests of one packet ask for an acknowledgement.
 fn header(
     common: &Common,
     operation: Operation,
@@ -154,10 +154,7 @@ fn header(
     psn: Psn,
     solicited: bool,
 ) -> [u8; Bth::LEN] {
-    let flags = u8::from(solicited) << 7 | 1 << 6 | (padding(payload) as u8) << 4;
-    let ack_req = u32::from(!operation.is_response()) << 31;
-    let [k0, k1] = common.pkey.0.to_be_bytes();
-    let [q0, q1, q2, q3] = common.dest_qpn.get().to_be_bytes();
-    let [p0, p1, p2, p3] = (ack_req | psn.get()).to_be_bytes();
-    [operation as u8, flags, k0, k1, q0, q1, q2, q3, p0, p1, p2, p3]
+    let mut bth = common.bth(Opcode::known(Service::Rc, operation), psn);
+    (bth.solicited, bth.ack_req) = (solicited, !operation.is_response());
+    bth.encode(padding(payload) as u8)
 }
