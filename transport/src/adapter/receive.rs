@@ -135,7 +135,7 @@ impl Adapter {
         if !self.predicts() || net.is_congested() || meta.congested || meta.not_ready {
             return None;
         }
-        let index = self.by_qpn.find(single.dest_qp)?;
+        let index = self.by_qpn.find(single.bth.dest_qp)?;
         let qp = &mut self.qps[index];
         if !qp.expects(net, &single) {
             return None;

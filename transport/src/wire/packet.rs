@@ -8,7 +8,7 @@ use super::{
     },
     opcode::{Extension, Opcode, Operation, Service},
 };
-use crate::{addr::PKey, ids::Qpn, psn::Psn};
+use crate::psn::Psn;
 
 /// Bytes of the invariant CRC at a packet's end.
 pub const ICRC_LEN: usize = 4;
@@ -176,11 +176,7 @@ const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wi
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single<'a> {
     pub(crate) kind: SingleKind,
-    pub(crate) solicited: bool,
-    pub(crate) pkey: PKey,
-    pub(crate) dest_qp: Qpn,
-    pub(crate) ack_req: bool,
-    pub(crate) psn: Psn,
+    pub(crate) bth: Bth,
     /// Of a SEND or a WRITE.
     pub(crate) immediate: Option<Immediate>,
     pub(crate) payload: &'a [u8],
@@ -225,16 +221,7 @@ impl<'a> Single<'a> {
         if bth[1] & 0x0F != 0 || padded.len() % 4 != 0 {
             return None;
         }
-        Some(Self {
-            kind,
-            solicited: bth[1] & 0x80 != 0,
-            pkey: PKey(u16::from_be_bytes([bth[2], bth[3]])),
-            dest_qp: Qpn::new(u32::from_be_bytes([0, bth[5], bth[6], bth[7]])),
-            ack_req: bth[8] & 0x80 != 0,
-            psn: Bth::psn_of(bth),
-            immediate,
-            payload,
-        })
+        Some(Self { kind, bth: Bth::parse(bth, Opcode::from_wire(bth[0])?), immediate, payload })
     }
 }
 

@@ -23,12 +23,12 @@ impl Qp {
         let Common { state: State::Rts, qp_type: QpType::Rc, pkey, .. } = &self.common else {
             return false;
         };
-        pkey.matches(single.pkey)
+        pkey.matches(single.bth.pkey)
             && self.common.is_from_peer(net)
             && match single.kind {
-                SingleKind::Send | SingleKind::Write(_) => self.responder.expects(single.psn),
-                SingleKind::ReadResponse => self.requester.expects_response(single.psn),
-                SingleKind::Acknowledge => self.requester.expects_acknowledge(single.psn),
+                SingleKind::Send | SingleKind::Write(_) => self.responder.expects(single.bth.psn),
+                SingleKind::ReadResponse => self.requester.expects_response(single.bth.psn),
+                SingleKind::Acknowledge => self.requester.expects_acknowledge(single.bth.psn),
             }
     }
 
@@ -51,7 +51,7 @@ impl Qp {
             }
             SingleKind::Acknowledge => {
                 let (completed, _) =
-                    self.requester.acknowledge(single.psn.plus(1), &self.common, env);
+                    self.requester.acknowledge(single.bth.psn.plus(1), &self.common, env);
                 self.settle(env);
                 return Some(Disposition::Acknowledged { completed });
             }
@@ -114,7 +114,7 @@ impl Responder {
         if single.immediate.is_some() {
             return self.complete(WcOpcode::RecvRdmaWithImm, single, common, env);
         }
-        self.advance(single.psn, true, single.ack_req);
+        self.advance(single.bth.psn, true, single.bth.ack_req);
         Some(())
     }
 
@@ -127,10 +127,10 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Option<()> {
         let wqe = self.take(common, env)?;
-        self.advance(single.psn, true, single.ack_req);
+        self.advance(single.bth.psn, true, single.bth.ack_req);
         let ok = WcOk::new(opcode, single.payload.len() as u32);
         let ok = WcOk { immediate: single.immediate, ..ok };
-        common.complete_recv(wqe.id, Ok(ok), single.solicited, env);
+        common.complete_recv(wqe.id, Ok(ok), single.bth.solicited, env);
         Some(())
     }
 }
