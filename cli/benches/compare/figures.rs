@@ -15,12 +15,14 @@ pub(crate) enum Kind {
     Messages,
     /// The same of two threads.
     Shards,
+    /// Thousand round trips a second by number of connections.
+    EventLoop,
 }
 
 impl Kind {
-    /// True if it is by number of queue pairs, not by size.
-    pub(crate) const fn is_by_pairs(self) -> bool {
-        matches!(self, Self::QueuePairs | Self::Messages | Self::Shards)
+    /// True if it is by size, not by number of queue pairs.
+    pub(crate) const fn is_by_size(self) -> bool {
+        matches!(self, Self::Throughput | Self::Latency)
     }
 }
 

@@ -10,6 +10,7 @@
 //! `-- --wire` compares UDP sockets, packet sockets and AF_XDP over a pair of virtual interfaces
 //! instead; it needs root, and writes nothing.
 
+mod event_loop;
 mod figures;
 mod others;
 mod ours;
@@ -44,6 +45,8 @@ struct Scale {
     qps: &'static [usize],
     /// Queue pairs of two threads.
     shards: &'static [usize],
+    /// Connections of an event loop.
+    connections: &'static [usize],
 }
 
 const FULL: Scale = Scale {
@@ -53,6 +56,7 @@ const FULL: Scale = Scale {
     latency: &[8, 64, 512, 4 * KIB, 64 * KIB, MIB, 8 * MIB],
     qps: &[1, 4, 16, 64, 256],
     shards: &[2, 8, 32, 128],
+    connections: &[1, 4, 20, 100],
 };
 
 const SHORT: Scale = Scale {
@@ -62,6 +66,7 @@ const SHORT: Scale = Scale {
     latency: &[8],
     qps: &[1, 16],
     shards: &[32],
+    connections: &[1, 20],
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -83,6 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let start = Instant::now();
     let mut lanes = ours::lanes();
+    lanes.extend(event_loop::lanes());
     lanes.extend(yardsticks::lanes());
     let (found, absent) = others::lanes();
     lanes.extend(found);
@@ -91,8 +97,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         Kind::Latency => scale.latency,
         Kind::QueuePairs | Kind::Messages => scale.qps,
         Kind::Shards => scale.shards,
+        Kind::EventLoop => scale.connections,
     };
-    let kinds = [Kind::Throughput, Kind::Latency, Kind::QueuePairs, Kind::Messages, Kind::Shards];
+    let kinds = [
+        Kind::Throughput,
+        Kind::Latency,
+        Kind::QueuePairs,
+        Kind::Messages,
+        Kind::Shards,
+        Kind::EventLoop,
+    ];
     let mut tables = kinds.map(|kind| {
         let names = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| lane.name).collect();
         Table::new(kind, names, sizes(kind))

@@ -3,6 +3,7 @@
 use std::{error::Error, fs, path::Path, time::Duration};
 
 use super::{
+    event_loop,
     figures::{Kind, Table},
     others::UCX_SHARED,
     yardsticks::{COPY, COPYING_PUMP, COPYING_PUMP_1024, PUMP, PUMP_1024, UDP},
@@ -13,7 +14,7 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 16] = [
+const RATIOS: [(Kind, &str, &str); 20] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
@@ -30,6 +31,10 @@ const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Shards, "WRITE, sockets, two shards", "WRITE, sockets, one shard"),
     (Kind::Shards, "SEND, sockets, two shards", "SEND, sockets, one shard"),
     (Kind::Shards, "READ, sockets, two shards", "READ, sockets, one shard"),
+    (Kind::EventLoop, event_loop::SHARED, event_loop::TCP),
+    (Kind::EventLoop, event_loop::SOCKETS, event_loop::TCP),
+    (Kind::EventLoop, event_loop::SHARED_ONE, event_loop::TCP_ONE),
+    (Kind::EventLoop, event_loop::SOCKETS_ONE, event_loop::TCP_ONE),
 ];
 
 /// The machine, the tables, the ratios, and what is not installed.
@@ -55,6 +60,11 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                 "Messages of 64 B of two threads, each with a completion queue and half of the queue pairs, \
                  million a second, 128 outstanding on each, by the shards of both devices",
                 "queue pairs",
+            ),
+            Kind::EventLoop => (
+                "Event loops, a message of 64 B going back and forth on each connection, thousand round trips a \
+                 second",
+                "connections",
             ),
         };
         text += &format!("{title}:\n\n| {first} |{}", columns(table));
@@ -111,8 +121,8 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
 
 /// The heads of a table's columns.
 fn columns(table: &Table) -> String {
-    let by_pairs = table.kind.is_by_pairs();
-    let head = |&size: &usize| if by_pairs { size.to_string() } else { bytes(size) };
+    let by_size = table.kind.is_by_size();
+    let head = |&size: &usize| if by_size { bytes(size) } else { size.to_string() };
     table.sizes.iter().map(|size| format!(" {} |", head(size))).collect()
 }
 

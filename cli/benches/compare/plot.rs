@@ -9,7 +9,7 @@ use super::{
     page::bytes,
 };
 
-const SIZE: (u32, u32) = (960, 2250);
+const SIZE: (u32, u32) = (960, 2700);
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0x1f, 0x77, 0xb4),
     RGBColor(0xff, 0x7f, 0x0e),
@@ -62,6 +62,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         Kind::QueuePairs => ("Throughput with many queue pairs", "queue pairs", "GB/s"),
         Kind::Messages => ("Messages with many queue pairs", "queue pairs", "million a second"),
         Kind::Shards => ("Messages of two threads", "queue pairs", "million a second"),
+        Kind::EventLoop => ("Event loops", "connections", "thousand round trips a second"),
     };
     // a chart without a power of ten between its ends has no labels otherwise
     let base = if high < 10.0 * low { 2.0 } else { 10.0 };
@@ -77,7 +78,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
             (low * 0.8..high * 1.25).log_scale().base(base),
         )?;
     let size = |&at: &f64| {
-        if table.kind.is_by_pairs() { format!("{at:.0}") } else { bytes(at as usize) }
+        if table.kind.is_by_size() { bytes(at as usize) } else { format!("{at:.0}") }
     };
     chart
         .configure_mesh()

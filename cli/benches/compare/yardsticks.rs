@@ -91,7 +91,7 @@ fn copy(size: usize, time: Duration) -> f64 {
     start.elapsed().as_secs_f64() / count as f64
 }
 
-fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
+pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let here = TcpStream::connect(listener.local_addr()?)?;
     let (there, _) = listener.accept()?;

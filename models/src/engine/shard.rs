@@ -3,7 +3,7 @@
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
 use super::{
-    schedule::cork::{Cork, Load},
+    schedule::cork::{Cork, Load, Sent},
     shared_cork::SharedCork,
     sleep::{Omission, System, omits},
 };
@@ -34,7 +34,7 @@ impl Shard {
         let (rare, timer, counted) = (None, None, None);
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut cork = SharedCork::new(Cork::new(limits));
-        cork.noting().note_sent(true);
+        cork.noting().note_sent(Sent::Call);
         let (told, posted, acknowledged) = (false, None, None);
         Self { link, awaited, rare, timer, counted, told, cork, posted, acknowledged, system }
     }
@@ -116,4 +116,6 @@ impl Shard {
     pub(super) fn unpark(&mut self) {
         self.link.unpark();
     }
+
+    pub(super) const fn look(&self) {}
 }

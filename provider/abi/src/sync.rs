@@ -35,23 +35,30 @@ impl Condvar {
 /// Something that changes, and for whose changes threads wait for as long as the program likes:
 /// they hold no lock meanwhile, and are in no [call](calls), so that others can fork.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(AtomicU32);
+pub(crate) struct Changes {
+    count: AtomicU32,
+    /// Number of threads that wait. One that begins to after `announce` has looked finds that
+    /// `count` has changed.
+    waiting: AtomicU32,
+}
 
 impl Changes {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
     /// To be called after each change.
     pub(crate) fn announce(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX.cast_unsigned());
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let _ = futex::wake(&self.count, futex::Flags::PRIVATE, i32::MAX.cast_unsigned());
+        }
     }
 
     /// First result of `attempt`, which is made now and after each change.
     pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
         loop {
-            let seen = self.0.load(Ordering::SeqCst);
+            let seen = self.count.load(Ordering::SeqCst);
             if let Some(result) = attempt() {
                 return result;
             }
@@ -67,7 +74,7 @@ impl Changes {
     ) -> Option<R> {
         let start = Instant::now();
         loop {
-            let seen = self.0.load(Ordering::SeqCst);
+            let seen = self.count.load(Ordering::SeqCst);
             if let Some(result) = attempt() {
                 return Some(result);
             }
@@ -78,8 +85,10 @@ impl Changes {
 
     /// Waits for a change since `seen`; it may return early.
     fn pause(&self, seen: u32, limit: Option<&Timespec>) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         calls::pause(|| {
-            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, limit);
+            let _ = futex::wait(&self.count, futex::Flags::PRIVATE, seen, limit);
         });
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -59,6 +59,9 @@ impl Engine {
             }
             if duty == Duty::EventLoop {
                 self.serve_or_wait(duty, false);
+                if !duties.looks_now() {
+                    continue;
+                }
                 let is_absent = self.is_absent(&mut answer) == Some(true);
                 let in_vain = self.loop_in_vain.load(Ordering::Relaxed);
                 let (stays, not_before) =
@@ -132,8 +135,8 @@ impl Engine {
     }
 
     /// Serves timers, then sleeps until the next one, or until something arrives if no other thread
-    /// waits for that. `stands_aside`: the program polls faster than this thread wakes, so that the
-    /// adapter is left to it until it hands over again.
+    /// waits for that; beside an event loop, for one look. `stands_aside`: the program polls faster
+    /// than this thread wakes, so that the adapter is left to it until it hands over again.
     fn serve_and_sleep(&self, duty: Duty, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
@@ -155,10 +158,15 @@ impl Engine {
             }
             let publish_at = shard.publish_at();
             shard.told = publish_at.is_some();
-            let look_at = (duty == Duty::EventLoop).then(|| now.plus(LOOK));
-            let deadline = [shard.deadline(), publish_at, look_at].into_iter().flatten().min();
-            self.sleeps_until
-                .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
+            let deadline = if duty == Duty::EventLoop {
+                // the program serves earlier timers whenever it comes: nobody wakes for them
+                Some(now.plus(LOOK))
+            } else {
+                let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
+                let until = deadline.map_or(u64::MAX, Instant::as_nanos).max(1);
+                self.sleeps_until.store(until, Ordering::SeqCst);
+                deadline
+            };
             let for_packets = duty.is_for_packets() && !shard.is_lost();
             (deadline, for_packets, !for_packets || shard.park())
         };

@@ -88,7 +88,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::link::Datagram;
+    use crate::link::{Datagram, SharedRuns};
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
 
@@ -156,8 +156,8 @@ mod tests {
             self.settled.push(partition);
         }
 
-        fn shared_runs(&self) -> u64 {
-            0
+        fn shared_runs(&self) -> SharedRuns {
+            SharedRuns::default()
         }
 
         fn forwarded(&self) -> u64 {

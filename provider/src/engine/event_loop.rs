@@ -109,6 +109,9 @@ impl Engine {
     /// Returns true if the program may have been woken by what has.
     pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
         let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
+        if is_woken {
+            self.lock().look();
+        }
         while self.progress() > 0 && !is_there() {
             is_woken = true;
         }

@@ -44,6 +44,9 @@ impl Engine {
         self.note_activity();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
+        if self.progress == Progress::Manual {
+            shard.look(); // the program may have slept
+        }
         let received = self.serve_polling(&mut shard);
         self.after_service(&mut shard);
         drop(shard);

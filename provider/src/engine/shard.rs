@@ -12,7 +12,7 @@ use super::{
     log::CounterLog,
     outgoing::{Offer, Outgoing},
     schedule::{
-        cork::{Cork, Load},
+        cork::{Cork, Load, Sent},
         times::{BUDGET, LONG_HOLD, SENDING},
     },
     shared_cork::SharedCork,
@@ -28,6 +28,7 @@ use crate::{
     },
     link::{
         BATCH, BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
+        SharedRuns,
     },
     port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
@@ -135,7 +136,7 @@ impl Shard {
         totals.lease = self.link.lease().map(|lease| LeasedAddress::of(&lease));
         self.frames.count_into(&mut totals);
         if let Some(sharing) = self.link.sharing() {
-            totals.shared_runs += sharing.shared_runs();
+            totals.shared_runs += sharing.shared_runs().runs;
             totals.forwarded += sharing.forwarded();
         }
         totals
@@ -243,7 +244,7 @@ impl Shard {
     /// through memory most of these take hardly longer than to read the clock: they are not
     /// measured, and the time of their start is returned.
     pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
-        if self.cork.is_by_call() {
+        if self.cork.sent() == Sent::Call {
             return self.note_hold(start);
         }
         self.moved = false;
@@ -272,7 +273,7 @@ impl Shard {
     /// A program finds something. Returns true if acknowledgements are all that is to be sent, and
     /// wait.
     fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
-        (written || self.cork.is_by_call())
+        (written || self.cork.sent() != Sent::Memory)
             && !self.outgoing.is_due()
             && self.adapter.only_acknowledges()
             && self.cork.change(|cork| cork.find(now, written))
@@ -485,6 +486,11 @@ impl Shard {
         self.link.unpark();
     }
 
+    /// The link's descriptors are readable.
+    pub(super) fn look(&mut self) {
+        self.link.look();
+    }
+
     pub(super) fn link(&self) -> &dyn Link {
         &*self.link
     }
@@ -603,8 +609,15 @@ impl Shard {
                 Offer::Taken(runs) => {
                     self.link_counters.sent_runs += runs as u64;
                     let shared = self.shared_runs();
-                    self.cork.noting().note_sent(shared == before);
-                    self.outgoing.note_sent(shared == before);
+                    let sent = if shared.runs == before.runs {
+                        Sent::Call
+                    } else if shared.wakeups == before.wakeups {
+                        Sent::Memory
+                    } else {
+                        Sent::Wakeup
+                    };
+                    self.cork.noting().note_sent(sent);
+                    self.outgoing.note_sent(sent == Sent::Call);
                     before = shared;
                 }
                 Offer::Lost(error) => self.note_send_error(&error),
@@ -616,9 +629,8 @@ impl Shard {
         }
     }
 
-    /// Number of runs that took no call of the system.
-    fn shared_runs(&mut self) -> u64 {
-        self.link.sharing().map_or(0, |sharing| sharing.shared_runs())
+    fn shared_runs(&mut self) -> SharedRuns {
+        self.link.sharing().map(|sharing| sharing.shared_runs()).unwrap_or_default()
     }
 
     fn note_send_error(&mut self, error: &io::Error) {

@@ -196,6 +196,10 @@ impl Link for FaultyLink {
         self.inner.unpark();
     }
 
+    fn look(&mut self) {
+        self.inner.look();
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let outward = match &self.held {
             Some((_, retry)) => Some(*retry), // what is delayed waits behind it

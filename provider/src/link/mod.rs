@@ -192,7 +192,12 @@ pub trait Link: Send {
     }
 
     /// Called when a thread that slept is awake again.
-    fn unpark(&mut self) {}
+    fn unpark(&mut self) {
+        self.look();
+    }
+
+    /// Called when the descriptors may be readable: the next receive looks at everything.
+    fn look(&mut self) {}
 
     /// Multicast groups, if it has them.
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
@@ -374,12 +379,20 @@ pub trait SharingLink {
     /// What a process has [left](Ended::Here) has been seen to. Another may have its partition.
     fn settle(&mut self, address: IpAddr, partition: IdPartition);
 
-    /// Number of runs that went to other processes through shared memory, not through the network
-    /// stack.
-    fn shared_runs(&self) -> u64;
+    /// What went to other processes through shared memory, not through the network stack.
+    fn shared_runs(&self) -> SharedRuns;
 
     /// Number of datagrams forwarded to other processes of this host that have the same address.
     fn forwarded(&self) -> u64;
+}
+
+/// Totals of what went to other processes through shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SharedRuns {
+    /// Number of runs.
+    pub runs: u64,
+    /// Number of times that the other process slept, and was woken.
+    pub wakeups: u64,
 }
 
 /// Capabilities for their users, with what holds for a link that lacks one.

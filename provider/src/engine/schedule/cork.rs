@@ -14,8 +14,9 @@
 //! leaves with the answer: if the program has answered the message before within [`CLOSELY`] of
 //! finding it, by a post with nothing in between but receives. The answer itself never waits.
 //!
-//! Only what goes through sockets is corked, of programs that poll; acknowledgements of WRITEs wait
-//! through memory, too, for programs that look at theirs.
+//! Only what goes through sockets is corked, of programs that poll. Through memory acknowledgements
+//! wait where the peer sleeps and would be woken for them, and those of WRITEs for programs that
+//! look at their memory.
 
 use std::{mem, time::Duration};
 
@@ -51,6 +52,18 @@ impl Load {
     }
 }
 
+/// How runs were sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::engine) enum Sent {
+    /// Through memory, to a process that is awake.
+    #[default]
+    Memory,
+    /// Through memory, to a process that slept: a call of the system has woken it.
+    Wakeup,
+    /// By a call of the system.
+    Call,
+}
+
 /// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Cork {
@@ -63,8 +76,8 @@ pub(in crate::engine) struct Cork {
     answers: Answers,
     /// Last time at which anybody served the adapter.
     served_at: Instant,
-    /// What was sent last took a call of the system.
-    by_call: bool,
+    /// What was sent last.
+    sent: Sent,
     /// The timer had to send what was corked.
     uncorked: Backoff,
 }
@@ -119,9 +132,9 @@ impl Cork {
         self.run.is_some()
     }
 
-    /// True if what was sent last took a call of the system.
-    pub(in crate::engine) const fn is_by_call(&self) -> bool {
-        self.by_call
+    /// How the last runs were sent.
+    pub(in crate::engine) const fn sent(&self) -> Sent {
+        self.sent
     }
 
     /// Time until which something is corked.
@@ -149,7 +162,7 @@ impl Cork {
         }
         let expected = self.answers.expected;
         self.answers = Answers { found_at: Some(now), written, expected, excused: false };
-        let may_wait = self.by_call || written;
+        let may_wait = self.sent != Sent::Memory || written;
         self.waiting.acknowledgements = may_wait && expected && !self.uncorked.lasts(now);
         if self.waiting.acknowledgements {
             self.waiting.until = now.plus(CORK);
@@ -191,7 +204,7 @@ impl Cork {
         if self.waiting.acknowledgements {
             return false; // which leave with it
         }
-        let may_wait = self.posts.in_series && self.by_call && !self.uncorked.lasts(now);
+        let may_wait = self.posts.in_series && self.sent == Sent::Call && !self.uncorked.lasts(now);
         if !may_wait || load.largest > LARGEST {
             return false;
         }
@@ -271,9 +284,9 @@ impl Cork {
         }
     }
 
-    /// Runs were sent, by a call of the system or not.
-    pub(in crate::engine) fn note_sent(&mut self, by_call: bool) {
-        self.by_call = by_call;
+    /// Runs were sent.
+    pub(in crate::engine) const fn note_sent(&mut self, sent: Sent) {
+        self.sent = sent;
     }
 }
 
@@ -310,7 +323,7 @@ mod tests {
         fn new() -> Self {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
-            cork.note_sent(true);
+            cork.note_sent(Sent::Call);
             Self { cork, now, activity: 0 }
         }
 
@@ -396,11 +409,16 @@ mod tests {
         program.post(64, CLOSELY);
         assert!(program.find());
 
-        program.cork.note_sent(false);
+        program.cork.note_sent(Sent::Memory);
         program.post(64, AT_ONCE);
         assert!(!program.find(), "what goes through memory");
+        program.cork.note_sent(Sent::Wakeup);
+        program.post(64, AT_ONCE);
+        assert!(program.find(), "the peer sleeps, and is woken once for both");
+        assert!(!program.post(64, AT_ONCE), "an answer");
+        assert!(!program.post(64, AT_ONCE), "requests do not wait: the peer is awake by now");
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.note_sent(true);
+        program.cork.note_sent(Sent::Call);
         for _ in 0..3 {
             assert!(!program.find());
             program.post(64, AT_ONCE);
@@ -411,7 +429,7 @@ mod tests {
     #[test]
     fn what_acknowledges_a_write_waits_through_memory_too() {
         let mut program = Program::new();
-        program.cork.note_sent(false);
+        program.cork.note_sent(Sent::Memory);
         let finds = |program: &mut Program| program.cork.find(program.now, true);
         assert!(!finds(&mut program), "nobody knows yet whether it answers");
         for late in [AT_ONCE, CLOSELY * 2, CORK_TIMER] {
@@ -591,14 +609,14 @@ mod tests {
     #[test]
     fn what_goes_through_memory_or_singly_does_not_wait() {
         let mut program = Program::new();
-        program.cork.note_sent(false);
+        program.cork.note_sent(Sent::Memory);
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
-        program.cork.note_sent(true);
+        program.cork.note_sent(Sent::Call);
         assert!(program.post(64, AT_ONCE));
 
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.note_sent(true);
+        program.cork.note_sent(Sent::Call);
         assert!(!program.cork.is_possible());
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));

@@ -60,12 +60,14 @@ pub(in crate::engine) struct Duties {
     activity: u64,
     /// The program has served since the last look.
     program_serves: bool,
-    /// Looks since the duty was another.
+    /// Looks at a program that polls or comes in its event loop, in a row.
     looks: u32,
     /// The program was absent while something waited.
     absence: Backoff,
     /// Looks in a row at which its event loop was absent.
     loop_absences: u32,
+    /// Looks in a row between which its event loop has not served.
+    loop_pauses: u32,
     /// Its event loop is not to be woken.
     apart: Backoff,
 }
@@ -79,6 +81,7 @@ impl Duties {
             looks: 0,
             absence: Backoff::default(),
             loop_absences: 0,
+            loop_pauses: 0,
             apart: Backoff::default(),
         }
     }
@@ -98,11 +101,10 @@ impl Duties {
             _ if polls => Duty::Standby,
             _ => Duty::Serve,
         };
-        self.looks = match duty {
-            Duty::Standby => self.looks + 1,
-            Duty::EventLoop if !serves => self.looks + 1,
-            _ => 0,
-        };
+        let is_looked_at = matches!(duty, Duty::Standby | Duty::EventLoop);
+        self.looks = if is_looked_at { self.looks + 1 } else { 0 };
+        let pauses = duty == Duty::EventLoop && !serves;
+        self.loop_pauses = if pauses { self.loop_pauses + 1 } else { 0 };
         duty
     }
 
@@ -116,6 +118,13 @@ impl Duties {
     pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
         let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
         (!self.absence.is_remembered(now)).then_some(after)
+    }
+
+    /// Beside an event loop, whose timers the thread has just served: true if it looks whether the
+    /// program comes for what waits. It does so each time at first, and less often later.
+    pub(in crate::engine) const fn looks_now(&self) -> bool {
+        const RARELY: u32 = (LOOK_LESS.as_micros() / LOOK.as_micros()) as u32;
+        self.looks <= STEADY || self.looks.is_multiple_of(RARELY)
     }
 
     /// On standby: the program was looked at, and was absent while something waited, or was not;
@@ -143,14 +152,18 @@ impl Duties {
         idle: u32,
         now: Instant,
     ) -> (bool, Option<Instant>) {
-        self.loop_absences = if is_absent { self.loop_absences + 1 } else { 0 };
+        if is_absent {
+            (self.loop_absences, self.looks) = (self.loop_absences + 1, 0);
+        } else {
+            self.loop_absences = 0;
+        }
         let is_unfit = self.loop_absences == ABSENCES || in_vain > IN_VAIN;
         if is_unfit {
             self.apart.renew(ASSISTS, now);
         } else if self.program_serves {
             self.apart.miss(STEADY);
         }
-        let stays = !self.apart.lasts(now) && self.looks <= idle;
+        let stays = !self.apart.lasts(now) && self.loop_pauses <= idle;
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
@@ -313,6 +326,29 @@ mod tests {
         assert_eq!(looks(&|_| false, IN_VAIN + 1, true), Some(1));
         assert_eq!(looks(&|_| false, IN_VAIN, true), None);
         assert_eq!(looks(&|_| false, 0, false), Some(IDLE + 1), "one that does nothing");
+    }
+
+    #[test]
+    fn an_event_loop_that_comes_is_looked_at_seldom_until_it_does_not() {
+        let mut thread = Thread::new();
+        thread.seen.is_in_loop = true;
+        // the number of times that it is looked at, of so many times that its timers are served
+        let mut looks = |turns: u32, is_absent| {
+            let looks_in = |_: &u32| {
+                thread.seen.activity += 1;
+                assert_eq!(thread.decide(), Duty::EventLoop);
+                let looks = thread.duties.looks_now();
+                assert!(!looks || thread.duties.note_loop(is_absent, 0, 64, thread.now).0);
+                looks
+            };
+            (0..turns).filter(looks_in).count()
+        };
+        for _ in 0..3 {
+            assert_eq!(looks(STEADY, false), STEADY as usize);
+            let rarely = looks(100, false) as u128;
+            assert_eq!(rarely, 100 * LOOK.as_micros() / LOOK_LESS.as_micros());
+            while looks(1, true) == 0 {}
+        }
     }
 
     #[test]

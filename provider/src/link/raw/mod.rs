@@ -413,11 +413,7 @@ impl Link for RawLink {
         Instant::earliest([at_once.then_some(Instant::ZERO), self.station.poll_timeout()])
     }
 
-    fn park(&mut self) -> bool {
-        true
-    }
-
-    fn unpark(&mut self) {
+    fn look(&mut self) {
         self.socket.wake();
     }
 

@@ -83,14 +83,19 @@ impl Sender {
         Ok(())
     }
 
-    /// Wakes the reader if it sleeps. Returns true if everything is written.
+    /// Wakes the reader if it sleeps. Returns true if it did: that takes a call of the system.
     pub(in crate::link) fn wake(&self) -> bool {
-        if let Some(wakeup) = &self.wakeup
-            && self.writer.must_wake()
-        {
+        let Some(wakeup) = &self.wakeup else { return false };
+        let sleeps = self.writer.must_wake();
+        if sleeps {
             // full means that it is awake already
             let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
         }
+        sleeps
+    }
+
+    /// True if everything is written.
+    pub(in crate::link) fn is_written(&self) -> bool {
         self.backlog.is_empty()
     }
 }

@@ -26,7 +26,6 @@ pub(in crate::link) struct Clients {
     /// Readable when a descriptor of a client is. Its own never changes.
     epoll: Option<OwnedFd>,
     look_at: Instant,
-    sleepers: u32,
 }
 
 impl Clients {
@@ -90,14 +89,8 @@ impl Clients {
         self.clients.iter().filter_map(Client::deadline).min()
     }
 
-    /// A thread is about to sleep on the descriptor.
-    pub(in crate::link) const fn park(&mut self) {
-        self.sleepers += 1;
-    }
-
-    /// It is awake again.
-    pub(in crate::link) const fn unpark(&mut self) {
-        self.sleepers = self.sleepers.saturating_sub(1);
+    /// The descriptor may be readable: the next receive looks.
+    pub(in crate::link) const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }
 
@@ -109,7 +102,7 @@ impl Clients {
     ) -> usize {
         let Self { clients, epoll: Some(epoll), .. } = self else { return 0 };
         let is_due = clients.iter().filter_map(Client::deadline).any(|due| due <= now);
-        if is_due || self.look_at <= now || self.sleepers > 0 {
+        if is_due || self.look_at <= now {
             self.look_at = now.plus(LOOK);
             let _uncancelled = Uncancelled::begin(); // descriptors may be closed
             for client in clients.iter_mut().filter(|client| client.is_due(now)) {

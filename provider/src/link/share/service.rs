@@ -40,7 +40,7 @@ use crate::{
     clock,
     link::{
         AddressSetLink, Datagram, DatagramRun, Ended, Link, MulticastLink, Preparation, Prepared,
-        SharingLink,
+        SharedRuns, SharingLink,
         arrival::Arrival,
         conn_record,
         descriptors::send_with,
@@ -92,7 +92,6 @@ struct Clients {
     /// Number of the next client, or door in the epoll.
     next: u64,
     look_at: Instant,
-    sleepers: u32,
     ended: VecDeque<Ended>,
     receive_buffer: usize,
     forwarded: u64,
@@ -153,7 +152,6 @@ impl ShareLink {
             requests: Requests::default(),
             next: 0,
             look_at: Instant::ZERO,
-            sleepers: 0,
             ended: VecDeque::new(),
             receive_buffer: inner.receive_buffer().unwrap_or(usize::MAX),
             forwarded: 0,
@@ -203,7 +201,7 @@ impl Clients {
 
     /// Hears knocks and requests, some at a time.
     fn attend(&mut self, now: Instant) {
-        if now < self.look_at && self.sleepers == 0 {
+        if now < self.look_at {
             return;
         }
         self.look_at = now.plus(LOOK);
@@ -534,14 +532,17 @@ impl Link for ShareLink {
     }
 
     fn park(&mut self) -> bool {
-        self.clients.sleepers += 1;
         self.inner.park()
     }
 
     fn unpark(&mut self) {
-        self.clients.sleepers = self.clients.sleepers.saturating_sub(1);
-        self.clients.look_at = Instant::ZERO;
         self.inner.unpark();
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.clients.look_at = Instant::ZERO;
+        self.inner.look();
     }
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
@@ -587,8 +588,8 @@ impl SharingLink for ShareLink {
 
     fn settle(&mut self, _: IpAddr, _: IdPartition) {}
 
-    fn shared_runs(&self) -> u64 {
-        0
+    fn shared_runs(&self) -> SharedRuns {
+        SharedRuns::default()
     }
 
     fn forwarded(&self) -> u64 {

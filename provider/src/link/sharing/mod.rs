@@ -55,7 +55,6 @@ use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use address::{Addressed, SharedAddresses};
 use ends::Ends;
-use epoll::{Readable, watch};
 use hello::{Hello, Purpose};
 use listener::{Listeners, Pending};
 pub(super) use members::MakeSocket;
@@ -68,9 +67,9 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Other processes of this host, as a link has them.
 pub(super) struct Sharing {
-    /// Readable when any of the descriptors here is. Its descriptor never changes.
+    /// Readable when any of the other descriptors here is. Its descriptor never changes.
     epoll: OwnedFd,
-    /// Wakeup eventfd: other processes write to it to wake this one.
+    /// Eventfd that other processes write to, to wake this one.
     wakeup: OwnedFd,
     listeners: Listeners,
     pub(super) paths: Paths,
@@ -88,6 +87,8 @@ pub(super) struct Sharing {
     look_at: Instant,
     /// Number of threads that sleep until the descriptor is readable.
     sleepers: u32,
+    /// The next receive reads `wakeup`, to which another process may have written.
+    reads_wakeup: bool,
     buffer: Box<[u8]>,
 }
 
@@ -107,7 +108,6 @@ impl Sharing {
     pub(super) fn new(scope: Scope) -> io::Result<Self> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
-        watch(&epoll, &wakeup, Readable::News)?;
         Ok(Self {
             epoll,
             wakeup,
@@ -122,6 +122,7 @@ impl Sharing {
             reaper: Vec::new(),
             look_at: Instant::ZERO,
             sleepers: 0,
+            reads_wakeup: false,
             buffer: vec![0; LONGEST].into(),
         })
     }
@@ -130,10 +131,10 @@ impl Sharing {
         self.scope
     }
 
-    /// Descriptor that is readable when there is something to do. Runs make it so only while a
-    /// thread is [parked](Self::park).
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+    /// Descriptors, one of which is readable when there is something to do. Runs make one so only
+    /// while a thread is [parked](Self::park).
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.wakeup.as_fd(), self.epoll.as_fd()]
     }
 
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built.
@@ -268,10 +269,11 @@ impl Sharing {
             self.accept_pending(now);
         }
         self.look_for_the_ended(now);
-        if now < self.look_at && self.sleepers == 0 {
+        if now < self.look_at {
             return;
         }
         self.look_at = now.plus(LOOK);
+        self.reads_wakeup = true;
         let (is_news, is_arrival) = epoll::news(&self.epoll);
         if is_arrival {
             self.addresses.note_arrival(now);
@@ -280,7 +282,6 @@ impl Sharing {
             return;
         }
         let _uncancelled = Uncancelled::begin(); // descriptors may be closed
-        let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         self.accept_pending(now);
         let (ended, has_peer_ended) = self.paths.update(now);
         for ended in ended {
@@ -453,17 +454,14 @@ impl Sharing {
         paths.wake_forwards(now);
     }
 
-    /// True if there are rings from others, each of which has brought something before, and no
-    /// thread sleeps.
+    /// True if there are rings from others, each of which has brought something before.
     pub(super) fn is_settled(&self) -> bool {
-        self.sleepers == 0
-            && !self.incoming.is_empty()
-            && self.incoming.iter().all(|ring| !ring.channel.is_unread())
+        !self.incoming.is_empty() && self.incoming.iter().all(|ring| !ring.channel.is_unread())
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.
     pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
-        let Self { incoming, buffer, sleepers, .. } = self;
+        let Self { incoming, buffer, sleepers, reads_wakeup, wakeup, .. } = self;
         let mut count = 0;
         for Ring { purpose, dst, channel } in incoming {
             count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
@@ -474,6 +472,10 @@ impl Sharing {
                     }
                 }
             });
+        }
+        // who has written a run for a thread that sleeps has written to this, too
+        if std::mem::take(reads_wakeup) || count > 0 && *sleepers > 0 {
+            let _ = rustix::io::read(wakeup, &mut [0; 8]);
         }
         if self.incoming.iter().any(|ring| ring.channel.is_broken()) {
             let _uncancelled = Uncancelled::begin();
@@ -496,6 +498,10 @@ impl Sharing {
                 ring.channel.set_asleep(false);
             }
         }
+    }
+
+    /// The descriptor may be readable: the next round looks at all there is.
+    pub(super) const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }
 }

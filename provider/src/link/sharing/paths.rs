@@ -21,7 +21,7 @@ use super::{
 use crate::{
     cancel::Uncancelled,
     link::{
-        DatagramRun,
+        DatagramRun, SharedRuns,
         arrival::Arrival,
         rings::{LONGEST, Outgoing, RunHeader},
     },
@@ -63,7 +63,7 @@ pub(in crate::link) struct Paths {
     /// Time from one attempt to the next.
     write_wait: Duration,
     scratch: Vec<u8>,
-    pub(in crate::link) sent_runs: u64,
+    pub(in crate::link) sent: SharedRuns,
     pub(in crate::link) forwarded: u64,
 }
 
@@ -147,6 +147,13 @@ impl Way {
         Ok(true)
     }
 
+    /// Wakes the reader if it sleeps, which is counted. Returns true if everything is written.
+    fn wake(&mut self, wakeups: &mut u64) -> bool {
+        self.is_used = false;
+        *wakeups += u64::from(self.channel.sender.wake());
+        self.channel.sender.is_written()
+    }
+
     /// Opens if there is an answer. Returns false if the other process has ended, or does not
     /// answer.
     fn update(&mut self, now: Instant) -> bool {
@@ -166,7 +173,7 @@ impl Default for Paths {
             write_at: None,
             write_wait: WRITE_RETRY,
             scratch: Vec::new(),
-            sent_runs: 0,
+            sent: SharedRuns::default(),
             forwarded: 0,
         }
     }
@@ -264,10 +271,9 @@ impl Paths {
             }
             taken += 1;
         }
-        self.sent_runs += taken as u64;
+        self.sent.runs += taken as u64;
         for (_, way) in ways.ways.iter_mut().filter(|(_, way)| way.is_used) {
-            way.is_used = false;
-            if !way.channel.sender.wake() {
+            if !way.wake(&mut self.sent.wakeups) {
                 self.write_at = Some(now.plus(self.write_wait));
             }
         }
@@ -344,8 +350,7 @@ impl Paths {
     /// Wakes those that something was forwarded to.
     pub(super) fn wake_forwards(&mut self, now: Instant) {
         for way in self.forwards.values_mut().filter(|way| way.is_used) {
-            way.is_used = false;
-            if !way.channel.sender.wake() {
+            if !way.wake(&mut self.sent.wakeups) {
                 self.write_at = Some(now.plus(self.write_wait));
             }
         }
@@ -383,10 +388,10 @@ impl Paths {
         let _uncancelled = Uncancelled::begin();
         self.write_at = None;
         self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
-        let Self { pairs, forwards, write_at, write_wait, .. } = self;
+        let Self { pairs, forwards, write_at, write_wait, sent, .. } = self;
         let mut is_whole = |way: &mut Way| {
             let written = way.channel.sender.write_backlog();
-            if written.is_ok() && !way.channel.sender.wake() {
+            if written.is_ok() && !way.wake(&mut sent.wakeups) {
                 *write_at = Some(now.plus(*write_wait));
             }
             written.is_ok()

@@ -83,8 +83,8 @@ fn reaches(link: &mut Sharing, now: Instant, ends: [IpAddr; 2], datagram: &[u8])
 /// Has the first link find the second, which has all numbers, by what takes 1 ms.
 fn meet(a: &mut Sharing, b: &mut Sharing, now: u64, ends: [IpAddr; 2]) {
     assert!(!reaches(a, at(now), ends, ANY));
-    b.attend(at(now));
-    a.attend(at(now));
+    b.round(at(now));
+    a.round(at(now));
     assert!(reaches(a, at(now + 1), ends, ANY));
 }
 
@@ -146,7 +146,7 @@ fn packets_take_the_channel_once_it_is_open() {
         ]
     );
     assert!(b.is_settled());
-    assert_eq!(a.paths.sent_runs, 2);
+    assert_eq!(a.paths.sent.runs, 2);
     // what the sender trusted for the receiver is told
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
@@ -171,9 +171,9 @@ fn a_device_is_asked_for_one_channel() {
             assert!(!reaches(&mut a, at(now), ends, datagram));
         }
     }
-    b.attend(at(10));
+    b.round(at(10));
     assert_eq!(b.incoming.len(), 1);
-    a.attend(at(10));
+    a.round(at(10));
     assert!(reaches(&mut a, at(11), ends, ANY) && reaches(&mut a, at(11), ends, &one));
 }
 
@@ -184,7 +184,7 @@ fn an_absent_device_is_asked_again_later() {
     assert!(!reaches(&mut a, at(0), ends, ANY));
     let mut b = device(ends[1]);
     assert!(!reaches(&mut a, at(99_999), ends, ANY));
-    b.attend(at(99_999));
+    b.round(at(99_999));
     assert!(b.incoming.is_empty());
     meet(&mut a, &mut b, 101_000, ends);
     let group = [ends[0], [239, 1, 1, 1].into()];
@@ -197,15 +197,15 @@ fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
     let [src, dst] = ends;
     a.send(at(2), b"last words", &[run(ends, 10, 0..10)]).unwrap().unwrap();
     drop(a);
-    b.attend(at(2000));
+    b.round(at(2000));
     assert_eq!(take(&mut b), [(src, 0, b"last words".into())]);
-    b.attend(at(4000));
+    b.round(at(4000));
     assert!(b.incoming.is_empty());
     // the other way round: the receiver goes, and comes back
     let mut a = device(src);
     meet(&mut a, &mut b, 6000, ends);
     drop(b);
-    a.attend(at(8000));
+    a.round(at(8000));
     let mut b = device(dst);
     meet(&mut a, &mut b, 9000, ends);
 }
@@ -225,7 +225,7 @@ fn what_finds_no_room_waits_in_order() {
     assert!(taken.len() < 60);
     let mut now = 53;
     while a.deadline().is_some() {
-        a.attend(at(now));
+        a.round(at(now));
         taken.extend(take(&mut b));
         now += 50;
     }
@@ -242,7 +242,8 @@ fn what_finds_no_room_waits_in_order() {
 #[test]
 fn a_sleeper_is_woken() {
     let (mut a, mut b, ends) = pair();
-    let is_readable = |link: &Sharing| crate::readiness::is_readable(link.descriptor());
+    let is_readable =
+        |link: &Sharing| link.descriptors().into_iter().any(crate::readiness::is_readable);
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
@@ -254,13 +255,13 @@ fn a_sleeper_is_woken() {
     send();
     assert!(is_readable(&b));
     // another thread takes it, and the sleeper sleeps on
-    b.attend(at(3));
+    b.round(at(3));
     assert_eq!(take(&mut b).len(), 1);
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
     b.unpark();
-    b.attend(at(4));
+    b.round(at(4));
     assert_eq!(take(&mut b).len(), 1);
     send();
     assert!(!is_readable(&b), "it polls again");
@@ -282,10 +283,10 @@ fn a_hello_that_makes_no_sense_is_refused() {
     // what is for the owner alone
     say_share(&asks_for_an_address).unwrap();
     say_here(&with_an_address, IdPartition::new(1).unwrap()).unwrap();
-    b.attend(at(0));
+    b.round(at(0));
     assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 1));
     drop((nothing, other_version));
-    b.attend(at(2000));
+    b.round(at(2000));
     assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 0));
     // and still it is there for others
     meet(&mut device(ends[0]), &mut b, 4000, ends);
@@ -296,7 +297,7 @@ fn crowd(link: &mut Sharing, address: IpAddr, number: usize, from: u64) -> (Vec<
     let crowd: Vec<_> = (0..number).map(|_| connect(address, 0).unwrap()).collect();
     let mut now = from;
     for _ in (0..number).step_by(ACCEPT_BATCH) {
-        link.attend(at(now));
+        link.round(at(now));
         now += 1000;
     }
     (crowd, now)
@@ -315,9 +316,7 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out() {
     // what they hold is given back in time, whether or not anything else happens
     let timeout = PENDING_TIMEOUT.as_micros() as u64;
     assert!(b.deadline().is_some_and(|due| due <= at(now + timeout)));
-    b.park();
-    b.unpark();
-    b.attend(at(now + timeout));
+    b.round(at(now + timeout));
     assert_eq!((b.listeners.counts().1, b.deadline()), (0, None));
     assert!(silent.iter().all(is_refused));
 }
@@ -328,7 +327,7 @@ fn few_connections_are_looked_at_in_one_go() {
     let mut b = device(dst);
     let _crowd: Vec<_> = (0..3 * ACCEPT_BATCH).map(|_| connect(dst, 0).unwrap()).collect();
     for round in 1..=3 {
-        b.attend(at(1000 * round as u64));
+        b.round(at(1000 * round as u64));
         assert_eq!(b.listeners.counts().1, round * ACCEPT_BATCH);
     }
 }
@@ -338,7 +337,7 @@ fn an_address_that_goes_takes_its_channels_with_it() {
     let (mut a, mut b, ends) = pair();
     b.forget(ends[1]);
     assert!(b.incoming.is_empty() && b.listeners.counts().0 == 0);
-    a.attend(at(2000));
+    a.round(at(2000));
     assert!(!reaches(&mut a, at(2001), ends, ANY));
     meet(&mut a, &mut device(ends[1]), 200_000, ends);
     a.forget(ends[0]);
@@ -366,6 +365,14 @@ fn owner(address: IpAddr) -> Sharing {
     link
 }
 
+impl Sharing {
+    /// Looks at everything.
+    fn round(&mut self, now: Instant) {
+        self.look();
+        self.attend(now);
+    }
+}
+
 /// Has a process serve, from this time on in microseconds, while another one does something that
 /// may wait for it.
 fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) -> T {
@@ -373,8 +380,7 @@ fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) 
     thread::scope(|scope| {
         scope.spawn(|| {
             for now in (from..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
-                server.look_at = Instant::ZERO;
-                server.attend(at(now));
+                server.round(at(now));
                 thread::yield_now();
             }
         });
@@ -389,19 +395,16 @@ fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
     let mut link = Sharing::new(Scope::All).unwrap();
     while_it_serves(owner, 0, || acquire_for(&mut link, address, &taken()))?;
     link.choose_partition(7).unwrap();
-    owner.park(); // has it look each time
-    link.park();
     meet_owner(&mut link, owner, 0);
-    link.unpark();
     Ok(link)
 }
 
 /// Has a process find the owner of its address, at this time in microseconds.
 fn meet_owner(link: &mut Sharing, owner: &mut Sharing, now: u64) {
-    link.attend(at(now)); // asks
-    owner.attend(at(now));
-    link.attend(at(now)); // answers
-    owner.attend(at(now));
+    link.round(at(now)); // asks
+    owner.round(at(now));
+    link.round(at(now)); // answers
+    owner.round(at(now));
 }
 
 fn net(dst: IpAddr) -> NetHeader {
@@ -452,7 +455,7 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     assert_eq!(a.paths.forwarded, 2);
     // one that has ended is forwarded nothing
     drop(b);
-    a.attend(at(2));
+    a.round(at(2));
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &packets[1])));
 }
 
@@ -515,7 +518,7 @@ fn peers_that_misbehave_are_bounded() {
         }
         sockets.push(socket);
         now += 1000;
-        a.attend(at(now));
+        a.round(at(now));
     }
     let open = sockets.iter().filter(|socket| {
         while receive_with(socket, &mut [0; 32]).is_ok_and(|(length, _)| length > 0) {}
@@ -587,10 +590,8 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&b, &c].map(|each| each.addresses.partition().unwrap());
-    b.park();
-    c.park();
     drop(a);
-    b.attend(at(10));
+    b.round(at(10));
     assert!(!b.addresses.is_peer(address));
     meet_owner(&mut c, &mut b, 3000);
     assert!(c.addresses.is_peer(address));
@@ -604,8 +605,8 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     assert!(!partitions.contains(&d.addresses.partition().unwrap()));
     // the last one is left alone
     drop((b, d));
-    c.attend(at(4000));
-    c.attend(at(6000));
+    c.round(at(4000));
+    c.round(at(6000));
     assert!(!c.addresses.is_peer(address));
 }
 
@@ -617,24 +618,22 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let bytes = packet(c.addresses.partition().unwrap());
-    b.park();
-    c.park();
     drop(a);
-    b.attend(at(10));
+    b.round(at(10));
     assert!(!b.addresses.is_peer(address) && !b.paths.has_waiting());
     // one that came through shared memory may have no ICRC, and stays marked as verified
     let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta };
     assert!(is_forwarded(&mut b, &datagram) && b.paths.has_waiting());
-    c.attend(at(20));
-    b.attend(at(20));
+    c.round(at(20));
+    b.round(at(20));
     assert!(!b.paths.has_waiting());
     let mut taken = Vec::new();
     c.receive(&mut |datagram| taken.push(datagram.meta));
     assert_eq!(taken, [meta]);
     // nobody waits for one that has ended
     drop(c);
-    b.attend(at(60));
+    b.round(at(60));
     assert!(!is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)) && !b.paths.has_waiting());
 }
 
@@ -655,7 +654,7 @@ fn as_many_share_an_address_as_there_are_partitions() {
     let one = others.remove(20);
     let partition = one.addresses.partition();
     drop(one);
-    a.attend(at(5000));
+    a.round(at(5000));
     assert_eq!(peer(&mut a, address).unwrap().addresses.partition(), partition);
 }
 
@@ -721,10 +720,8 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         let sender = if src == other { &mut far } else { &mut b };
         for (now, (index, reader)) in (1000..).step_by(1000).zip([(0, &mut a), (2, &mut c)]) {
             assert!(!reaches(sender, at(now), [src, address], &packets[index]), "{src}");
-            reader.look_at = Instant::ZERO;
-            reader.attend(at(now));
-            sender.look_at = Instant::ZERO;
-            sender.attend(at(now));
+            reader.round(at(now));
+            sender.round(at(now));
             assert!(reaches(sender, at(now), [src, address], &packets[index]), "{src}");
         }
         let runs = [run_of(2, 3), run_of(0, 1), run_of(2, 3)];

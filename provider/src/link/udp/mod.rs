@@ -29,7 +29,7 @@ use tracing::warn;
 
 use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
-    Prepared, SharingLink,
+    Prepared, SharedRuns, SharingLink,
     kept::{self, Kept},
     share::{self, Clients},
     sharing::{Scope, Sharing},
@@ -478,16 +478,22 @@ impl Link for UdpLink {
     }
 
     fn park(&mut self) -> bool {
-        self.clients.park();
         self.sharing.as_mut().is_none_or(Sharing::park)
     }
 
     fn unpark(&mut self) {
-        self.clients.unpark();
         if let Some(sharing) = &mut self.sharing {
             sharing.unpark();
         }
-        self.look_at = Instant::ZERO; // it may be the sockets that have woken it
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.clients.look();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.look();
+        }
+        self.look_at = Instant::ZERO;
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -505,7 +511,7 @@ impl Link for UdpLink {
         let sockets = own.map(|port| port.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])
-            .chain(self.sharing.as_ref().map(Sharing::descriptor))
+            .chain(self.sharing.iter().flat_map(Sharing::descriptors))
             .chain(self.clients.descriptor())
             .collect()
     }
@@ -587,8 +593,8 @@ impl SharingLink for UdpLink {
         self.sharing.iter_mut().for_each(|sharing| sharing.addresses.settle(address, partition));
     }
 
-    fn shared_runs(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.sent_runs)
+    fn shared_runs(&self) -> SharedRuns {
+        self.sharing.as_ref().map(|sharing| sharing.paths.sent).unwrap_or_default()
     }
 
     fn forwarded(&self) -> u64 {

@@ -43,7 +43,7 @@ fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (Con
 fn news(link: &mut Sharing, from: u64, time: u64) -> Vec<Ended> {
     let mut news = Vec::new();
     for now in from..from + time {
-        link.attend(ms(now));
+        link.round(ms(now));
         news.extend(std::iter::from_fn(|| link.poll_ended()));
     }
     news
@@ -87,13 +87,11 @@ fn an_owner_leaves_its_connections_to_the_next() {
     let mut b = peer(&mut a, address).unwrap();
     let (of_a, (conn, record)) = (a.addresses.partition().unwrap(), connection(&a, ends, 1));
     a.keep_record(ms(0), conn, &record);
-    b.park();
     assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
     drop(a);
     assert_eq!(news(&mut b, 200, 2000), [here(address, of_a, &[record])]);
     // one that ends before it has settled leaves that to the next
     let mut c = peer(&mut b, address).unwrap();
-    c.park();
     drop(b);
     assert_eq!(news(&mut c, 3000, 2000), [here(address, of_a, &[record])]);
 }
@@ -137,20 +135,13 @@ fn a_strangers_records() {
     );
 }
 
-/// A link with an address of its own.
-fn sharing(address: IpAddr) -> Sharing {
-    let mut link = owner(address);
-    link.park();
-    link
-}
-
 /// Both know the other's end by its name.
 #[test]
 fn a_peer_at_another_address() {
     let ends = addresses();
     let [src, dst] = ends;
     for before in [true, false] {
-        let (mut a, mut b) = (sharing(src), sharing(dst));
+        let (mut a, mut b) = (owner(src), owner(dst));
         let [(one, first), (other, stranger)] = [1, 2].map(|number| connection(&a, ends, number));
         let own = b.addresses.partition().unwrap();
         let first = ConnRecord { remote_id: own.ids().start() + 9, ..first };
@@ -159,14 +150,14 @@ fn a_peer_at_another_address() {
         // a connection may be there before the channel, whether or not that has another use
         if before {
             reaches(&mut a, ms(0), ends, &to_b);
-            b.attend(ms(0));
-            a.attend(ms(0));
+            b.round(ms(0));
+            a.round(ms(0));
         }
         a.keep_record(ms(0), one, &first);
         a.keep_record(ms(0), other, &stranger);
         for now in 1..5 {
-            b.attend(ms(now));
-            a.attend(ms(now));
+            b.round(ms(now));
+            a.round(ms(now));
         }
         assert!(reaches(&mut a, ms(5), ends, &to_b));
         // a channel that is closed says nothing
@@ -174,8 +165,8 @@ fn a_peer_at_another_address() {
         assert_eq!(news(&mut a, 10, 2000), []);
         reaches(&mut a, ms(3000), ends, &to_b);
         for now in 3000..3010 {
-            b.attend(ms(now));
-            a.attend(ms(now));
+            b.round(ms(now));
+            a.round(ms(now));
         }
         assert!(reaches(&mut a, ms(3010), ends, &to_b));
         drop(b);
@@ -188,7 +179,7 @@ fn a_peer_at_another_address() {
 fn a_connection_that_has_ended_before() {
     let ends = addresses();
     let [src, dst] = ends;
-    let (mut a, mut b) = (sharing(src), sharing(dst));
+    let (mut a, mut b) = (owner(src), owner(dst));
     let [(one, first), (other, second)] = [1, 2].map(|number| {
         let (conn, record) = connection(&a, ends, number);
         (conn, ConnRecord { remote_id: *b.addresses.partition().unwrap().ids().start(), ..record })
@@ -196,8 +187,8 @@ fn a_connection_that_has_ended_before() {
     a.keep_record(ms(0), one, &first);
     a.keep_record(ms(0), other, &second);
     for now in 1..5 {
-        b.attend(ms(now));
-        a.attend(ms(now));
+        b.round(ms(now));
+        a.round(ms(now));
     }
     a.discard_record(one);
     drop(b);

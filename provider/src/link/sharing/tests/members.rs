@@ -36,10 +36,10 @@ fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket
 /// The owner has ended. The first becomes the owner then, and the other its peer.
 fn take_over(next: &mut Sharing, other: &mut Sharing) {
     for now in 2..10 {
-        next.attend(at(1000 * now));
-        other.attend(at(1000 * now));
+        next.round(at(1000 * now));
+        other.round(at(1000 * now));
     }
-    next.attend(at(10_000));
+    next.round(at(10_000));
 }
 
 /// Sends a datagram to a queue pair of this partition by the network.
@@ -77,14 +77,14 @@ fn each_process_receives_what_is_for_it() {
     send();
     for link in [&b, &c] {
         assert!(!epoll::news(&link.epoll).0); // and what is for the owner is heard of once
-        let hears = crate::readiness::is_readable(link.descriptor());
+        let hears = link.descriptors().into_iter().any(crate::readiness::is_readable);
         assert!(hears, "a thread that sleeps on the link hears of it");
     }
     arrived(&at_a);
     // one that has ended receives no more, and another can have its socket
     arrived(&at_b);
     drop((b, at_b));
-    a.attend(at(2000));
+    a.round(at(2000));
     send();
     assert_eq!(arrived(&at_a), partitions[..2]);
     let (d, at_d) = peer_with_member(&mut a, address);
@@ -150,16 +150,14 @@ fn what_is_for_others_is_forwarded_by_whoever_has_it() {
         assert!(is_forwarded(&mut b, &Datagram::new(&net, bytes)));
     }
     assert_eq!(b.paths.forwarded, 3);
-    a.attend(at(1));
-    c.look_at = Instant::ZERO;
-    c.attend(at(1));
+    a.round(at(1));
+    c.round(at(1));
     assert_eq!(take(&mut a).len(), 2);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
     // what comes by a ring is for this process, or for nobody
     assert_eq!((a.paths.forwarded, b.paths.forwarded, c.paths.forwarded), (0, 3, 0));
     // it is no owner by that, nor does it end as one
     drop(b);
-    c.look_at = Instant::ZERO;
-    c.attend(at(3000));
+    c.round(at(3000));
     assert!(c.addresses.is_peer(address) && !a.addresses.is_peer(address));
 }

@@ -34,7 +34,7 @@ fn arrive(socket: &UdpSocket) {
 /// Serves all of them for this time; returns the time then, all in milliseconds.
 fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
     for now in from..=from + time {
-        links.iter_mut().for_each(|link| link.attend(ms(now)));
+        links.iter_mut().for_each(|link| link.round(ms(now)));
     }
     from + time
 }
@@ -53,8 +53,6 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    a.unpark();
-    a.unpark();
     let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
     // nobody is in the way as long as nothing arrives
     let mut now = serve(&mut [&mut b, &mut c], 0, 5 * SILENT);
@@ -74,21 +72,17 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
         if b.addresses.is_peer(address) { (&mut c, &mut b) } else { (&mut b, &mut c) };
     assert!(!owner.addresses.is_peer(address) && other.addresses.is_peer(address));
     assert!(forwards(owner, other, address));
-    owner.park(); // has it look each time
     let mut d = peer(owner, address).unwrap();
-    owner.unpark();
-    owner.unpark();
     assert!(
         !partitions.contains(&d.addresses.partition().unwrap()) && d.addresses.is_peer(address)
     );
     assert!(forwards(owner, &mut d, address));
     // what is for the one that is stopped waits, in case that it goes on
     let bytes = packet(partitions[0]);
-    owner.attend(ms(now));
+    owner.round(ms(now));
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
     assert!(!a.addresses.is_peer(address));
-    a.park();
-    a.attend(ms(now));
+    a.round(ms(now));
     assert!(a.addresses.is_peer(address));
     serve(&mut [&mut a, owner], now, 20);
     assert_eq!(take(&mut a), [(net(address).src, 0, bytes)]);
@@ -111,7 +105,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                b.attend(Instant::ZERO.plus(start.elapsed()));
+                b.round(Instant::ZERO.plus(start.elapsed()));
                 thread::sleep(Duration::from_millis(1));
             }
         });
@@ -119,7 +113,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
         done.store(true, Ordering::SeqCst);
     });
     assert!(c.addresses.is_peer(address) && !b.addresses.is_peer(address));
-    a.attend(at(0));
+    a.round(at(0));
     assert!(a.addresses.is_peer(address));
 }
 
@@ -130,7 +124,6 @@ fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let mut b = peer(&mut a, address).unwrap();
-    a.unpark();
     let bytes = packet(b.addresses.partition().unwrap());
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta: DatagramMeta::default() };
     // before it is stopped, and after it goes on, for which it has read it
@@ -139,7 +132,7 @@ fn a_former_owner_forwards_what_it_has() {
     let now = serve(&mut [&mut b], 1, 3 * SILENT);
     assert!(!b.addresses.is_peer(address));
     assert!(is_forwarded(&mut a, &datagram));
-    a.attend(ms(now));
+    a.round(ms(now));
     assert!(a.addresses.is_peer(address));
     assert!(is_forwarded(&mut a, &datagram));
     serve(&mut [&mut b, &mut a], now, 20);
@@ -172,17 +165,14 @@ fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    a.unpark();
-    a.unpark();
     // the next owner is stopped when the other has asked it
     arrive(&socket);
     let mut now = serve(&mut [&mut b], 1, 3 * SILENT);
     assert!(!b.addresses.is_peer(address));
-    c.attend(ms(now));
+    c.round(ms(now));
     assert_eq!(b.listeners.accept_only().len(), 1);
     now = serve(&mut [&mut c], now, 3 * SILENT);
     assert!(!c.addresses.is_peer(address));
-    b.park();
     now = serve(&mut [&mut b, &mut c], now, 20);
     assert!(b.addresses.is_peer(address) && forwards(&mut c, &mut b, address));
     let _ = now;
@@ -198,7 +188,7 @@ fn what_waits_for_a_process_is_bounded() {
     let mut now = 0;
     for _ in 0..10_000 {
         now += 1;
-        a.attend(at(now));
+        a.round(at(now));
         assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
     }
     let mut taken = 0;
@@ -206,14 +196,14 @@ fn what_waits_for_a_process_is_bounded() {
         let count = take(&mut b).len();
         taken += count;
         now += 10_000;
-        a.attend(at(now));
+        a.round(at(now));
         if count == 0 && a.paths.deadline().is_none() {
             break;
         }
     }
     assert!((4000..5000).contains(&taken), "{taken}");
     drop(b);
-    a.attend(at(now + 2000));
+    a.round(at(now + 2000));
     assert!(!is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)), "nobody has it");
 }
 
@@ -229,7 +219,7 @@ fn a_reader_that_is_stopped_is_looked_at_less_often() {
     let mut now = at(2);
     while now < ms(1000) {
         now = a.deadline().unwrap();
-        a.attend(now);
+        a.round(now);
         looks += 1;
     }
     assert!((100..1000).contains(&looks), "{looks}");

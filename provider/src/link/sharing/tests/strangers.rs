@@ -96,7 +96,7 @@ fn who_connects_makes_nobody_wait() {
         let (mut a, mut b, ends) = pair();
         let [src, dst] = ends;
         let stranger = Stranger::start(OTHER, "connect", &name(dst), 1);
-        soon(|| b.attend(at(2000)));
+        soon(|| b.round(at(2000)));
         a.send(at(2001), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
         assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
         // this process ends while that waits
@@ -172,14 +172,13 @@ fn strangers_that_wait_are_bounded() {
         let (mut a, mut b, ends) = pair();
         let [src, dst] = ends;
         let crowd = Stranger::start(OTHER, "connect", &name(dst), MAX_STRANGERS + 20);
-        b.park();
         let rounds = (MAX_STRANGERS / ACCEPT_BATCH) as u64;
-        soon(|| (1..=rounds).for_each(|round| b.attend(at(1000 * round))));
+        soon(|| (1..=rounds).for_each(|round| b.round(at(1000 * round))));
         assert!(stranger::is_full());
         let mut now = 1000 * (rounds + 1);
-        b.attend(at(now));
+        b.round(at(now));
         assert_eq!(b.deadline(), Some(at(now).plus(REST)));
-        assert!(!crate::readiness::is_readable(b.descriptor()), "it sleeps");
+        assert!(!b.descriptors().into_iter().any(crate::readiness::is_readable), "it sleeps");
         assert!(denied(connect(dst, 0)), "nobody is connected to");
         a.send(at(now), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
         assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
@@ -194,8 +193,8 @@ fn strangers_that_wait_are_bounded() {
         let mut c = device(other);
         while !reaches(&mut c, at(now), [other, dst], ANY) {
             now += 100_000;
-            b.attend(at(now));
-            c.attend(at(now));
+            b.round(at(now));
+            c.round(at(now));
         }
     });
 }
