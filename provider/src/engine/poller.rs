@@ -7,22 +7,37 @@ use std::{
     cell::Cell,
     fs, mem,
     sync::atomic::{AtomicU32, Ordering},
+    thread,
     time::Duration,
 };
 
 use roce_transport::time::Instant;
 use rustix::thread::gettid;
 
+use super::schedule::spin::PollYields;
 use crate::clock;
 
 thread_local! {
     /// Number of this thread in the system; 0: it is not known yet.
     static ID: Cell<u32> = const { Cell::new(0) };
+    static YIELDS: Cell<PollYields> = const { Cell::new(PollYields::new()) };
 }
 
 /// The thread that has polled last; 0: none has.
 #[derive(Debug, Default)]
 pub(super) struct Poller(AtomicU32);
+
+/// The calling thread has polled, and has received something or not. One that polls in vain may
+/// keep those from the processor that it waits for: it yields now and then.
+pub(super) fn note_poll(received: bool) {
+    let mut yields = YIELDS.get();
+    if yields.note_poll(received) {
+        let start = clock::now();
+        thread::yield_now();
+        yields.note_yield(clock::now().since(start));
+    }
+    YIELDS.set(yields);
+}
 
 /// What it had run at a time.
 pub(super) struct Watched {

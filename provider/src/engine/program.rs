@@ -13,10 +13,10 @@ use std::{io, sync::atomic::Ordering, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
-    schedule::times::YIELD_AFTER,
+    poller,
     serve::{Engine, Progress},
     shard::Shard,
-    sleep::{AtomicU64, Wanted, thread},
+    sleep::{AtomicU64, Wanted},
 };
 use crate::clock;
 
@@ -54,12 +54,7 @@ impl Engine {
         if self.progress == Progress::Manual {
             self.attend();
         }
-        // A program that polls in vain may keep the peer's program from the processor.
-        if received > 0 {
-            self.idle_polls.store(0, Ordering::Relaxed);
-        } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
-            thread::yield_now();
-        }
+        poller::note_poll(received > 0);
         received
     }
 

@@ -60,8 +60,6 @@ pub(crate) struct Engine {
     pub(super) poller: Poller,
     /// Number of its other calls.
     pub(super) commands: AtomicU64,
-    /// Number of polls in a row that found nothing.
-    pub(super) idle_polls: AtomicU64,
     /// Number of the program's threads that wait on the sockets themselves.
     pub(super) drivers: AtomicU32,
     /// True while the background thread leaves the sockets to those until one of them wakes it.

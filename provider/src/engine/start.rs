@@ -104,7 +104,6 @@ impl Engine {
             finds: AtomicU64::new(0),
             poller: Poller::default(),
             commands: AtomicU64::new(0),
-            idle_polls: AtomicU64::new(0),
             drivers: AtomicU32::new(0),
             leaves_sockets: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),

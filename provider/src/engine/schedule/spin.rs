@@ -6,7 +6,7 @@ use roce_transport::time::Instant;
 
 use super::{
     backoff::Backoff,
-    times::{ALONE_YIELDS, CROWDED, LINGER, RARE_YIELDS, SLICE},
+    times::{ALONE_YIELDS, CROWDED, LINGER, RARE_YIELDS, SLICE, SWITCH, YIELD_AFTER},
 };
 
 /// See the [module's documentation](self).
@@ -45,6 +45,34 @@ impl SpinPolicy {
     }
 }
 
+/// When a thread of the program that polls in vain yields.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct PollYields {
+    /// Number of its polls in a row that received nothing.
+    vain: u32,
+    /// It yields after so many.
+    after: u32,
+}
+
+impl PollYields {
+    pub(in crate::engine) const fn new() -> Self {
+        Self { vain: 0, after: YIELD_AFTER[1] }
+    }
+
+    /// It has polled, and received something or not. Returns true if it yields.
+    pub(in crate::engine) const fn note_poll(&mut self, received: bool) -> bool {
+        self.vain = if received { 0 } else { self.vain + 1 };
+        self.vain == self.after
+    }
+
+    /// It has left the processor to others, if there were any, for so long.
+    pub(in crate::engine) fn note_yield(&mut self, took: Duration) {
+        let [soon, late] = YIELD_AFTER;
+        self.vain = 0;
+        self.after = if took > SWITCH { self.after / 2 } else { self.after * 2 }.clamp(soon, late);
+    }
+}
+
 /// What a thread of the program that waits knows of others.
 #[derive(Debug)]
 pub(in crate::engine) struct Waiter {
@@ -62,6 +90,29 @@ impl Default for Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The numbers of polls in vain before each of so many yields, which take so long.
+    fn polls_before_yields(yields: &mut PollYields, took: Duration, count: usize) -> Vec<u32> {
+        let next = |_| {
+            let polls = (1..1000).find(|_| yields.note_poll(false));
+            yields.note_yield(took);
+            polls.unwrap()
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn a_thread_that_polls_in_vain_yields_soon_where_others_want_the_processor() {
+        let mut yields = PollYields::new();
+        assert_eq!(polls_before_yields(&mut yields, SWITCH, 3), [64, 64, 64], "nobody does");
+        let wanted = SWITCH + Duration::from_nanos(1);
+        assert_eq!(polls_before_yields(&mut yields, wanted, 5), [64, 32, 16, 8, 8]);
+        assert_eq!(polls_before_yields(&mut yields, SWITCH, 5), [8, 16, 32, 64, 64]);
+        for _ in 0..100 {
+            assert!((1..64).all(|_| !yields.note_poll(false)));
+            assert!(!yields.note_poll(true), "it has received something");
+        }
+    }
 
     #[test]
     fn who_shares_the_processor_sleeps_at_once() {
