@@ -26,23 +26,26 @@ impl<T> Notifier<T> {
         Ok(Self { queue: Mutex::default(), descriptor: eventfd(0, flags)? })
     }
 
-    pub(crate) fn push(&self, value: T) {
-        self.push_if(value, |_| true);
+    /// Adds a value. Returns true if there is one more than before.
+    pub(crate) fn push(&self, value: T) -> bool {
+        self.push_if(value, |_| true)
     }
 
     /// The same, unless the value is not to be kept. No [`retain`](Self::retain) comes between the
     /// question and the answer.
-    pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) {
+    pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) -> bool {
         let mut queue = self.queue.lock();
         if !keep(&value) {
-            return;
+            return false;
         }
-        if queue.len() == MAX_VALUES {
-            queue.pop_front();
-        } else {
+        let grows = queue.len() < MAX_VALUES;
+        if grows {
             let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()); // counts to 2^64
+        } else {
+            queue.pop_front();
         }
         queue.push_back(value);
+        grows
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
@@ -52,14 +55,16 @@ impl<T> Notifier<T> {
         Some(value)
     }
 
-    /// Leaves out the values that are not to be kept.
-    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+    /// Leaves out the values that are not to be kept. Returns their number.
+    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
         let mut queue = self.queue.lock();
         let before = queue.len();
         queue.retain(keep);
-        for _ in queue.len()..before {
+        let gone = before - queue.len();
+        for _ in 0..gone {
             let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
         }
+        gone
     }
 
     pub(crate) fn is_empty(&self) -> bool {

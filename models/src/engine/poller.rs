@@ -15,6 +15,10 @@ pub(super) struct Watched(Instant);
 impl Poller {
     pub(super) fn note(&self) {}
 
+    pub(super) fn sleeps(&self) -> bool {
+        true
+    }
+
     pub(super) fn watch(&self) -> Option<Watched> {
         Some(Watched(clock::now()))
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic};
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
+    event_loop::LoopState,
     poller::Poller,
     schedule::spin::Waiter,
     shard::Shard,
@@ -44,10 +45,7 @@ pub(super) struct Engine {
     pub(super) waited_at: AtomicU64,
     pub(super) found: AtomicU64,
     pub(super) handed_over: AtomicBool,
-    pub(super) loop_place: AtomicU32,
-    pub(super) loop_stirred: AtomicBool,
-    pub(super) loop_in_vain: AtomicU64,
-    pub(super) loop_not_before: AtomicU64,
+    pub(super) event_loop: LoopState,
     pub(super) sleeps_until: AtomicU64,
     pub(super) corked_until: Arc<atomic::AtomicU64>,
     pub(super) stop: AtomicBool,
@@ -72,10 +70,7 @@ impl Engine {
             waited_at: AtomicU64::new(0),
             found: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),
-            loop_place: AtomicU32::new(0),
-            loop_stirred: AtomicBool::new(false),
-            loop_in_vain: AtomicU64::new(0),
-            loop_not_before: AtomicU64::new(0),
+            event_loop: LoopState::new(),
             sleeps_until: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             progress: Progress::Automatic,

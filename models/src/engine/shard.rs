@@ -71,8 +71,8 @@ impl Shard {
         self.cork.is_corked()
     }
 
-    pub(super) fn corks(&mut self, now: Instant, load: Load, activity: u64) -> bool {
-        self.cork.change(|cork| cork.post(now, load, activity))
+    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, more: bool) -> bool {
+        self.cork.change(|cork| cork.post(now, load, polls, more))
     }
 
     pub(super) fn is_late(&mut self, now: Instant) -> bool {

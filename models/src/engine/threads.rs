@@ -211,7 +211,7 @@ pub fn what_acknowledges_leaves() {
             let mut shard = engine.lock();
             let now = clock::now();
             shard.cork.change(|cork| cork.find(now, true));
-            shard.cork.change(|cork| cork.post(now, Load::default(), 0)); // it has answered before
+            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false)); // it has answered before
         }
         engine.progress();
         engine.system.wait_for(0);

@@ -63,11 +63,11 @@ impl Engine {
                     continue;
                 }
                 let is_absent = self.is_absent(&mut answer) == Some(true);
-                let in_vain = self.loop_in_vain.load(Ordering::Relaxed);
+                let in_vain = self.event_loop.in_vain.load(Ordering::Relaxed);
                 let (stays, not_before) =
                     duties.note_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
                 if let Some(end) = not_before {
-                    self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
+                    self.event_loop.not_before.store(end.as_nanos(), Ordering::Relaxed);
                 }
                 if !stays {
                     self.leave_loop();

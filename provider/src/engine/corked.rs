@@ -22,7 +22,8 @@ impl Engine {
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
         let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
-        if !shard.corks(now, load, polls[0].wrapping_add(polls[1])) {
+        let polls = polls[0].wrapping_add(polls[1]);
+        if !shard.corks(now, load, polls, self.has_untaken()) {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
@@ -100,6 +101,10 @@ impl Engine {
             }
         }
         if shard.is_late(now) {
+            if self.has_untaken() && self.poller.sleeps() {
+                let end = shard.cork.noting().part(now);
+                self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
+            }
             shard.transmit(now);
             shard.note_hold(now);
         }

@@ -12,10 +12,47 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{program::grow, schedule::times::LOOP_PAUSE, serve::Engine};
+use super::{
+    program::grow,
+    schedule::times::LOOP_PAUSE,
+    serve::Engine,
+    sleep::{AtomicBool, AtomicU32, AtomicU64},
+};
 use crate::clock;
 
-/// What the engine knows of a program's event loop.
+/// What the engine knows of a program's event loop, and of the events that the program takes there.
+pub(super) struct LoopState {
+    /// A [`Place`].
+    place: AtomicU32,
+    /// The program may have been woken by something that was received.
+    stirred: AtomicBool,
+    /// Number of times in a row that it was woken for nothing.
+    pub(super) in_vain: AtomicU64,
+    /// Until when it does not wait on the sockets, in nanoseconds of the clock.
+    pub(super) not_before: AtomicU64,
+    /// Number of events of channels that it has not taken.
+    pub(super) untaken: AtomicU64,
+    /// It has taken one, and has not served since.
+    pub(super) takes: AtomicBool,
+    /// Until when nothing waits for those, in nanoseconds of the clock.
+    pub(super) untaken_not_before: AtomicU64,
+}
+
+impl LoopState {
+    pub(super) fn new() -> Self {
+        Self {
+            place: AtomicU32::new(Place::Out as u32),
+            stirred: AtomicBool::new(false),
+            in_vain: AtomicU64::new(0),
+            not_before: AtomicU64::new(0),
+            untaken: AtomicU64::new(0),
+            takes: AtomicBool::new(false),
+            untaken_not_before: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Where the program waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 enum Place {
@@ -30,7 +67,7 @@ enum Place {
 impl Engine {
     fn change_place(&self, from: Place, to: Place) -> Result<u32, u32> {
         let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
-        self.loop_place.compare_exchange(from as u32, to as u32, success, failure)
+        self.event_loop.place.compare_exchange(from as u32, to as u32, success, failure)
     }
 
     /// The program is about to sleep in its event loop. Returns true if what arrives wakes it: if
@@ -43,16 +80,16 @@ impl Engine {
         let is_free = self.has_background()
             && self.is_of_this_process()
             && self.sleepers.load(Ordering::SeqCst) == 0
-            && self.loop_not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
+            && self.event_loop.not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
-            self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+            self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
             return false;
         }
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
-        self.loop_in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.in_vain.store(0, Ordering::Relaxed);
         self.handed_over.store(false, Ordering::SeqCst);
-        self.loop_place.store(Place::In as u32, Ordering::SeqCst);
+        self.event_loop.place.store(Place::In as u32, Ordering::SeqCst);
         if self.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background(); // it has taken this for a thread that waits on the sockets itself
         }
@@ -69,12 +106,12 @@ impl Engine {
         }
         self.part_loop();
         if self.are_sockets_readable() {
-            self.loop_stirred.store(true, Ordering::Relaxed); // it has been woken already
+            self.event_loop.stirred.store(true, Ordering::Relaxed); // it has been woken already
         }
         self.lock().unpark();
         self.handed_over.store(true, Ordering::SeqCst);
         self.leave_sockets();
-        self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+        self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
     }
 
     /// The program is about to destroy something, after which it could get no event for what
@@ -82,26 +119,26 @@ impl Engine {
     pub(crate) fn pause_loop(&self) {
         if self.is_in_loop() {
             let end = clock::now().plus(LOOP_PAUSE);
-            self.loop_not_before.store(end.as_nanos(), Ordering::Relaxed);
+            self.event_loop.not_before.store(end.as_nanos(), Ordering::Relaxed);
             self.leave_loop();
         }
     }
 
     /// In a child that was forked: the descriptor is its parent's, too, and stays as it is.
     pub(super) fn lose_loop(&self) {
-        self.loop_place.store(Place::Out as u32, Ordering::SeqCst);
+        self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
     }
 
     /// True if what arrives wakes a program in its event loop.
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.loop_place.load(Ordering::SeqCst) == Place::In as u32
+        self.event_loop.place.load(Ordering::SeqCst) == Place::In as u32
     }
 
     /// Something was received that may have woken the program in its event loop. Called under the
     /// lock.
     pub(super) fn note_stir(&self) {
-        if self.loop_place.load(Ordering::SeqCst) != Place::Out as u32 {
-            self.loop_stirred.store(true, Ordering::Relaxed);
+        if self.event_loop.place.load(Ordering::SeqCst) != Place::Out as u32 {
+            self.event_loop.stirred.store(true, Ordering::Relaxed);
         }
     }
 
@@ -118,22 +155,47 @@ impl Engine {
         if !is_woken && !is_there() {
             drop(self.lock()); // another may have it, with what has woken the program
         }
-        is_woken | self.loop_stirred.swap(false, Ordering::Relaxed)
+        is_woken | self.event_loop.stirred.swap(false, Ordering::Relaxed)
     }
 
     /// The program in the event loop has taken an event, which is why it was woken.
     pub(crate) fn note_taken(&self) {
-        self.loop_stirred.store(false, Ordering::Relaxed);
+        self.event_loop.stirred.store(false, Ordering::Relaxed);
     }
 
-    /// A channel has got an event.
+    /// A channel has one event more.
+    pub(crate) fn add_event(&self) {
+        self.event_loop.untaken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Channels have so many events less.
+    pub(crate) fn remove_events(&self, count: usize) {
+        self.event_loop.untaken.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// The program has taken an event.
+    pub(crate) fn take_event(&self) {
+        self.remove_events(1);
+        self.event_loop.takes.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the program takes events, and has more of them: it serves with the last one.
+    pub(crate) fn has_untaken(&self) -> bool {
+        let not_before = || self.event_loop.untaken_not_before.load(Ordering::Relaxed);
+        self.event_loop.takes.load(Ordering::Relaxed)
+            && self.event_loop.untaken.load(Ordering::Relaxed) > 0
+            && self.has_background()
+            && (not_before() == 0 || not_before() <= clock::now().as_nanos())
+    }
+
+    /// A channel has got an event for which the program is woken.
     pub(crate) fn note_event(&self) {
-        self.loop_in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.in_vain.store(0, Ordering::Relaxed);
     }
 
     /// The program in the event loop was woken, and has got no event.
     pub(crate) fn note_in_vain(&self) {
-        grow(&self.loop_in_vain);
+        grow(&self.event_loop.in_vain);
     }
 }
 

@@ -56,6 +56,11 @@ impl Poller {
         }
     }
 
+    /// True if it waits for something else than the processor.
+    pub(super) fn sleeps(&self) -> bool {
+        !is_ready(self.0.load(Ordering::Relaxed))
+    }
+
     /// Has it watched from now on, if it is there.
     pub(super) fn watch(&self) -> Option<Watched> {
         let thread = self.0.load(Ordering::Relaxed);

@@ -44,6 +44,7 @@ impl Engine {
         self.note_activity();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
+        self.event_loop.takes.store(false, Ordering::Relaxed);
         if self.progress == Progress::Manual {
             shard.look(); // the program may have slept
         }

@@ -15,6 +15,7 @@ use std::{
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{
+    event_loop::LoopState,
     loop_descriptor::LoopSlot,
     poller::Poller,
     schedule::{
@@ -75,15 +76,8 @@ pub(crate) struct Engine {
     /// True while a thread of the program may sleep on a descriptor that only the background thread
     /// makes readable.
     pub(super) handed_over: AtomicBool,
-    /// Whether a program in an event loop of its own waits on the sockets.
-    pub(super) loop_place: AtomicU32,
-    /// It may have been woken by something that was received.
-    pub(super) loop_stirred: AtomicBool,
-    /// Number of times in a row that it was woken for nothing.
-    pub(super) loop_in_vain: AtomicU64,
-    /// Until when it does not wait on them, in nanoseconds of the clock.
-    pub(super) loop_not_before: AtomicU64,
-    /// What it waits on.
+    pub(super) event_loop: LoopState,
+    /// The descriptor that a program in an event loop waits for.
     pub(super) loop_slot: LoopSlot,
     /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or
     /// about to look.

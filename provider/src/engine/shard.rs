@@ -200,10 +200,10 @@ impl Shard {
         self.cork.is_corked()
     }
 
-    /// A program, which has served so often until now, has posted something. Returns true if that
+    /// A program, which has polled so often until now, has posted something. Returns true if that
     /// waits for more.
-    pub(super) fn corks(&mut self, now: Instant, load: Load, activity: u64) -> bool {
-        let waits = self.cork.change(|cork| cork.post(now, load, activity));
+    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, more: bool) -> bool {
+        let waits = self.cork.change(|cork| cork.post(now, load, polls, more));
         self.link_counters.corked += if waits { load.requests() } else { 0 };
         waits
     }

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-pub(super) use std::{sync::atomic::AtomicU64, thread};
+pub(super) use std::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64},
+    thread,
+};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,

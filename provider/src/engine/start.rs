@@ -15,6 +15,7 @@ use roce_transport::adapter::Adapter;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::{
+    event_loop::LoopState,
     follow::add_descriptors,
     fork,
     loop_descriptor::LoopSlot,
@@ -111,10 +112,7 @@ impl Engine {
             waited_at: AtomicU64::new(0),
             found: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),
-            loop_place: AtomicU32::new(0),
-            loop_stirred: AtomicBool::new(false),
-            loop_in_vain: AtomicU64::new(0),
-            loop_not_before: AtomicU64::new(0),
+            event_loop: LoopState::new(),
             loop_slot: LoopSlot::default(),
             sleeps_until: AtomicU64::new(0),
             corked_until,

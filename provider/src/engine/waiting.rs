@@ -129,6 +129,10 @@ mod tests {
     }
 
     impl Engine {
+        pub(crate) fn activity(&self) -> u64 {
+            self.activity.load(Ordering::Relaxed)
+        }
+
         pub(crate) fn is_handed_over(&self) -> bool {
             self.handed_over.load(Ordering::SeqCst)
         }

@@ -78,14 +78,10 @@ impl CompletionChannel {
     /// descriptor). Events need no acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
-        loop {
-            // events of queues that are gone are left out
-            if let Some(inner) = self.inner.notifier.pop()?.upgrade() {
-                self.inner.has_slept();
-                self.inner.has_taken();
-                return Some(CompletionQueue { inner });
-            }
-        }
+        let inner = self.inner.take()?;
+        self.inner.has_slept();
+        self.inner.has_taken();
+        Some(CompletionQueue { inner })
     }
 
     /// Sleeps until a queue has an event (`ibv_get_cq_event`), at most for `limit`.

@@ -31,6 +31,8 @@ pub(super) struct CqInner {
     pub(super) ring: Arc<work::CompletionQueue>,
     pub(super) place: Place,
     channel: Option<Arc<ChannelInner>>,
+    /// An event of it was taken, and it has not been found empty since.
+    taken: AtomicBool,
 }
 
 impl CqInner {
@@ -48,7 +50,8 @@ impl CqInner {
         let ring = context.explained("ibv_create_cq", made)?;
         let spread = channel.as_ref().map(|channel| channel.spread.clone());
         let (context, place) = (context.clone(), Place::nowhere(spread));
-        let inner = Arc::new(Self { context, ring, place, channel });
+        let taken = AtomicBool::new(false);
+        let inner = Arc::new(Self { context, ring, place, channel, taken });
         if let Some(channel) = &inner.channel {
             for engine in inner.context.inner.shards.engines() {
                 let (channel, cq) = (channel.clone(), Arc::downgrade(&inner));
@@ -70,6 +73,24 @@ impl CqInner {
         if let Some(channel) = &self.channel {
             channel.push(Arc::downgrade(self));
         }
+    }
+
+    /// An event of it was taken.
+    pub(super) fn note_taken(&self) {
+        self.taken.store(true, Ordering::Relaxed);
+    }
+
+    /// The program has found it empty. Serves on the caller's thread, unless the program has
+    /// further events to take: it comes back for those, and one service is enough for all.
+    #[inline]
+    pub(super) fn serve_empty(&self) {
+        if self.taken.load(Ordering::Relaxed) {
+            self.taken.store(false, Ordering::Relaxed);
+            if self.context.inner.engine.has_untaken() {
+                return;
+            }
+        }
+        self.engine().progress();
     }
 
     /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and
@@ -106,7 +127,8 @@ impl Drop for CqInner {
         }
         // Its own event, or the descriptor would be readable with nothing to take.
         if let Some(channel) = &self.channel {
-            channel.notifier.retain(|cq| cq.strong_count() > 0);
+            let gone = channel.notifier.retain(|cq| cq.strong_count() > 0);
+            channel.context.inner.engine.remove_events(gone);
             if let Some(event_loop) = &channel.event_loop {
                 event_loop.forget(self.ring.id(), &self.context.inner.engine);
             }
@@ -151,8 +173,26 @@ impl ChannelInner {
     }
 
     fn push(&self, cq: Weak<CqInner>) {
-        self.notifier.push(cq);
+        self.add(cq);
         self.context.inner.engine.note_event();
+    }
+
+    fn add(&self, cq: Weak<CqInner>) {
+        if self.notifier.push(cq) {
+            self.context.inner.engine.add_event();
+        }
+    }
+
+    /// The next event of a queue. Those of queues that are gone are left out.
+    pub(super) fn take(&self) -> Option<Arc<CqInner>> {
+        loop {
+            let cq = self.notifier.pop()?;
+            self.context.inner.engine.take_event();
+            if let Some(cq) = cq.upgrade() {
+                cq.note_taken();
+                return Some(cq);
+            }
+        }
     }
 
     /// True if a thread that waits serves this engine, and nobody else has had to since it last
@@ -205,7 +245,7 @@ impl ChannelInner {
             engine.note_in_vain();
         }
         if let Some(cq) = event_loop.disarm_one(is_woken) {
-            self.notifier.push(cq);
+            self.add(cq);
             return true;
         }
         drop(engine.lock()); // under which another completes something in a queue
@@ -264,6 +304,7 @@ impl Drop for ChannelInner {
             self.context.inner.engine.leave_loop();
         }
         self.has_slept(); // a thread that was cancelled has not said so
+        self.context.inner.engine.remove_events(self.notifier.retain(|_| false));
     }
 }
 
@@ -286,13 +327,13 @@ mod tests {
             poll(&mut wanted, Some(&Timespec::default())).unwrap() == 1
         };
         for cq in [&cq, &other, &cq] {
-            channel.inner.notifier.push(Arc::downgrade(&cq.inner));
+            channel.inner.add(Arc::downgrade(&cq.inner));
         }
         drop(cq);
         assert!(is_readable());
         assert!(channel.poll().is_some(), "that of the other queue");
         assert!(!is_readable());
-        channel.inner.notifier.push(Arc::downgrade(&other.inner));
+        channel.inner.add(Arc::downgrade(&other.inner));
         assert!(is_readable());
         drop(other);
         assert!(!is_readable());
@@ -342,6 +383,47 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_queue_is_not_served_for_while_there_are_events_to_take() {
+        let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+        let channels = [(); 2].map(|()| context.create_channel().unwrap());
+        let cqs = [0, 1].map(|index| context.create_cq(16, Some(&channels[index])).unwrap());
+        let engine = &context.inner.engine;
+        let serves = |index: usize| {
+            let before = engine.activity();
+            assert!(cqs[index].poll_one().is_none());
+            engine.activity() != before
+        };
+        let add = |index: usize| channels[index].inner.add(Arc::downgrade(&cqs[index].inner));
+        assert!(serves(0) && serves(1));
+        (0..2).for_each(add);
+        assert!(serves(0) && serves(1), "it takes none");
+        assert!(channels[0].poll().is_some());
+        assert!(!serves(0), "there is that of the other queue");
+        assert!(serves(0), "once for each event");
+        assert!(channels[1].poll().is_some());
+        assert!(serves(1), "it was the last");
+        // events that go with their queue, or with their channel, are none to take
+        let [first, second] = channels;
+        let add_to_both = || {
+            first.inner.add(Arc::downgrade(&cqs[0].inner));
+            second.inner.add(std::sync::Weak::new());
+        };
+        add_to_both();
+        assert!(!engine.has_untaken(), "it takes none");
+        add_to_both();
+        assert!(first.poll().is_some());
+        assert!(engine.has_untaken());
+        drop(second);
+        assert!(engine.has_untaken());
+        drop(cqs);
+        assert!(!engine.has_untaken());
+        first.inner.add(std::sync::Weak::new());
+        assert!(engine.has_untaken());
+        drop(first);
+        assert!(!engine.has_untaken());
+    }
+
+    #[test]
     fn who_serves_while_it_waits_does_not_hand_over() {
         let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
         let channel = context.create_channel().unwrap();
@@ -357,7 +439,7 @@ mod tests {
         let _ = channel.as_fd();
         assert!(hands_over());
 
-        channel.inner.notifier.push(std::sync::Weak::new());
+        channel.inner.add(std::sync::Weak::new());
         assert!(channel.prepare_to_wait().unwrap());
         assert!(!hands_over(), "it has served until there was an event");
         assert!(channel.poll().is_none());

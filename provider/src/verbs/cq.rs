@@ -44,7 +44,7 @@ impl CompletionQueue {
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         match self.inner.ring.poll(to) {
             0 => {
-                self.inner.engine().progress();
+                self.inner.serve_empty();
                 self.inner.ring.poll(to)
             }
             count => {
@@ -73,14 +73,13 @@ impl CompletionQueue {
     /// Takes the oldest completion, as [`poll`](Self::poll) does.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {
-        let engine = self.inner.engine();
         match self.inner.ring.pop() {
             None => {
-                engine.progress();
+                self.inner.serve_empty();
                 self.inner.ring.pop()
             }
             found => {
-                engine.note_find();
+                self.inner.engine().note_find();
                 found
             }
         }

@@ -746,7 +746,7 @@ impl fmt::Debug for Adapter {
 }
 
 /// Number of queue pairs whose acknowledgements may wait, at most.
-const FEW: usize = 8;
+const FEW: usize = 64;
 
 /// Number of queue pairs that are looked at for one transmit buffer, at most.
 const VISITS: usize = 128;

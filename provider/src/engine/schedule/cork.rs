@@ -25,7 +25,8 @@ use roce_transport::{adapter::TransmitLimits, time::Instant};
 use super::{
     backoff::Backoff,
     times::{
-        ACK_TIMER, CLOSELY, CORK, CORK_TIMER, HEADERS, IN_TIME, LARGEST, POLLS, UNCORKED, UNSERVED,
+        ACK_TIMER, APART, CLOSELY, CORK, CORK_TIMER, HEADERS, IN_TIME, LARGEST, POLLS, UNCORKED,
+        UNSERVED,
     },
 };
 
@@ -80,6 +81,8 @@ pub(in crate::engine) struct Cork {
     sent: Sent,
     /// The timer had to send what was corked.
     uncorked: Backoff,
+    /// It had to, of a program with events to take.
+    apart: Backoff,
 }
 
 /// What is corked.
@@ -189,9 +192,16 @@ impl Cork {
         Some(after)
     }
 
-    /// A program, which has polled so often until now, has posted something. Returns true if that
-    /// waits; else everything is to leave.
-    pub(in crate::engine) fn post(&mut self, now: Instant, load: Load, polls: u64) -> bool {
+    /// A program, which has polled so often until now, has posted something. `more`: it has events to
+    /// take, after which it polls and perhaps posts. Returns true if that waits; else everything is
+    /// to leave.
+    pub(in crate::engine) fn post(
+        &mut self,
+        now: Instant,
+        load: Load,
+        polls: u64,
+        more: bool,
+    ) -> bool {
         let Some(run) = self.run else { return false };
         self.posts.note(now, polls, run.segments);
         if let Some(found_at) = self.answers.found_at.take() {
@@ -201,10 +211,11 @@ impl Cork {
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
             self.answers.expected = self.answers.excused || now.since(found_at) <= closely;
         }
-        if self.waiting.acknowledgements {
+        if self.waiting.acknowledgements && !more {
             return false; // which leave with it
         }
-        let may_wait = self.posts.in_series && self.sent == Sent::Call && !self.uncorked.lasts(now);
+        let may_wait =
+            (self.posts.in_series || more) && self.sent == Sent::Call && !self.uncorked.lasts(now);
         if !may_wait || load.largest > LARGEST {
             return false;
         }
@@ -281,7 +292,15 @@ impl Cork {
         if self.is_corked() {
             self.waiting = Waiting::default();
             self.uncorked.miss(IN_TIME);
+            self.apart.miss(IN_TIME * IN_TIME);
         }
+    }
+
+    /// What is corked is late, though the program sleeps and has events to take: another thread
+    /// takes those. Returns the time until which they are no reason to wait.
+    pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
+        self.apart.renew(APART, now);
+        self.apart.end()
     }
 
     /// Runs were sent.
@@ -316,6 +335,8 @@ mod tests {
         cork: Cork,
         now: Instant,
         activity: u64,
+        /// It has events to take.
+        has_events: bool,
     }
 
     impl Program {
@@ -324,7 +345,7 @@ mod tests {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
             cork.note_sent(Sent::Call);
-            Self { cork, now, activity: 0 }
+            Self { cork, now, activity: 0, has_events: false }
         }
 
         /// Posts a request so long after the last one; true if it waits.
@@ -332,7 +353,7 @@ mod tests {
             self.now = self.now.plus(after);
             let mut load = Load::default();
             load.add(bytes);
-            let waits = self.cork.post(self.now, load, self.activity);
+            let waits = self.cork.post(self.now, load, self.activity, self.has_events);
             if !waits {
                 self.cork.leave();
                 self.now = self.now.plus(CALL);
@@ -423,6 +444,41 @@ mod tests {
             assert!(!program.find());
             program.post(64, AT_ONCE);
         }
+    }
+
+    /// The answers of a program with an event loop leave together, with the acknowledgements.
+    #[test]
+    fn answers_wait_for_those_of_further_events() {
+        let mut program = Program::new();
+        program.find();
+        assert!(!program.post(64, AT_ONCE));
+        for _ in 0..3 {
+            assert!(program.find());
+            program.has_events = true;
+            assert!((0..3).all(|_| program.post(64, AT_ONCE)));
+            program.has_events = false;
+            assert!(!program.post(64, AT_ONCE), "the last one leaves, and takes all along");
+            assert!(!program.cork.is_corked());
+            // or it has nothing to post for the last event, and polls
+            assert!(program.find());
+            program.has_events = true;
+            assert!(program.post(64, AT_ONCE));
+            program.poll();
+            assert!(!program.cork.is_corked());
+        }
+        assert!(program.find());
+        program.has_events = true;
+        assert!(program.post(64, AT_ONCE));
+        assert!(!program.post(64, CORK), "it has waited long enough");
+
+        let now = program.now;
+        let mut lasts = || program.cork.part(now).since(now);
+        assert_eq!([lasts(), lasts(), lasts()], [APART[0], APART[0] * 2, APART[0] * 4]);
+        for _ in 0..IN_TIME * IN_TIME {
+            program.cork.waiting.requests = 1;
+            program.cork.leave();
+        }
+        assert_eq!(program.cork.part(now).since(now), APART[0]);
     }
 
     /// A program that looks at its memory answers what the background thread finds.

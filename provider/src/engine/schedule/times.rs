@@ -40,6 +40,9 @@ pub(in crate::engine) const HEADERS: usize = 64;
 /// program loses a hundredth of its time, and one that did not run for a moment is soon corked for
 /// again.
 pub(in crate::engine) const UNCORKED: [Duration; 2] = [us(500), ms(10)];
+/// Events to take are no reason to wait for so long after the timer had to send what waited, at
+/// first and at most: one such wait in that time costs nobody much.
+pub(in crate::engine) const APART: [Duration; 2] = [ms(100), Duration::from_secs(10)];
 /// Number of times that the program was there before the timer, after which that is forgotten.
 pub(in crate::engine) const IN_TIME: u32 = 8;
 
