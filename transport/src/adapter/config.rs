@@ -3,6 +3,7 @@
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::send_queue::SendQueueMemory;
 use crate::{
     addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
     work::LateConfig,
@@ -53,6 +54,11 @@ pub struct Limits {
     pub atomics: bool,
     /// Bytes of one memory region.
     pub max_mr_size: u64,
+    /// Requests can be posted in RESET, INIT and RTR, as with drivers that do not look at the
+    /// state. Such sends leave with the next one that is posted in RTS.
+    pub early_posts: bool,
+    /// Memory of a send queue, where that is limited, too.
+    pub send_queue: Option<SendQueueMemory>,
 }
 
 impl Default for Limits {
@@ -79,6 +85,8 @@ impl Default for Limits {
             max_read_sge: u32::MAX,
             atomics: true,
             max_mr_size: u64::MAX,
+            early_posts: false,
+            send_queue: None,
         }
     }
 }

@@ -200,6 +200,8 @@ pub(crate) struct Common {
     pub(crate) max_read_sge: u32,
     /// Atomics can be posted.
     pub(crate) atomics: bool,
+    /// Requests can be posted before RTS.
+    pub(crate) early_posts: bool,
     /// True if it has bound a memory window.
     pub(crate) binds: bool,
     /// Of its completions.
@@ -244,6 +246,7 @@ impl Common {
             write_only_packets: 0,
             max_read_sge: u32::MAX,
             atomics: true,
+            early_posts: false,
             binds: false,
             validity: Validity::default(),
             completion_counters: CompletionCounters::default(),

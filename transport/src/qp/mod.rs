@@ -125,7 +125,7 @@ impl Qp {
         if qp_type == QpType::XrcTarget {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if matches!(state, State::Reset | State::Init | State::Rtr) {
+        if matches!(state, State::Reset | State::Init | State::Rtr) && !self.common.early_posts {
             return Err(PostError::State(state));
         }
         // other operations that the service does not have fail in their turn, as on adapters
@@ -186,7 +186,7 @@ impl Qp {
         if matches!(qp_type, QpType::XrcInitiator | QpType::XrcTarget) {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if state == State::Reset {
+        if state == State::Reset && !self.common.early_posts {
             return Err(PostError::State(state));
         }
         if self.common.srq.is_some() {

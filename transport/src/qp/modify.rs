@@ -208,6 +208,9 @@ impl Qp {
             | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
+        if self.common.state == State::Rtr && self.common.early_posts {
+            self.requester.put_early_aside();
+        }
         self.responder.min_rnr_timer = reliability.responder.min_rnr_timer;
         self.reliability = reliability;
         self.apply(&checked);

@@ -57,6 +57,8 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
+    /// Requests that were posted before RTS, and wait for the next one.
+    early: VecDeque<SendWqe>,
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
@@ -104,6 +106,7 @@ impl Requester {
     pub(crate) fn new(capacity: u32, window: &WindowConfig) -> Self {
         Self {
             queue: SendQueue::new(capacity),
+            early: VecDeque::new(),
             cursor: Cursor::default(),
             oldest_unacked: Psn::default(),
             sent_end: Psn::default(),
@@ -141,6 +144,12 @@ impl Requester {
         self.next_psn = psn;
     }
 
+    /// RTR→RTS: what was posted before waits for the next request.
+    pub(super) fn put_early_aside(&mut self) {
+        self.early = self.queue.take();
+        self.cursor = Cursor { number: self.queue.head(), packet: 0 };
+    }
+
     /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         while self.flush().is_some() {}
@@ -148,17 +157,26 @@ impl Requester {
 
     /// Takes all requests, on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
+        self.join_early();
         let requests = self.queue.take();
         self.reset();
         requests
     }
 
     pub(crate) fn room(&self) -> usize {
-        self.queue.room()
+        self.queue.room() - self.early.len()
     }
 
     pub(crate) fn push(&mut self, wqe: SendWqe) {
+        self.join_early();
         self.queue.push(wqe);
+    }
+
+    /// Takes requests that were posted before RTS for posted now.
+    fn join_early(&mut self) {
+        while let Some(wqe) = self.early.pop_front() {
+            self.queue.push(wqe);
+        }
     }
 
     pub(crate) const fn next_psn(&self) -> Psn {
@@ -183,6 +201,7 @@ impl Requester {
         self.reads = 0;
         self.portions.clear();
         self.flight.clear();
+        self.join_early();
         let wqe = self.queue.pop();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
         wqe
