@@ -12,10 +12,11 @@ use roce::{
     Access, Context, Device, ExplainFormat, OpenOptions, QpInitAttr, QpType,
     cm::{EventChannel, EventKind, PortSpace},
     transport::{
-        addr::Qpn,
+        addr::{AddressVector, QKey, Qpn},
         mem::RKey,
-        qp::State,
-        work::{Data, RecvWr, Remote, SendWr},
+        psn::Psn,
+        qp::{Init, Rtr, Rts, State},
+        work::{Data, RecvWr, Remote, SendWr, UdDestination},
     },
 };
 
@@ -57,7 +58,7 @@ fn make_mistakes(context: &Context) {
     for _ in 0..3 {
         assert!(qp.post_recv(&[RecvWr::new(7, [])]).is_err());
     }
-    assert!(qp.to_rts(roce::transport::qp::Rts::Resume).is_err());
+    assert!(qp.to_rts(Rts::Resume).is_err());
 }
 
 #[test]
@@ -119,6 +120,38 @@ fn a_queue_pair_that_fails() {
     assert!(text.contains("key 0x00000001 names no region"), "{text}");
     assert!(text.contains("  before:\n") && text.contains("create_qp RC"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
+}
+
+/// Datagrams are told once for each address that nobody has, and not of one that somebody has.
+#[test]
+fn datagrams_to_nobody() {
+    let Some(text) = said("datagrams_to_nobody", "0") else {
+        let (near, far) = (open(Some(ExplainFormat::Json)), open(None));
+        let (pd, cq) = (near.alloc_pd().unwrap(), near.create_cq(8, None).unwrap());
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
+        qp.to_init(Init::default()).unwrap();
+        qp.to_rtr(Rtr::Ud).unwrap();
+        qp.to_rts(Rts::Ud(Psn::new(0))).unwrap();
+        let nobody = IpAddr::from([127, 99, 18, 27]);
+        for address in [far.gids()[0].to_ip(), nobody, nobody] {
+            let av = AddressVector::new(address.into(), 0);
+            let to = UdDestination::new(av, Qpn::new(7), QKey(0x1111));
+            qp.post_send(&[SendWr::send_to(1, to, Data::inline(b"abcd"))]).unwrap();
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        while near.counters().sent_packets < 3 {
+            assert!(Instant::now() < end);
+        }
+        std::process::exit(0);
+    };
+    let found = objects(&text);
+    let [nobody] = &found[..] else { panic!("{text}") };
+    assert_eq!(nobody["cause"], "nobody_there");
+    assert_eq!(
+        nobody["why"],
+        "packets to 127.99.18.27, queue pair 0x000007, are received by nobody"
+    );
+    assert_eq!(nobody["peer"][0], "no program of this user has 127.99.18.27 open");
 }
 
 #[test]
