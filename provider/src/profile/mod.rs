@@ -10,7 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use roce_transport::adapter::{Limits, RoceV1, SendQueueMemory};
+use roce_transport::{
+    adapter::{Limits, RoceV1, SendQueueMemory},
+    qp::AckTimer,
+};
 use thiserror::Error;
 
 use crate::{
@@ -219,6 +222,18 @@ impl Profile {
             max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
             early_posts: self.flag("posting", "early"),
             send_queue: self.send_queue(),
+        }
+    }
+
+    /// How the adapter keeps acknowledge timeouts.
+    pub(crate) fn ack_timer(&self) -> AckTimer {
+        let number = |key| self.number(key).and_then(|number| u32::try_from(number).ok());
+        let usual = AckTimer::default();
+        let least = number("ack_timer.least");
+        AckTimer {
+            least: least.map_or(usual.least, |code| code as u8),
+            percent: number("ack_timer.percent").unwrap_or(usual.percent),
+            backs_off: least.is_none() || self.flag("ack_timer", "backs_off"),
         }
     }
 

@@ -29,7 +29,7 @@ const ERRNO: Takes =
     Takes::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
 
 /// Sections, and their keys.
-pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 8] = [
+pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
     (
         "device",
         &[
@@ -111,6 +111,14 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 8] = [
             ("connected", Takes::Number(0, 4096)),
             ("datagrams", Takes::Number(0, 4096)),
             ("extended", Takes::Number(0, 4096)),
+        ],
+    ),
+    (
+        "ack_timer",
+        &[
+            ("least", Takes::Number(1, 31)),
+            ("percent", Takes::Number(100, 10_000)),
+            ("backs_off", Takes::Flag),
         ],
     ),
     ("posting", &[("early", Takes::Flag)]),

@@ -6,7 +6,7 @@ use rand_core::{RngCore, SeedableRng};
 use super::send_queue::SendQueueMemory;
 use crate::{
     addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
-    work::LateConfig,
+    qp::AckTimer, work::LateConfig,
 };
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
@@ -141,6 +141,8 @@ pub struct AdapterConfig {
     pub congestion: CongestionConfig,
     /// What is placed and told late, for tests of programs.
     pub late: LateConfig,
+    /// How it keeps acknowledge timeouts.
+    pub ack_timer: AckTimer,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -167,6 +169,7 @@ impl AdapterConfig {
             header_prediction: true,
             congestion: CongestionConfig::default(),
             late: LateConfig::default(),
+            ack_timer: AckTimer::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: random_guid(seed),

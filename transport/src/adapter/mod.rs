@@ -148,6 +148,7 @@ impl Adapter {
             pkeys: config.pkeys,
             srqs: SrqTable::default(),
             rd_atomic: RdAtomicLimits::default(),
+            ack_timer: config.ack_timer,
             congestion: config.congestion,
         };
         Self {

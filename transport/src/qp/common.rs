@@ -8,6 +8,7 @@ use super::{
     injected::{Completing, Injected, Queue},
     note::{Note, Notes},
     read::Room,
+    retry::AckTimer,
     state::{QpType, State},
 };
 use crate::{
@@ -35,6 +36,7 @@ pub(crate) struct Resources {
     pub(crate) srqs: SrqTable,
     /// The most READs and atomics of a queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
+    pub(crate) ack_timer: AckTimer,
     pub(crate) congestion: CongestionConfig,
 }
 

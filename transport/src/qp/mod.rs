@@ -51,6 +51,7 @@ pub(crate) use note::Note;
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
+pub use retry::AckTimer;
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 

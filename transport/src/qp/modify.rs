@@ -202,7 +202,7 @@ impl Qp {
             }
             (State::Rtr, QpType::Rc, Rts::Rc(sq_psn, requester))
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
-                self.requester.start(*sq_psn, requester, &env.resources.congestion.window);
+                self.requester.start(*sq_psn, requester, env.resources);
             }
             (State::Rtr, QpType::RawPacket, Rts::RawPacket)
             | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
@@ -234,7 +234,7 @@ impl Qp {
         self.responder.min_rnr_timer = responder.min_rnr_timer;
         // the rest changes only in SQD, where nothing is under way that the old values hold for
         if state == State::Sqd && qp_type.is_reliable() {
-            self.requester.configure(&requester);
+            self.requester.configure(&requester, env.resources.ack_timer);
             self.responder.set_max_dest_rd_atomic(responder.max_dest_rd_atomic);
         }
         Ok(())

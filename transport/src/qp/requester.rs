@@ -14,20 +14,20 @@
 
 use super::{
     attr::RequesterAttr,
-    common::{Common, Env},
+    common::{Common, Env, Resources},
     flight::{self, Flight},
     note::{Loss, Note, Part, Reason, Timer, WindowRule},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
-    retry::{Retry, Verdict},
+    retry::{AckTimer, Retry, Verdict},
     state::State,
 };
 use crate::{
     congestion::{OVERHEAD, WindowConfig},
     mem::AccessError,
     psn::Psn,
-    time::{Instant, ack_timeout},
+    time::Instant,
     wire::{
         AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth,
         XrcEth,
@@ -39,9 +39,6 @@ use alloc::collections::VecDeque;
 /// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
 /// believed. A READ counts its responses and may go beyond by one request.
 pub(super) const WINDOW: u32 = 512;
-
-/// Code of the shortest acknowledge timeout that is kept, 1 ms: no process answers sooner for sure.
-const SHORTEST_TIMEOUT: u8 = 8;
 
 /// Bytes that an atomic operation works on.
 const ATOMIC: u32 = 8;
@@ -122,18 +119,17 @@ impl Requester {
     }
 
     /// RTR→RTS of a connection.
-    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, window: &WindowConfig) {
+    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, resources: &Resources) {
         self.start_unreliable(psn);
-        self.configure(attr);
-        self.flight = Flight::new(window);
+        self.configure(attr, resources.ack_timer);
+        self.flight = Flight::new(&resources.congestion.window);
     }
 
     /// Sets timers, counters and limits while nothing is under way.
-    pub(crate) fn configure(&mut self, attr: &RequesterAttr) {
+    pub(crate) fn configure(&mut self, attr: &RequesterAttr, timer: AckTimer) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
-        let timeout = if timeout == 0 { 0 } else { timeout.max(SHORTEST_TIMEOUT) };
-        self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
+        self.retry = Retry::new(timer, timeout, retry_cnt, rnr_retry);
         self.probe = Probe::default();
     }
 
