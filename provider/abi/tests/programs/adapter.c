@@ -126,6 +126,15 @@ static void connections(int v1) {
     EXPECT(ibv_destroy_qp(qp) == 0);
 }
 
+/* Programs ask for every entry; those that are not used are zero. */
+static void gids(void) {
+    union ibv_gid gid;
+    int entries = number("GIDS");
+    for (int i = 0; i < entries; i++)
+        EXPECT(ibv_query_gid(context, 1, i, &gid) == 0);
+    EXPECT(ibv_query_gid(context, 1, entries, &gid) == -1);
+}
+
 static void address_handles(int v1) {
     struct ibv_ah_attr way = peer(1, 0).ah_attr;
     struct ibv_ah *made[200];
@@ -276,6 +285,7 @@ int main(void) {
         EXPECT(of_srq(attr.max_srq_wr, 1) == 0 && of_srq(attr.max_srq_wr + 1, 1) == sizes);
         EXPECT(of_srq(1, attr.max_srq_sge) == 0 && of_srq(1, attr.max_srq_sge + 1) == sizes);
     }
+    gids();
     connections(number("V1"));
     address_handles(number("V1"));
     requests();

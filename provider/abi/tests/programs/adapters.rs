@@ -54,6 +54,7 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             ("INLINE", inline.to_string()),
             ("DEPTH", depth.to_string()),
             ("EARLY", u8::from(limits.early_posts).to_string()),
+            ("GIDS", number("port.gid_tbl_len", 256).min(256).to_string()),
             ("V1", u8::from(v1).to_string()),
             // with immediate data, and with a GRH
             ("RECEIVED", if name == "rxe" { 3 } else { 2 }.to_string()),
