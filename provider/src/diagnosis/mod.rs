@@ -246,6 +246,7 @@ fn tell(
             match about_peer(address) {
                 Some(_) if finding.reason.cause == Finding::NOBODY => continue,
                 Some(known) => others = known,
+                None if finding.reason.cause == Finding::NOBODY => {}
                 None => others.push(format!("no program of this user has {address} open")),
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));

@@ -42,8 +42,8 @@ impl SendQueueMemory {
             0 => 0,
             bytes => (INLINE_HEADER + bytes).next_multiple_of(SEGMENT),
         };
-        let bytes = head + inline.max(caps.max_send_sge * SEGMENT);
-        let element = bytes.next_multiple_of(self.unit.max(1)).max(1);
+        let bytes = head.saturating_add(inline.max(caps.max_send_sge * SEGMENT));
+        let element = bytes.checked_next_multiple_of(self.unit.max(1)).unwrap_or(u32::MAX).max(1);
         limit(ObjectSize::MaxSendWr, caps.max_send_wr, self.queue / element)
     }
 }

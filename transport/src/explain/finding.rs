@@ -50,8 +50,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Cause of a finding that is none unless nobody is at the [silent](Self::silent) address, which
-    /// the host knows.
+    /// Cause of a finding that is none unless nobody is at the [silent](Self::silent) address,
+    /// which the host knows.
     pub const NOBODY: &str = "nobody_there";
 
     /// A call that has failed before it reached a queue pair.
@@ -188,7 +188,9 @@ fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Opti
         return None;
     }
     push(asked, address, ADDRESSED);
-    let rule = format!("packets to {address}, queue pair {qpn}, are received by nobody");
+    let rule = format!(
+        "no program of this user receives at {address}, where packets for queue pair {qpn} go"
+    );
     let advice = "the peer's GID, or its program has ended. 127.0.0.0/8 reaches this host alone: for \
                   another one both sides take the device of an interface (`roce run -d eth0`, or the \
                   program's own option), and its GID";
