@@ -243,11 +243,11 @@ fn tell(
     while let Some(finding) = found.next() {
         let mut others = Vec::new();
         if let Some(address) = finding.silent {
-            match about_peer(address) {
-                Some(_) if finding.reason.cause == Finding::NOBODY => continue,
-                Some(known) => others = known,
-                None if finding.reason.cause == Finding::NOBODY => {}
-                None => others.push(format!("no program of this user has {address} open")),
+            match (about_peer(address), finding.reason.cause) {
+                (Some(_), Finding::NOBODY) => continue,
+                (Some(known), _) => others = known,
+                (None, Finding::NOBODY) => {}
+                (None, _) => others.push(format!("no program of this user has {address} open")),
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }

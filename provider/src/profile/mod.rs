@@ -229,11 +229,10 @@ impl Profile {
     pub(crate) fn ack_timer(&self) -> AckTimer {
         let number = |key| self.number(key).and_then(|number| u32::try_from(number).ok());
         let usual = AckTimer::default();
-        let least = number("ack_timer.least");
         AckTimer {
-            least: least.map_or(usual.least, |code| code as u8),
+            least: number("ack_timer.least").map_or(usual.least, |code| code as u8),
             percent: number("ack_timer.percent").unwrap_or(usual.percent),
-            backs_off: least.is_none() || self.flag("ack_timer", "backs_off"),
+            backs_off: !self.flag("ack_timer", "constant"),
         }
     }
 

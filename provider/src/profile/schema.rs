@@ -118,7 +118,7 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
         &[
             ("least", Takes::Number(1, 31)),
             ("percent", Takes::Number(100, 10_000)),
-            ("backs_off", Takes::Flag),
+            ("constant", Takes::Flag),
         ],
     ),
     ("posting", &[("early", Takes::Flag)]),
