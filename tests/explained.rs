@@ -12,10 +12,11 @@ use roce::{
     Access, Context, Device, ExplainFormat, OpenOptions, QpInitAttr, QpType,
     cm::{EventChannel, EventKind, PortSpace},
     transport::{
-        addr::Qpn,
+        addr::{AddressVector, Mtu, QKey, Qpn},
         mem::RKey,
-        qp::State,
-        work::{Data, RecvWr, Remote, SendWr},
+        psn::Psn,
+        qp::{Init, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts, State},
+        work::{Data, RecvWr, Remote, SendWr, UdDestination},
     },
 };
 
@@ -57,7 +58,7 @@ fn make_mistakes(context: &Context) {
     for _ in 0..3 {
         assert!(qp.post_recv(&[RecvWr::new(7, [])]).is_err());
     }
-    assert!(qp.to_rts(roce::transport::qp::Rts::Resume).is_err());
+    assert!(qp.to_rts(Rts::Resume).is_err());
 }
 
 #[test]
@@ -119,6 +120,50 @@ fn a_queue_pair_that_fails() {
     assert!(text.contains("key 0x00000001 names no region"), "{text}");
     assert!(text.contains("  before:\n") && text.contains("create_qp RC"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
+}
+
+/// Packets are told of once for each address that nobody has, and not of one that somebody has;
+/// those of a connection when its timer fires first.
+#[test]
+fn packets_to_nobody() {
+    let Some(text) = said("packets_to_nobody", "0") else {
+        let (near, far) = (open(Some(ExplainFormat::Json)), open(None));
+        let (pd, cq) = (near.alloc_pd().unwrap(), near.create_cq(8, None).unwrap());
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
+        qp.to_init(Init::default()).unwrap();
+        qp.to_rtr(Rtr::Ud).unwrap();
+        qp.to_rts(Rts::Ud(Psn::new(0))).unwrap();
+        let nobody = IpAddr::from([127, 99, 18, 27]);
+        for address in [far.gids()[0].to_ip(), nobody, nobody] {
+            let av = AddressVector::new(address.into(), 0);
+            let to = UdDestination::new(av, Qpn::new(7), QKey(0x1111));
+            qp.post_send(&[SendWr::send_to(1, to, Data::inline(b"abcd"))]).unwrap();
+        }
+        let connected = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        connected.to_init(Init::default()).unwrap();
+        let peer = PeerAttr {
+            dest_qpn: Qpn::new(7),
+            path_mtu: Mtu::B1024,
+            rq_psn: Psn::new(0),
+            av: AddressVector::new(IpAddr::from([127, 99, 18, 28]).into(), 0),
+        };
+        let responder = ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 };
+        connected.to_rtr(Rtr::new(QpType::Rc, peer, responder)).unwrap();
+        let requester = RequesterAttr { timeout: 8, retry_cnt: 2, rnr_retry: 7, max_rd_atomic: 1 };
+        connected.to_rts(Rts::new(QpType::Rc, Psn::new(0), requester)).unwrap();
+        connected.post_send(&[SendWr::send(2, Data::inline(b"abcd"))]).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while near.counters().sent_packets < 4 || connected.query().state != State::Err {
+            assert!(Instant::now() < end);
+        }
+        std::process::exit(0);
+    };
+    let found = objects(&text);
+    let causes: Vec<_> = found.iter().map(|object| object["cause"].as_str().unwrap()).collect();
+    assert_eq!(causes, ["nobody_there", "nobody_there", "no_answer"], "{text}");
+    let nobody = &found[0];
+    let why = "no program of this user receives at 127.99.18.27, where packets for queue pair 0x000007 go";
+    assert_eq!(nobody["why"], why);
 }
 
 #[test]

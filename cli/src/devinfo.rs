@@ -160,6 +160,8 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         max_read_sge: _,
         atomics: _,
         max_mr_size: _,
+        early_posts: _,
+        send_queue: _,
     } = attr.limits;
     use Number::{Decimal, Hex};
     vec![

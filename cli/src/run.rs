@@ -231,12 +231,10 @@ fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
 
 /// The devices that the program will find.
 fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusal> {
-    let inherited = environment::value(DEVICES).unwrap_or_default();
-    let named = match args.device.is_empty() {
-        // what is no text is refused there
-        true if profile.is_none() || inherited.to_str().is_none() => environment::devices(),
-        true => environment::devices_as(&inherited.to_string_lossy(), profile),
-        false => environment::devices_as(&args.device.join(","), profile),
+    let named = if args.device.is_empty() {
+        environment::devices_here(profile).map(|(devices, _)| devices) // the library tells the rest
+    } else {
+        environment::devices_as(&args.device.join(","), profile)
     };
     named.map_err(|error| match error {
         EnvironmentError::Device(error) if !args.device.is_empty() => {

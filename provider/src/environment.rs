@@ -37,22 +37,25 @@
 //! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
 //! obeys none of them: [`value`].
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Once};
 
 use thiserror::Error;
+use tracing::warn;
 
+#[cfg(feature = "log")]
+use crate::cancel::Uncancelled;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
     SOURCE_PORTS, SYSFS, WRITE_ONLY_PACKETS, parse_seed, value,
 };
-#[cfg(feature = "log")]
-use crate::{cancel::Uncancelled, notice};
 use crate::{
+    bind::BindError,
     checks::{CheckSyntaxError, Checks},
     device::{self, Device, OpenError, OpenOptions},
     fabric::{FaultPlan, FaultSyntaxError},
     faults::{FaultRules, live},
+    notice,
     profile::{Profile, ProfileError},
     variables::{self, pcap},
 };
@@ -90,12 +93,58 @@ pub enum EnvironmentError {
 
 /// The devices that `ROCE_DEVICES` names, in that order, each once; all of
 /// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that
-/// adapter.
+/// adapter. Launchers of parallel programs hand the variable to all hosts: names that only others
+/// have are left out, which is said in one line, if there is one that this host has.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] when one of them does not exist; [`EnvironmentError::Profile`].
+/// [`EnvironmentError::Device`] when none of them exists, or one is wrong;
+/// [`EnvironmentError::Profile`].
 pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
-    devices_as(&text(DEVICES)?, profile()?.as_ref())
+    static SAID: Once = Once::new();
+    let (devices, lacking) = devices_here(profile()?.as_ref())?;
+    if !lacking.is_empty() {
+        SAID.call_once(|| {
+            let names = lacking.join(", ");
+            warn!(target: notice::TARGET, "{DEVICES}: left out, for this host has none: {names}");
+        });
+    }
+    Ok(devices)
+}
+
+/// The same with this profile, and the names that were left out.
+///
+/// # Errors
+/// As those of [`devices`].
+pub fn devices_here(
+    profile: Option<&Profile>,
+) -> Result<(Vec<Device>, Vec<String>), EnvironmentError> {
+    those_here(&text(DEVICES)?, profile)
+}
+
+fn those_here(
+    specs: &str,
+    profile: Option<&Profile>,
+) -> Result<(Vec<Device>, Vec<String>), EnvironmentError> {
+    let is_lacking = |error: &EnvironmentError| {
+        matches!(
+            error,
+            EnvironmentError::Device(
+                OpenError::NoSuchDevice(_) | OpenError::Bind(BindError::NotLocal(_))
+            )
+        )
+    };
+    match devices_as(specs, profile) {
+        Err(error) if is_lacking(&error) => {
+            let exists =
+                |name: &String| devices_as(name, profile).err().is_none_or(|e| !is_lacking(&e));
+            let (here, lacking): (Vec<_>, Vec<_>) = split(specs).into_iter().partition(exists);
+            if here.is_empty() {
+                return Err(error);
+            }
+            Ok((devices_as(&here.join(","), profile)?, lacking))
+        }
+        found => Ok((found?, Vec::new())),
+    }
 }
 
 /// The profile that `ROCE_AS` names.
@@ -281,6 +330,28 @@ mod tests {
             ["udp:127.0.0.9", "roce_lo"]
         );
         assert_eq!(names(&all.join(",")), all);
+    }
+
+    #[test]
+    fn what_only_another_host_has_is_left_out_unless_it_is_all() {
+        let here = |specs: &str, profile: Option<&Profile>| {
+            those_here(specs, profile).map(|(devices, lacking)| {
+                (devices.iter().map(|one| one.name().to_owned()).collect::<Vec<_>>(), lacking)
+            })
+        };
+        let [own, other] = ["roce_lo", "mlx5_0"].map(|name| vec![name.to_owned()]);
+        assert_eq!(here("roce_lo", None).unwrap(), (own.clone(), vec![]));
+        assert_eq!(
+            here("eth77 roce_lo,udp:192.0.2.1", None).unwrap(),
+            (own, vec!["eth77".to_owned(), "udp:192.0.2.1".to_owned()])
+        );
+        let profile = Profile::named("connectx-7").unwrap();
+        let lacking = vec!["mlx5_77".to_owned()];
+        assert_eq!(here("mlx5_0,mlx5_77", Some(&profile)).unwrap(), (other, lacking));
+        let error = here("eth77,eth78", None).unwrap_err().to_string();
+        assert!(error.starts_with("ROCE_DEVICES: there is no device eth77;"), "{error}");
+        let error = here("roce_lo,eth77,udp:10.0.0", None).unwrap_err().to_string();
+        assert!(error.starts_with("ROCE_DEVICES: 10.0.0 is no IP address"), "{error}");
     }
 
     #[test]

@@ -31,6 +31,8 @@ const LIMITS: Limits = Limits {
     max_dm_size: 8192,
     max_read_sge: u32::MAX,
     atomics: true,
+    early_posts: false,
+    send_queue: None,
     max_mr_size: u64::MAX,
     max_qp_wr: 8,
     max_sge: 2,

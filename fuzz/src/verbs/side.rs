@@ -34,6 +34,8 @@ pub(super) const LIMITS: Limits = Limits {
     max_inline_data: 32,
     max_read_sge: 3,
     atomics: true,
+    early_posts: false,
+    send_queue: None,
     max_mr_size: u64::MAX,
 };
 

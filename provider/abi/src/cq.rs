@@ -205,7 +205,8 @@ pub(crate) fn notify_kind(solicited_only: c_int) -> NotifyKind {
 
 /// `ibv_req_notify_cq`, with what arms the queue.
 pub(crate) unsafe fn arm(cq: *mut ibv_cq, arm: impl FnOnce(&CompletionQueue)) -> c_int {
-    errno::status("ibv_req_notify_cq", Cq::trust(cq).map(|object| arm(&object.cq)))
+    let _call = Call::begin();
+    errno::status("ibv_req_notify_cq", Cq::get(cq).map(|object| arm(&object.cq)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {

@@ -11,8 +11,9 @@ use roce_transport::{
 use super::contexts::open_contexts;
 use crate::publish::published_counters;
 
-/// Sentences about the devices at this address, of this process and of others of the user.
-pub(super) fn about_peer(address: IpAddr) -> Vec<String> {
+/// Sentences about the devices at this address, of this process and of others of the user; `None`
+/// for an address of this host that none of them has.
+pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
     let gid = Gid::from(address);
     let own = open_contexts().into_iter().filter(|context| context.gids().contains(&gid));
     let mut said: Vec<_> = own
@@ -39,10 +40,7 @@ pub(super) fn about_peer(address: IpAddr) -> Vec<String> {
             describe(dropped)
         )
     }));
-    if said.is_empty() && address.is_loopback() {
-        said.push(format!("no program of this user has {address} open"));
-    }
-    said
+    (!said.is_empty() || !address.is_loopback()).then_some(said)
 }
 
 fn dropped(counters: &Counters) -> impl Iterator<Item = (DropReason, u64)> {

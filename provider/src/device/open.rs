@@ -9,6 +9,7 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, RoceV1},
     addr::Gid,
+    qp::AckTimer,
     share::IdPartition,
 };
 use tracing::debug;
@@ -142,6 +143,7 @@ impl Opening {
             late: options.late,
             pkeys: options.pkeys.clone(),
             limits: options.limits,
+            ack_timer: profile.as_ref().map_or_else(AckTimer::default, Profile::ack_timer),
             cm: cm.clone(),
             ..AdapterConfig::new(seed)
         };

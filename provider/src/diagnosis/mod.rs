@@ -63,8 +63,8 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
     }
 }
 
-/// What else is known about a peer that does not answer.
-pub(crate) type AboutPeer = fn(IpAddr) -> Vec<String>;
+/// What else is known about a peer that does not answer; `None`: nobody has the address.
+pub(crate) type AboutPeer = fn(IpAddr) -> Option<Vec<String>>;
 
 /// Names of the errors that the adapter gives as which a device shows itself, where they are
 /// others.
@@ -241,8 +241,14 @@ fn tell(
     let _call = Call::begin(); // neither a fork nor a cancellation while this thread has locks
     TELLING.fetch_add(1, Ordering::SeqCst);
     while let Some(finding) = found.next() {
-        let mut others = finding.silent.map_or_else(Vec::new, about_peer);
-        if finding.silent.is_some() {
+        let mut others = Vec::new();
+        if let Some(address) = finding.silent {
+            match (about_peer(address), finding.reason.cause) {
+                (Some(_), Finding::NOBODY) => continue,
+                (Some(known), _) => others = known,
+                (None, Finding::NOBODY) => {}
+                (None, _) => others.push(format!("no program of this user has {address} open")),
+            }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }
         write(format, Some(device), &finding, others);

@@ -10,7 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use roce_transport::adapter::{Limits, RoceV1};
+use roce_transport::{
+    adapter::{Limits, RoceV1, SendQueueMemory},
+    qp::AckTimer,
+};
 use thiserror::Error;
 
 use crate::{
@@ -93,6 +96,8 @@ const MOST: Limits = Limits {
     max_read_sge: 32,
     atomics: true,
     max_mr_size: u64::MAX,
+    early_posts: true,
+    send_queue: None,
 };
 
 impl Profile {
@@ -215,7 +220,33 @@ impl Profile {
             max_read_sge: size("max_sge_rd", otherwise.max_read_sge, MOST.max_read_sge),
             atomics: otherwise.atomics && self.text("device.atomic_cap") != Some("none"),
             max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
+            early_posts: self.flag("posting", "early"),
+            send_queue: self.send_queue(),
         }
+    }
+
+    /// How the adapter keeps acknowledge timeouts.
+    pub(crate) fn ack_timer(&self) -> AckTimer {
+        let number = |key| self.number(key).and_then(|number| u32::try_from(number).ok());
+        let usual = AckTimer::default();
+        AckTimer {
+            least: number("ack_timer.least").map_or(usual.least, |code| code as u8),
+            percent: number("ack_timer.percent").unwrap_or(usual.percent),
+            backs_off: !self.flag("ack_timer", "constant"),
+        }
+    }
+
+    /// Memory of a send queue, if the profile says all of it.
+    fn send_queue(&self) -> Option<SendQueueMemory> {
+        let number = |key: &str| u32::try_from(self.number(&format!("send_queue.{key}"))?).ok();
+        Some(SendQueueMemory {
+            queue: number("bytes")?,
+            element: number("element")?,
+            unit: number("unit")?,
+            connected: number("connected")?,
+            datagrams: number("datagrams")?,
+            extended: number("extended")?,
+        })
     }
 
     /// Its capabilities, without those that are not there.

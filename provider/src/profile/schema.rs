@@ -29,7 +29,7 @@ const ERRNO: Takes =
     Takes::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
 
 /// Sections, and their keys.
-pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 6] = [
+pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
     (
         "device",
         &[
@@ -102,6 +102,26 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 6] = [
             ("xrc", BITS_32),
         ],
     ),
+    (
+        "send_queue",
+        &[
+            ("bytes", Takes::Number(64, 1 << 30)),
+            ("element", Takes::Number(64, 1 << 16)),
+            ("unit", Takes::Number(1, 4096)),
+            ("connected", Takes::Number(0, 4096)),
+            ("datagrams", Takes::Number(0, 4096)),
+            ("extended", Takes::Number(0, 4096)),
+        ],
+    ),
+    (
+        "ack_timer",
+        &[
+            ("least", Takes::Number(1, 31)),
+            ("percent", Takes::Number(100, 10_000)),
+            ("constant", Takes::Flag),
+        ],
+    ),
+    ("posting", &[("early", Takes::Flag)]),
     ("completions", &[("grh", Takes::OneOf(&["datagrams", "receives"]))]),
     ("errno", &[("sizes", ERRNO), ("objects", ERRNO), ("missing", ERRNO)]),
 ];

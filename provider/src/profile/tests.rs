@@ -23,6 +23,18 @@ fn every_built_in_profile_is_right_and_says_where_its_numbers_are_from() {
 }
 
 #[test]
+fn mlx5_differs_in_queues_posting_and_timers() {
+    for name in Profile::built_in() {
+        let limits = Profile::named(name).unwrap().limits(Limits::default());
+        let is_mlx5 = name.starts_with("connectx") || name.starts_with("bluefield");
+        assert_eq!((limits.early_posts, limits.send_queue.is_some()), (is_mlx5, is_mlx5), "{name}");
+        let timer = AckTimer { least: 16, percent: 171, backs_off: false };
+        let timer = if is_mlx5 { timer } else { AckTimer::default() };
+        assert_eq!(Profile::named(name).unwrap().ack_timer(), timer, "{name}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line_with_what_could_stand_there() {
     for (text, wanted) in [
         ("", "name: give it a text"),

@@ -3,9 +3,10 @@
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::send_queue::SendQueueMemory;
 use crate::{
     addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
-    work::LateConfig,
+    qp::AckTimer, work::LateConfig,
 };
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
@@ -53,6 +54,11 @@ pub struct Limits {
     pub atomics: bool,
     /// Bytes of one memory region.
     pub max_mr_size: u64,
+    /// Requests can be posted in RESET, INIT and RTR, as with drivers that do not look at the
+    /// state. Such sends leave with the next one that is posted in RTS.
+    pub early_posts: bool,
+    /// Memory of a send queue, where that is limited, too.
+    pub send_queue: Option<SendQueueMemory>,
 }
 
 impl Default for Limits {
@@ -79,6 +85,8 @@ impl Default for Limits {
             max_read_sge: u32::MAX,
             atomics: true,
             max_mr_size: u64::MAX,
+            early_posts: false,
+            send_queue: None,
         }
     }
 }
@@ -133,6 +141,8 @@ pub struct AdapterConfig {
     pub congestion: CongestionConfig,
     /// What is placed and told late, for tests of programs.
     pub late: LateConfig,
+    /// How it keeps acknowledge timeouts.
+    pub ack_timer: AckTimer,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -159,6 +169,7 @@ impl AdapterConfig {
             header_prediction: true,
             congestion: CongestionConfig::default(),
             late: LateConfig::default(),
+            ack_timer: AckTimer::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: random_guid(seed),

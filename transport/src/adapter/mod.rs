@@ -34,6 +34,7 @@ mod receipt;
 mod receive;
 mod record;
 mod recorder;
+mod send_queue;
 mod shards;
 mod timers;
 mod transmit;
@@ -57,6 +58,7 @@ pub use connect::AcceptError;
 pub use error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize};
 pub use groups::McastError;
 pub use receipt::{IcrcCheck, Receipt};
+pub use send_queue::SendQueueMemory;
 pub use shards::ReleasedSrq;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
@@ -146,6 +148,7 @@ impl Adapter {
             pkeys: config.pkeys,
             srqs: SrqTable::default(),
             rd_atomic: RdAtomicLimits::default(),
+            ack_timer: config.ack_timer,
             congestion: config.congestion,
         };
         Self {

@@ -393,6 +393,7 @@ impl Adapter {
             0,
             self.limits.max_inline_data as usize,
         )?;
+        self.limits.send_queue.map_or(Ok(()), |memory| memory.check(qp_type, &caps))?;
         let is_initiator = qp_type == QpType::XrcInitiator;
         let recv_cq = (!is_initiator).then_some(recv_cq);
         let own_cqs = self.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.owns(cq));
@@ -430,6 +431,7 @@ impl Adapter {
             write_only_packets: self.write_only_packets,
             max_read_sge: self.limits.max_read_sge,
             atomics: self.limits.atomics,
+            early_posts: self.limits.early_posts,
             ..Common::new(qp_type, caps, self.resources.gids.port_mtu())
         };
         self.insert_qp(common)

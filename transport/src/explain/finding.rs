@@ -12,7 +12,7 @@ use super::{Explain, Reason, history::History};
 use crate::{
     event::{Disposition, DropReason},
     ids::Qpn,
-    qp::{Failure, State},
+    qp::{Failure, State, Timer},
     time::Instant,
     trace::{Call, CallError, Latest, PacketRecord, Record, What},
     wire::Ext,
@@ -23,6 +23,8 @@ use crate::{
 pub const KEPT: usize = 16;
 /// Number of queue pairs that do not exist any more, of which late packets say nothing.
 const GONE: usize = 256;
+/// Number of addresses of this host that packets went to, which are asked after once.
+const ADDRESSED: usize = 64;
 /// Number of queue pairs that never existed, and that packets named, which are told of.
 const STRANGERS: usize = 16;
 
@@ -48,6 +50,10 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Cause of a finding that is none unless nobody is at the [silent](Self::silent) address,
+    /// which the host knows.
+    pub const NOBODY: &str = "nobody_there";
+
     /// A call that has failed before it reached a queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
@@ -64,6 +70,8 @@ pub struct Histories {
     qps: BTreeMap<Qpn, History>,
     gone: VecDeque<Qpn>,
     strangers: VecDeque<Qpn>,
+    /// Addresses of this host that were asked after.
+    addressed: VecDeque<IpAddr>,
 }
 
 impl Default for Histories {
@@ -73,6 +81,7 @@ impl Default for Histories {
             qps: BTreeMap::new(),
             gone: VecDeque::new(),
             strangers: VecDeque::new(),
+            addressed: VecDeque::new(),
         }
     }
 }
@@ -102,6 +111,13 @@ impl Histories {
             What::Arrived { packet, disposition: Disposition::Dropped(reason) } => {
                 let is_new = reason.shows_a_mistake() && history.tell(*reason);
                 is_new.then(|| dropped(*at, packet, *reason))
+            }
+            // of what is answered the answer says enough
+            What::Sent { .. } if !history.qp_type.is_reliable() => {
+                unheard(*at, history, &mut self.addressed)
+            }
+            What::Timer(Timer::Acknowledge(_)) if history.is_deaf() => {
+                unheard(*at, history, &mut self.addressed)
             }
             _ => None,
         };
@@ -158,11 +174,32 @@ fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
     }
 }
 
-fn push(list: &mut VecDeque<Qpn>, qpn: Qpn, most: usize) {
+fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
     if list.len() >= most {
         list.pop_front();
     }
-    list.push_back(qpn);
+    list.push_back(new);
+}
+
+/// Packets go to an address of this host, and perhaps to nobody.
+fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
+    let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
+    if asked.contains(&address) {
+        return None;
+    }
+    push(asked, address, ADDRESSED);
+    let rule = format!(
+        "no program of this user receives at {address}, where packets for queue pair {qpn} go"
+    );
+    let advice = "the peer's GID, or its program has ended. 127.0.0.0/8 reaches this host alone: for \
+                  another one both sides take the device of an interface (`roce run -d eth0`, or the \
+                  program's own option), and its GID";
+    let finding = Finding::of_call(
+        at,
+        "packets for a peer".to_string(),
+        Reason::new(Finding::NOBODY, &rule, advice),
+    );
+    Some(Finding { silent: Some(address), ..finding })
 }
 
 /// A call that was refused; what connection management refuses is explained where it is called.

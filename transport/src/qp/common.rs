@@ -8,6 +8,7 @@ use super::{
     injected::{Completing, Injected, Queue},
     note::{Note, Notes},
     read::Room,
+    retry::AckTimer,
     state::{QpType, State},
 };
 use crate::{
@@ -35,6 +36,7 @@ pub(crate) struct Resources {
     pub(crate) srqs: SrqTable,
     /// The most READs and atomics of a queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
+    pub(crate) ack_timer: AckTimer,
     pub(crate) congestion: CongestionConfig,
 }
 
@@ -200,6 +202,8 @@ pub(crate) struct Common {
     pub(crate) max_read_sge: u32,
     /// Atomics can be posted.
     pub(crate) atomics: bool,
+    /// Requests can be posted before RTS.
+    pub(crate) early_posts: bool,
     /// True if it has bound a memory window.
     pub(crate) binds: bool,
     /// Of its completions.
@@ -244,6 +248,7 @@ impl Common {
             write_only_packets: 0,
             max_read_sge: u32::MAX,
             atomics: true,
+            early_posts: false,
             binds: false,
             validity: Validity::default(),
             completion_counters: CompletionCounters::default(),

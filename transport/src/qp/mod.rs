@@ -51,6 +51,7 @@ pub(crate) use note::Note;
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
+pub use retry::AckTimer;
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 
@@ -125,7 +126,7 @@ impl Qp {
         if qp_type == QpType::XrcTarget {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if matches!(state, State::Reset | State::Init | State::Rtr) {
+        if matches!(state, State::Reset | State::Init | State::Rtr) && !self.common.early_posts {
             return Err(PostError::State(state));
         }
         // other operations that the service does not have fail in their turn, as on adapters
@@ -186,7 +187,7 @@ impl Qp {
         if matches!(qp_type, QpType::XrcInitiator | QpType::XrcTarget) {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if state == State::Reset {
+        if state == State::Reset && !self.common.early_posts {
             return Err(PostError::State(state));
         }
         if self.common.srq.is_some() {

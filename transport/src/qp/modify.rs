@@ -202,11 +202,14 @@ impl Qp {
             }
             (State::Rtr, QpType::Rc, Rts::Rc(sq_psn, requester))
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
-                self.requester.start(*sq_psn, requester, &env.resources.congestion.window);
+                self.requester.start(*sq_psn, requester, env.resources);
             }
             (State::Rtr, QpType::RawPacket, Rts::RawPacket)
             | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
+        }
+        if self.common.state == State::Rtr && self.common.early_posts {
+            self.requester.put_early_aside();
         }
         self.responder.min_rnr_timer = reliability.responder.min_rnr_timer;
         self.reliability = reliability;
@@ -231,7 +234,7 @@ impl Qp {
         self.responder.min_rnr_timer = responder.min_rnr_timer;
         // the rest changes only in SQD, where nothing is under way that the old values hold for
         if state == State::Sqd && qp_type.is_reliable() {
-            self.requester.configure(&requester);
+            self.requester.configure(&requester, env.resources.ack_timer);
             self.responder.set_max_dest_rd_atomic(responder.max_dest_rd_atomic);
         }
         Ok(())

@@ -14,20 +14,20 @@
 
 use super::{
     attr::RequesterAttr,
-    common::{Common, Env},
+    common::{Common, Env, Resources},
     flight::{self, Flight},
     note::{Loss, Note, Part, Reason, Timer, WindowRule},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
-    retry::{Retry, Verdict},
+    retry::{AckTimer, Retry, Verdict},
     state::State,
 };
 use crate::{
     congestion::{OVERHEAD, WindowConfig},
     mem::AccessError,
     psn::Psn,
-    time::{Instant, ack_timeout},
+    time::Instant,
     wire::{
         AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth,
         XrcEth,
@@ -39,9 +39,6 @@ use alloc::collections::VecDeque;
 /// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
 /// believed. A READ counts its responses and may go beyond by one request.
 pub(super) const WINDOW: u32 = 512;
-
-/// Code of the shortest acknowledge timeout that is kept, 1 ms: no process answers sooner for sure.
-const SHORTEST_TIMEOUT: u8 = 8;
 
 /// Bytes that an atomic operation works on.
 const ATOMIC: u32 = 8;
@@ -57,6 +54,8 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
+    /// Requests that were posted before RTS, and wait for the next one.
+    early: VecDeque<SendWqe>,
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
@@ -104,6 +103,7 @@ impl Requester {
     pub(crate) fn new(capacity: u32, window: &WindowConfig) -> Self {
         Self {
             queue: SendQueue::new(capacity),
+            early: VecDeque::new(),
             cursor: Cursor::default(),
             oldest_unacked: Psn::default(),
             sent_end: Psn::default(),
@@ -119,18 +119,17 @@ impl Requester {
     }
 
     /// RTR→RTS of a connection.
-    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, window: &WindowConfig) {
+    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, resources: &Resources) {
         self.start_unreliable(psn);
-        self.configure(attr);
-        self.flight = Flight::new(window);
+        self.configure(attr, resources.ack_timer);
+        self.flight = Flight::new(&resources.congestion.window);
     }
 
     /// Sets timers, counters and limits while nothing is under way.
-    pub(crate) fn configure(&mut self, attr: &RequesterAttr) {
+    pub(crate) fn configure(&mut self, attr: &RequesterAttr, timer: AckTimer) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
-        let timeout = if timeout == 0 { 0 } else { timeout.max(SHORTEST_TIMEOUT) };
-        self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
+        self.retry = Retry::new(timer, timeout, retry_cnt, rnr_retry);
         self.probe = Probe::default();
     }
 
@@ -141,6 +140,12 @@ impl Requester {
         self.next_psn = psn;
     }
 
+    /// RTR→RTS: what was posted before waits for the next request.
+    pub(super) fn put_early_aside(&mut self) {
+        self.early = self.queue.take();
+        self.cursor = Cursor { number: self.queue.head(), packet: 0 };
+    }
+
     /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         while self.flush().is_some() {}
@@ -148,17 +153,26 @@ impl Requester {
 
     /// Takes all requests, on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
+        self.join_early();
         let requests = self.queue.take();
         self.reset();
         requests
     }
 
     pub(crate) fn room(&self) -> usize {
-        self.queue.room()
+        self.queue.room() - self.early.len()
     }
 
     pub(crate) fn push(&mut self, wqe: SendWqe) {
+        self.join_early();
         self.queue.push(wqe);
+    }
+
+    /// Takes requests that were posted before RTS for posted now.
+    fn join_early(&mut self) {
+        while let Some(wqe) = self.early.pop_front() {
+            self.queue.push(wqe);
+        }
     }
 
     pub(crate) const fn next_psn(&self) -> Psn {
@@ -183,6 +197,7 @@ impl Requester {
         self.reads = 0;
         self.portions.clear();
         self.flight.clear();
+        self.join_early();
         let wqe = self.queue.pop();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
         wqe

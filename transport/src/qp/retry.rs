@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::note::Recovery;
 use crate::{
     psn::Psn,
-    time::{Instant, timeout},
+    time::{Instant, ack_timeout},
 };
 
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
@@ -16,10 +16,41 @@ const RNR_WITHOUT_LIMIT: u8 = 7;
 /// gets more time without being asked more often.
 const LONGEST: u32 = 4;
 
-/// The same of timeouts from this on, half a second: whoever is silent for so long is seldom only
-/// busy, and the program is to hear of it within twice the time that its settings promise.
+/// The same of timeouts from this code on, half a second: whoever is silent for so long is seldom
+/// only busy, and the program is to hear of it within twice the time that its settings promise.
 const LONGEST_OF_LONG: u32 = 2;
-const LONG: Duration = timeout(17);
+const LONG: u8 = 17;
+
+/// How an adapter keeps acknowledge timeouts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AckTimer {
+    /// Code of the shortest timeout that is kept. 8 by default, 1 ms: no process answers sooner for
+    /// sure.
+    pub least: u8,
+    /// Time after which the timer fires, in percent of the timeout. 100 by default.
+    pub percent: u32,
+    /// The timer takes longer with each time that it fires in vain, by default.
+    pub backs_off: bool,
+}
+
+impl Default for AckTimer {
+    fn default() -> Self {
+        Self { least: 8, percent: 100, backs_off: true }
+    }
+}
+
+impl AckTimer {
+    /// The first time of the timer for a code, if it runs at all, and the greatest multiple of it.
+    fn of(&self, code: u8) -> (Option<Duration>, u32) {
+        let longest = match self.backs_off {
+            false => 1,
+            true if code >= LONG => LONGEST_OF_LONG,
+            true => LONGEST,
+        };
+        let code = if code == 0 { 0 } else { code.max(self.least) };
+        (ack_timeout(code).map(|timeout| timeout * self.percent / 100), longest)
+    }
+}
 
 /// How many times the acknowledge timeout a peer may put the timer off with answers that do not
 /// help: the rest of a long READ's answer behind a gap, say.
@@ -29,6 +60,8 @@ const PATIENCE: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     timeout: Option<Duration>,
+    /// The greatest multiple of it that the timer takes.
+    longest: u32,
     retry_cnt: u8,
     rnr_retry: u8,
     retries_left: u8,
@@ -69,9 +102,11 @@ impl From<Verdict> for Recovery {
 }
 
 impl Retry {
-    pub(crate) fn new(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Self {
+    pub(crate) fn new(timer: AckTimer, timeout: u8, retry_cnt: u8, rnr_retry: u8) -> Self {
+        let (timeout, longest) = timer.of(timeout);
         Self {
             timeout,
+            longest,
             retry_cnt,
             rnr_retry,
             retries_left: retry_cnt,
@@ -141,7 +176,7 @@ impl Retry {
     pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
         self.resent_from = None;
         self.fired += 1;
-        let longest = if self.timeout >= Some(LONG) { LONGEST_OF_LONG } else { LONGEST };
+        let longest = self.longest;
         let times = 1_u32.checked_shl(self.fired).map_or(longest, |times| times.min(longest));
         self.deadline = self.timeout.map(|timeout| now.plus(timeout * times));
         self.spend()
@@ -209,13 +244,18 @@ mod tests {
 
     const T: Duration = Duration::from_millis(1);
 
+    /// One whose acknowledge timeout is `T`, or without.
+    fn retrying(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Retry {
+        Retry { timeout, ..Retry::new(AckTimer::default(), 1, retry_cnt, rnr_retry) }
+    }
+
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
 
     #[test]
     fn seven_retries_are_seven_and_progress_restores_them() {
-        let mut retry = Retry::new(Some(T), 7, 7);
+        let mut retry = retrying(Some(T), 7, 7);
         for _ in 0..7 {
             assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
         }
@@ -226,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_timer_doubles_up_to_four_times_and_progress_starts_it_anew() {
-        let mut retry = Retry::new(Some(T), 7, 7);
+        let mut retry = retrying(Some(T), 7, 7);
         retry.on_sent(at(0));
         let mut now = 0;
         for waited in [1, 2, 4, 4, 4] {
@@ -240,7 +280,7 @@ mod tests {
 
     #[test]
     fn signs_of_one_loss_count_once() {
-        let mut retry = Retry::new(Some(T), 1, 0);
+        let mut retry = retrying(Some(T), 1, 0);
         assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::Again);
         assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::UnderWay);
         assert_eq!(retry.on_loss(Psn::new(6), at(0)), Verdict::GiveUp { tries: 2 });
@@ -248,7 +288,7 @@ mod tests {
 
     #[test]
     fn not_ready_pauses_and_stops_the_acknowledge_timer() {
-        let mut retry = Retry::new(Some(T), 0, 1);
+        let mut retry = retrying(Some(T), 0, 1);
         retry.on_sent(at(0));
         assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Verdict::Again);
         assert_eq!(retry.next_deadline(), Some(at(5)));
@@ -265,7 +305,7 @@ mod tests {
 
     #[test]
     fn seven_not_ready_retries_are_without_limit() {
-        let mut retry = Retry::new(None, 0, 7);
+        let mut retry = retrying(None, 0, 7);
         for _ in 0..100 {
             assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Verdict::Again);
             retry.end_pause(at(1));

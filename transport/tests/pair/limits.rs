@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, ObjectError, ObjectKind, ObjectSize},
+    adapter::{
+        Adapter, AdapterConfig, Limits, ObjectError, ObjectKind, ObjectSize, SendQueueMemory,
+    },
     addr::AddressVector,
     mem::{Access, HeapMemory, MrAttr, RegisterError, WindowId, WindowType},
     qp::{QpCaps, QpInit, QpType},
@@ -74,6 +76,45 @@ fn queue_pairs() {
     assert_eq!(node.adapter.create_qp(init(&node, &cq)), Err(too_many(ObjectKind::QueuePair, 1)));
     node.adapter.destroy_qp(first).unwrap();
     node.adapter.create_qp(init(&node, &cq)).unwrap();
+}
+
+/// The sizes of mlx5's elements: what is asked for together must fit into one queue.
+#[test]
+fn memory_of_a_send_queue() {
+    let (queue, element, unit) = (1 << 21, 1024, 64);
+    let memory =
+        SendQueueMemory { queue, element, unit, connected: 192, datagrams: 64, extended: 208 };
+    let most = Limits { max_inline_data: 1024, send_queue: Some(memory), ..Limits::default() };
+    let mut node = granting(most);
+    let cq = node.adapter.create_cq(8).unwrap();
+    let mut most = |qp_type, what, caps: &dyn Fn(u32) -> QpCaps| {
+        let mut create =
+            |caps| node.adapter.create_qp(QpInit { qp_type, caps, ..init(&node, &cq) });
+        let Err(ObjectError::Size { what: found, limit, .. }) = create(caps(1 << 15)) else {
+            return 1 << 15;
+        };
+        assert_eq!(found, what);
+        create(caps(limit as u32)).unwrap();
+        create(caps(limit as u32 + 1)).unwrap_err();
+        limit
+    };
+    let caps = |max_send_wr, max_send_sge, max_inline_data| QpCaps {
+        max_send_wr,
+        max_send_sge,
+        max_inline_data,
+        ..QpCaps::default()
+    };
+    let mut depth = |of, sges, inline| most(of, ObjectSize::MaxSendWr, &|n| caps(n, sges, inline));
+    assert_eq!(depth(QpType::Rc, 1, 0), 1 << 13);
+    assert_eq!(depth(QpType::Rc, 4, 60), 1 << 13);
+    assert_eq!(depth(QpType::Uc, 5, 0), 6553);
+    assert_eq!(depth(QpType::Rc, 30, 828), 2048);
+    assert_eq!(depth(QpType::Ud, 4, 0), 1 << 14);
+    assert_eq!(depth(QpType::Ud, 0, 0), 1 << 15);
+    assert_eq!(depth(QpType::XrcInitiator, 4, 0), 6553);
+    let mut inline = |of| most(of, ObjectSize::MaxInlineData, &|n| caps(1, 1, n.min(1024)));
+    let all = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator];
+    assert_eq!(all.map(&mut inline), [828, 828, 956, 812]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! (10.3.1).
 
 use roce_transport::{
-    adapter::PKeyTable,
+    adapter::{Limits, PKeyTable},
     addr::{AddressVector, Mtu, PKey, Qpn},
     event::{Disposition, DropReason, Event},
     mem::LKey,
@@ -21,7 +21,11 @@ use crate::common::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt}
 const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 
 pub(super) fn node() -> Node {
-    let mut node = Node::new([10, 0, 0, 1].into(), 1, crate::common::UDP_SEGMENT);
+    prepared(Node::new([10, 0, 0, 1].into(), 1, crate::common::UDP_SEGMENT))
+}
+
+/// The same of another node.
+fn prepared(mut node: Node) -> Node {
     node.adapter.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap()).unwrap();
     node.adapter.carry_frames(Some(1500));
     node
@@ -124,11 +128,19 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
 
 /// Has everything leave that is due, frames included.
 fn send_all(node: &mut Node) {
+    all_sent(node);
+}
+
+/// The same, and the numbers of datagrams and of frames.
+fn all_sent(node: &mut Node) -> (u64, u64) {
+    let before = node.adapter.counters().sent_packets;
     node.transmit.clear();
     node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
+    let mut frames = 0;
     while node.adapter.has_frames() {
-        let _ = node.adapter.poll_frame(Instant::ZERO, &mut Vec::new());
+        frames += u64::from(node.adapter.poll_frame(Instant::ZERO, &mut Vec::new()).is_some());
     }
+    (node.adapter.counters().sent_packets - before, frames)
 }
 
 #[test]
@@ -255,6 +267,54 @@ fn what_can_be_posted_in_each_state() {
             let is_quiet =
                 node.transmit.is_empty() && node.adapter.counters().sent_frames == before;
             assert_eq!(is_quiet, state != State::Rts, "{qp_type} {state}");
+        }
+    }
+}
+
+#[test]
+fn what_is_posted_early_leaves_with_the_next_request_in_rts() {
+    let before = [State::Reset, State::Init, State::Rtr];
+    for (qp_type, state) in TYPES.into_iter().flat_map(|of| before.map(|state| (of, state))) {
+        let granted = Limits { early_posts: true, ..Limits::default() };
+        let (ip, segment) = ([10, 0, 0, 1].into(), crate::common::UDP_SEGMENT);
+        let mut node = prepared(Node::granting(granted, ip, 1, segment));
+        let qp = in_state(&mut node, qp_type, state).unwrap();
+        let wr = empty_send(&node, &qp, qp_type);
+        let post = |node: &mut Node, wr_id| {
+            node.adapter.post_send(Instant::ZERO, qp.qpn, &SendWr { wr_id, ..wr.clone() })
+        };
+        if qp_type == QpType::XrcTarget {
+            assert_eq!(post(&mut node, 1), Err(PostError::NoSuchQueue(qp_type)));
+            continue;
+        }
+        post(&mut node, 1).unwrap();
+        if qp_type != QpType::XrcInitiator {
+            node.adapter.post_recv(Instant::ZERO, qp.qpn, &RecvWr::new(3, [])).unwrap();
+        }
+        let way = [State::Reset, State::Init, State::Rtr, State::Rts];
+        for &to in way.iter().skip_while(|&&step| step != state).skip(1) {
+            go(&mut node, &qp, qp_type, to).unwrap();
+        }
+        let sent = |node: &mut Node| {
+            let (datagrams, frames) = all_sent(node);
+            datagrams + frames
+        };
+        assert_eq!(sent(&mut node), 0, "{qp_type} {state}");
+        post(&mut node, 2).unwrap();
+        assert_eq!(sent(&mut node), 2, "{qp_type} {state}");
+        // one that fails meanwhile flushes it
+        let other = in_state(&mut node, qp_type, state).unwrap();
+        node.adapter.post_send(Instant::ZERO, other.qpn, &wr).unwrap();
+        if state == State::Rtr {
+            go(&mut node, &other, qp_type, State::Rts).unwrap();
+        }
+        if state != State::Reset {
+            go(&mut node, &other, qp_type, State::Err).unwrap();
+            assert_eq!(
+                other.send_outcomes(),
+                [(1, Err(WcStatus::WrFlushErr))],
+                "{qp_type} {state}"
+            );
         }
     }
 }

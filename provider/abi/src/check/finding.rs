@@ -116,6 +116,10 @@ kinds! {
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
         "after ibv_req_notify_cq poll until the queue is empty, and wait only then";
+    /// A queue whose events nobody can get.
+    ArmedWithoutChannel "armed_without_channel":
+        "the call succeeds, with all adapters, and nothing comes of it: a completion queue that was made without a channel has no events, and who waits for one waits for ever";
+        "pass the channel to ibv_create_cq (or ibv_create_cq_ex), or poll and leave ibv_req_notify_cq out";
     /// An object that was never destroyed.
     ObjectAlive "object_alive":
         "objects are alive at the end of the process: it leaks them, and a process that lives on runs into limits";

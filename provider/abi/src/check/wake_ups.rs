@@ -60,11 +60,22 @@ pub(super) fn posted(cq: usize) {
 /// Notes that the program has armed a queue, while `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     let at = Stack::here();
+    let mut mute = None;
     change(cq, |queue| {
+        if queue.channel == 0 {
+            mute = Some((queue.cq.capacity(), at.clone()));
+        }
         let may_have_missed = queue.is_polled && pending > 0;
         queue.is_polled = false;
         queue.armed = Some(Armed { at, kind, may_have_missed, is_safe: false });
     });
+    if let Some((capacity, at)) = mute {
+        report::tell(&Finding {
+            kind: Kind::ArmedWithoutChannel,
+            what: format!("ibv_req_notify_cq: the queue for {capacity} was made without a channel"),
+            stacks: vec![("armed", at)],
+        });
+    }
 }
 
 /// Notes an event that the program has taken.

@@ -162,6 +162,21 @@ fn is_destroyed_at_once(cq: *mut ibv_cq) -> bool {
 }
 
 #[test]
+fn what_can_be_armed() {
+    let context = Opened::new();
+    let cq = create(&context, 10, null_mut(), 0);
+    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0, "no channel: nobody is told");
+    assert_eq!(unsafe { req_notify_cq(null_mut(), 0) }, libc::EINVAL);
+    assert_eq!(unsafe { req_notify_cq((&raw mut (*cq).cqe).cast(), 0) }, libc::ENOENT);
+    let handle = unsafe { (*cq).handle };
+    unsafe { (*cq).handle = handle + 1 };
+    assert_eq!(unsafe { req_notify_cq(cq, 0) }, libc::ENOENT, "the handle of no queue");
+    unsafe { (*cq).handle = handle };
+    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
+}
+
+#[test]
 fn an_event_for_each_arming() {
     let context = Opened::new();
     let channel = unsafe { ibv_create_comp_channel(context.0) };

@@ -126,6 +126,15 @@ static void connections(int v1) {
     EXPECT(ibv_destroy_qp(qp) == 0);
 }
 
+/* Programs ask for every entry; those that are not used are zero. */
+static void gids(void) {
+    union ibv_gid gid;
+    int entries = number("GIDS");
+    for (int i = 0; i < entries; i++)
+        EXPECT(ibv_query_gid(context, 1, i, &gid) == 0);
+    EXPECT(ibv_query_gid(context, 1, entries, &gid) == -1);
+}
+
 static void address_handles(int v1) {
     struct ibv_ah_attr way = peer(1, 0).ah_attr;
     struct ibv_ah *made[200];
@@ -205,6 +214,31 @@ static void receive(unsigned flags) {
     EXPECT(ibv_destroy_qp(qp) == 0);
 }
 
+/* Requests are posted in RESET, and leave with one that is posted in RTS, if the adapter takes them. */
+static void early(int is_taken) {
+    struct ibv_qp_cap cap = SMALL;
+    cap.max_send_wr = 2;
+    struct ibv_qp *qp = make_qp(cap);
+    EXPECT(qp != NULL);
+    struct ibv_recv_wr recv = {.wr_id = 1}, *bad_recv;
+    struct ibv_send_wr send = {.wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    int error = is_taken ? 0 : EINVAL;
+    EXPECT(ibv_post_recv(qp, &recv, &bad_recv) == error && ibv_post_send(qp, &send, &bad) == error);
+    if (is_taken) {
+        connect_to(qp, qp->qp_num);
+        send.wr_id = 3;
+        EXPECT(ibv_post_recv(qp, &recv, &bad_recv) == ENOMEM && ibv_post_send(qp, &send, &bad) == 0);
+        struct ibv_wc wc;
+        for (int left = 2; left > 0;) {
+            if (ibv_poll_cq(cq, 1, &wc) == 0)
+                continue;
+            EXPECT(wc.status == IBV_WC_SUCCESS && wc.wr_id <= 2);
+            left--;
+        }
+    }
+    EXPECT(ibv_destroy_qp(qp) == 0);
+}
+
 /* The length is looked at before the memory. */
 static void regions(void) {
     if (attr.max_mr_size == UINT64_MAX)
@@ -236,7 +270,7 @@ int main(void) {
     EXPECT(context->num_comp_vectors == number("VECTORS"));
     EXPECT(of_cq(16, context->num_comp_vectors - 1) == 0 && of_cq(16, context->num_comp_vectors) == EINVAL);
 
-    LIMIT(max_send_wr, attr.max_qp_wr);
+    LIMIT(max_send_wr, number("DEPTH"));
     LIMIT(max_recv_wr, attr.max_qp_wr);
     LIMIT(max_send_sge, number("SEND_SGE"));
     LIMIT(max_recv_sge, number("RECV_SGE"));
@@ -251,10 +285,12 @@ int main(void) {
         EXPECT(of_srq(attr.max_srq_wr, 1) == 0 && of_srq(attr.max_srq_wr + 1, 1) == sizes);
         EXPECT(of_srq(1, attr.max_srq_sge) == 0 && of_srq(1, attr.max_srq_sge + 1) == sizes);
     }
+    gids();
     connections(number("V1"));
     address_handles(number("V1"));
     requests();
     receive(number("RECEIVED"));
+    early(number("EARLY"));
     regions();
     return 0;
 }

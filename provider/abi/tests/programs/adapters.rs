@@ -35,6 +35,10 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
         let number = |key: &str, otherwise: u64| profile.number(key).unwrap_or(otherwise);
         let devices = number("device.devices", 1);
         let first = profile.text("device.names").unwrap().replace("{}", "0");
+        let (depth, inline) =
+            limits.send_queue.map_or((limits.max_qp_wr, limits.max_inline_data), |memory| {
+                (memory.queue / 256, memory.element - memory.connected - 4)
+            });
         let v1 = matches!(name, "connectx-5" | "connectx-6dx" | "connectx-7" | "bluefield-2");
         let variables = [
             ("ROCE_AS", name.to_owned()),
@@ -47,7 +51,10 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             ("MISSING", errno(profile.text("errno.missing")).to_string()),
             ("SEND_SGE", limits.max_sge.to_string()),
             ("RECV_SGE", limits.max_recv_sge.to_string()),
-            ("INLINE", limits.max_inline_data.to_string()),
+            ("INLINE", inline.to_string()),
+            ("DEPTH", depth.to_string()),
+            ("EARLY", u8::from(limits.early_posts).to_string()),
+            ("GIDS", number("port.gid_tbl_len", 256).min(256).to_string()),
             ("V1", u8::from(v1).to_string()),
             // with immediate data, and with a GRH
             ("RECEIVED", if name == "rxe" { 3 } else { 2 }.to_string()),
