@@ -15,10 +15,10 @@ use std::{
 use roce_provider::{CompletionChannel, calls::Call};
 
 use crate::{
-    check::{self, wake_ups},
     context::{ContextInner, Ctx},
     errno::{self, Result},
     export::export,
+    hooks::check::{self, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     object::{Awaited, Object, Users},
     wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},

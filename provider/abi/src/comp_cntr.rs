@@ -11,10 +11,10 @@ use roce_provider::{
 };
 
 use crate::{
-    check::{self, requests},
     context::{ContextInner, Ctx},
     errno::{self, Errno},
     export::export,
+    hooks::check::{self, requests},
     layout::{
         consts::*, copy_sized, ibv_comp_cntr, ibv_comp_cntr_caps, ibv_comp_cntr_init_attr,
         ibv_context, ibv_qp, ibv_qp_attach_comp_cntr_attr,

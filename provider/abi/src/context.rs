@@ -13,11 +13,11 @@ use std::{
 use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, calls::Call};
 
 use crate::{
-    check::{self, Finding, Kind, Stack},
     command_file::CommandFile,
     device::Dev,
     errno::{self, Errno, Result},
     export::export,
+    hooks::check::{self, Finding, Kind, Stack},
     layout::{ibv_context, verbs_context},
     message,
     object::{self, Awaited, Identity, Object},

@@ -15,11 +15,11 @@ use roce_provider::{
 use crate::{
     batch::Batch,
     channel::{self, Channel},
-    check::{self, Kind, requests, wake_ups},
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
     event::count_acknowledged,
     export::export,
+    hooks::check::{self, Kind, requests, wake_ups},
     latest_time::LatestTime,
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     object::{Identity, Object, User, Users},

@@ -13,13 +13,13 @@ use roce_provider::{
 };
 
 use crate::{
-    check::{
+    errno::{self, Errno, Result},
+    export::export,
+    hooks::check::{
         self,
         requests::{self, RegionMemory},
         watch::WatchedMemory,
     },
-    errno::{self, Errno, Result},
-    export::export,
     layout::{consts::*, ibv_mr, ibv_pd},
     mr::{Mr, PAGE, Region},
     object::Object,

@@ -16,7 +16,7 @@ use roce_provider::{
 
 use crate::{
     adapter,
-    check::{self, records},
+    hooks::check::{self, records},
     rule::Rule,
 };
 

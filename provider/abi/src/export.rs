@@ -5,11 +5,11 @@
 //! and only `exports.map` lists the names.
 //!
 //! In front of the jump is a gate, where the call can be made to fail before it has done anything
-//! ([`crate::fault`]): the one place that all calls pass but those that move data.
+//! ([`crate::hooks::fault`]): the one place that all calls pass but those that move data.
 
 use roce_provider::faults::CallId;
 
-use crate::fault::{CANNOT_FAIL, Verdict, decide};
+use crate::hooks::fault::{CANNOT_FAIL, Verdict, decide};
 
 /// The instruction that jumps to a function.
 #[cfg(target_arch = "x86_64")]
@@ -208,7 +208,7 @@ macro_rules! gated {
     ($call:literal, $function:path) => {{
         const CALL: u16 = {
             let number = $crate::export::number($call);
-            assert!(number != $crate::fault::CANNOT_FAIL, "no such call");
+            assert!(number != $crate::hooks::fault::CANNOT_FAIL, "no such call");
             number
         };
         #[unsafe(naked)]
@@ -216,7 +216,7 @@ macro_rules! gated {
             core::arch::naked_asm!(
                 $crate::export::gate!(),
                 function = sym $function,
-                armed = sym $crate::fault::ARMED,
+                armed = sym $crate::hooks::fault::ARMED,
                 ask = sym $crate::export::ask,
                 call = const CALL,
             );
@@ -238,7 +238,7 @@ macro_rules! export {
                 concat!(".size ", stringify!($name), ", .-", stringify!($name)),
                 ".popsection",
                 function = sym $name,
-                armed = sym $crate::fault::ARMED,
+                armed = sym $crate::hooks::fault::ARMED,
                 ask = sym $crate::export::ask,
                 call = const $crate::export::number(stringify!($name)),
             );

@@ -1,5 +1,5 @@
 //! Functions for the calls that move data, which contexts, queue pairs and completion queues have
-//! in the place of others where calls may be made to fail ([`crate::fault`]).
+//! in the place of others where calls may be made to fail ([`crate::hooks::fault`]).
 
 use std::{ffi::c_int, sync::OnceLock};
 
@@ -7,7 +7,7 @@ use roce_provider::{faults::CallId, transport::qp::QpType};
 
 use crate::{
     checked,
-    fault::{self, errno},
+    hooks::fault::{self, errno},
     layout::{
         ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_qp, ibv_qp_ex,
         ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc, verbs_context,

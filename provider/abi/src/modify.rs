@@ -20,9 +20,9 @@ use roce_provider::{
 };
 
 use crate::{
-    check::{self, requests, settings},
     errno::{self, Errno, Result},
     export::export,
+    hooks::check::{self, requests, settings},
     layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
     object::Object,
     qp::Qp,

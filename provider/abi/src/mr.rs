@@ -11,15 +11,15 @@ use roce_provider::{
 };
 
 use crate::{
-    check::{
-        self,
-        requests::{self, RegionMemory},
-        watch::WatchedMemory,
-    },
     command_file::{CommandFile, Importable},
     context::ContextInner,
     errno::{self, Errno, Result},
     export::export,
+    hooks::check::{
+        self,
+        requests::{self, RegionMemory},
+        watch::WatchedMemory,
+    },
     layout::{consts::*, ibv_mr, ibv_pd},
     object::{Identity, Object, User},
     pd::Pd,

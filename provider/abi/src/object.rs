@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    check::{self, records},
     errno::{Errno, Result},
+    hooks::check::{self, records},
     rule::Rule,
     sync::Mutex,
 };

@@ -15,13 +15,13 @@ use roce_provider::{
 
 use crate::{
     batch::Batch,
-    check::{
-        self, Kind,
-        requests::{self, NewPair, QpKey},
-    },
     context::ContextInner,
     errno::{self, Errno},
     export::export,
+    hooks::check::{
+        self, Kind,
+        requests::{self, NewPair, QpKey},
+    },
     layout::{
         consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
         ibv_qp_init_attr, ibv_qp_init_attr_ex,

@@ -10,11 +10,11 @@ use std::{
 use roce_provider::{SharedReceiveQueue, calls::Call, transport::work::SrqAttr};
 
 use crate::{
-    check::{self, Kind, requests},
     context::{ContextInner, Ctx},
     cq::Cq,
     errno::{self, Errno, Result},
     export::export,
+    hooks::check::{self, Kind, requests},
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
         ibv_srq_init_attr_ex, read_sized,

@@ -5,7 +5,7 @@ use std::{ffi::c_int, sync::Arc};
 use roce_provider::{Context, OpenError, calls::Call};
 
 use crate::{
-    advise, check, checked,
+    advise, checked,
     command_file::CommandFile,
     context::Ctx,
     counters, cq, cq_ex,
@@ -13,7 +13,8 @@ use crate::{
     dm, domain,
     errno::{self, Result},
     export::{export, gated},
-    fault, faulted, flow,
+    faulted, flow,
+    hooks::{check, fault},
     layout::{ibv_context, ibv_device, verbs_context},
     modify, mr, mw,
     object::Object,

@@ -9,9 +9,9 @@ use std::{
 use roce_provider::calls::Call;
 
 use crate::{
-    check::forks,
     errno,
     export::{export, export_private},
+    hooks::check::forks,
     layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
     rule::Rule,
 };

@@ -1,12 +1,12 @@
 //! Functions that contexts, queue pairs and completion queues of programs that are checked have in
-//! the place of others: they note what is posted and what completes ([`crate::check`]), and call
+//! the place of others: they note what is posted and what completes ([`crate::hooks::check`]), and call
 //! those.
 
 mod poll;
 mod post;
 
 use crate::{
-    check,
+    hooks::check,
     layout::{ibv_qp_ex, verbs_context},
     qp_ex,
 };

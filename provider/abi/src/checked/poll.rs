@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint};
 use roce_provider::calls::Call;
 
 use crate::{
-    check::{self, Finding, Kind, Stack, records, requests, wake_ups},
     cq::{self, Cq},
     cq_ex,
+    hooks::check::{self, Finding, Kind, Stack, records, requests, wake_ups},
     layout::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc},
     object::Object,
     translate::wc,

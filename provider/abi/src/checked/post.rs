@@ -8,7 +8,7 @@ use roce_provider::{
 };
 
 use crate::{
-    check::{
+    hooks::check::{
         order::{Deed, Order, RemoteUse},
         records,
         requests::{self, Queue, Request},

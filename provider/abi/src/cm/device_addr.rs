@@ -9,12 +9,12 @@ use roce_provider::{
 };
 
 use crate::{
-    check::records,
     command_file::CommandFile,
     context::Ctx,
     device::{self, Dev},
     errno::{Errno, Result},
     export::export,
+    hooks::check::records,
     layout::{ibv_context, ibv_pd},
     list,
     pd::ibv_alloc_pd,

@@ -11,10 +11,10 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 use super::id::Id;
 use crate::{
     channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
-    check::records,
     cq::{Cq, ibv_create_cq, ibv_destroy_cq},
     errno::{self, Errno, Result},
     export::export,
+    hooks::check::records,
     layout::{
         consts::*, ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr,
         ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,

@@ -115,7 +115,7 @@ mod tests {
     use roce_provider::transport::mem::RKey;
 
     use super::*;
-    use crate::check::stack::Stack;
+    use crate::hooks::check::stack::Stack;
 
     fn subject(wr_id: u64) -> Arc<Subject> {
         let (call, name) = ("ibv_post_send", "request");

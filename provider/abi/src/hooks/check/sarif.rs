@@ -128,7 +128,7 @@ fn uri(file: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::stack::Stack;
+    use crate::hooks::check::stack::Stack;
 
     #[test]
     fn a_document_has_what_the_schema_asks_for() {
