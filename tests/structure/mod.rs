@@ -103,7 +103,7 @@ const ABI: Crate = Crate {
         &["adapter", "at_end", "sync", "message"],
         &["hooks"],
         &["errno", "export", "list", "second", "load"],
-        &["object", "batch", "wait", "translate", "device", "command_file", "context"],
+        &["object", "call", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
         &["table"],
         &["import", "cm"],

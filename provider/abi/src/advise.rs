@@ -5,10 +5,11 @@ use std::{
     slice,
 };
 
-use roce_provider::{calls::Call, transport::mem::Access};
+use roce_provider::transport::mem::Access;
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     layout::{consts::*, ibv_pd, ibv_sge},
     mr::Region,
     object::Object,
@@ -25,8 +26,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     parts: *mut ibv_sge,
     number: u32,
 ) -> c_int {
-    let _call = Call::begin();
-    let advise = || {
+    call::control(CallId::ibv_advise_mr, || {
         let object = Pd::get(pd)?;
         // IBV_ADVISE_MR_FLAG_FLUSH: to wait until the pages are there, which is done in any case
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || number == 0 || parts.is_null() {
@@ -45,8 +45,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
             let region = Region::find(&object.ctx.command_file, (*pd).handle, part.lkey)?;
             fetch(&region, part, advice)
         })
-    };
-    errno::status("ibv_advise_mr", advise())
+    })
 }
 
 fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {

@@ -2,11 +2,12 @@
 
 use std::{cell::UnsafeCell, ffi::c_int};
 
-use roce_provider::{AddressHandle, calls::Call, copy_from_program};
+use roce_provider::{AddressHandle, copy_from_program};
 
 use crate::{
+    call::{self, CallId},
     context::Ctx,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
     object::{Identity, Object, User},
@@ -41,17 +42,18 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
 }
 
 unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_create_ah",
-        attr.as_ref().ok_or(Errno::of(Rule::NullArgument)).and_then(|attr| create(pd, attr)),
-    )
+    call::control(CallId::ibv_create_ah, || {
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        create(pd, attr)
+    })
 }
 
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    let _call = Call::begin();
-    let free = Ah::get(ah).map(|_| ());
-    errno::status("ibv_destroy_ah", free.map(|()| drop(Ah::from_raw(ah))))
+    call::control(CallId::ibv_destroy_ah, || {
+        Ah::get(ah)?;
+        drop(Ah::from_raw(ah));
+        Ok(())
+    })
 }
 
 /// Hop limit of answers: the highest.
@@ -99,11 +101,9 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "ibv_init_ah_from_wc",
-        reply_path(context, port, wc, grh).map(|found| *attr = found),
-    )
+    call::control(CallId::ibv_init_ah_from_wc, || {
+        reply_path(context, port, wc, grh).map(|found| *attr = found)
+    })
 }
 
 unsafe extern "C" fn ibv_create_ah_from_wc(
@@ -112,12 +112,10 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    let _call = Call::begin();
-    let context = Pd::get(pd).map(Pd::context);
-    errno::pointer(
-        "ibv_create_ah_from_wc",
-        context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)),
-    )
+    call::control(CallId::ibv_create_ah_from_wc, || {
+        let context = Pd::get(pd)?.context();
+        create(pd, &reply_path(context, port, wc, grh)?)
+    })
 }
 
 export!(ibv_create_ah, ibv_destroy_ah, ibv_init_ah_from_wc, ibv_create_ah_from_wc);

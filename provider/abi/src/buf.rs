@@ -9,8 +9,9 @@ use std::{
 use roce_provider::calls::Call;
 
 use crate::{
+    call::{self, CallId},
     dma_buf,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_mr, ibv_mr_init_attr, ibv_pd},
     mr::register,
@@ -52,11 +53,9 @@ unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*m
 }
 
 unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> *mut c_void {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_alloc_buf",
-        if to.is_null() { Err(Errno::of(Rule::NullArgument)) } else { allocate(pd, size, to) },
-    )
+    call::control(CallId::ibv_alloc_buf, || {
+        if to.is_null() { Err(Errno::of(Rule::NullArgument)) } else { allocate(pd, size, to) }
+    })
 }
 
 unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
@@ -69,7 +68,7 @@ unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
 
 /// The buffer is memory of the process, of which there is no descriptor: `ENODATA`.
 unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
-    errno::minus_one("ibv_export_buf_dmabuf_fd", Err(Errno::of(Rule::NoDescriptor)))
+    call::control::<()>(CallId::ibv_export_buf_dmabuf_fd, || Err(Errno::of(Rule::NoDescriptor)))
 }
 
 unsafe extern "C" fn ibv_reg_buf_mr(
@@ -79,15 +78,11 @@ unsafe extern "C" fn ibv_reg_buf_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    let register = |buf: &Buf| {
+    call::control(CallId::ibv_reg_buf_mr, || {
+        let buf = buf.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         buf.check(pd, address, length)?;
         register(pd, address, length, address as u64, access as c_uint)
-    };
-    errno::pointer(
-        "ibv_reg_buf_mr",
-        buf.as_ref().ok_or(Errno::of(Rule::NullArgument)).and_then(register),
-    )
+    })
 }
 
 /// Members are read as the mask says: the structure has grown.
@@ -125,8 +120,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
     pd: *mut ibv_pd,
     attr: *mut ibv_mr_init_attr,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    errno::pointer("ibv_reg_mr_ex", register_with(pd, attr))
+    call::control(CallId::ibv_reg_mr_ex, || register_with(pd, attr))
 }
 
 export!(ibv_alloc_buf, ibv_free_buf, ibv_export_buf_dmabuf_fd, ibv_reg_buf_mr, ibv_reg_mr_ex);

@@ -15,8 +15,9 @@ use std::{
 use roce_provider::{CompletionChannel, calls::Call};
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
-    errno::{self, Result},
+    errno::{Errno, Result},
     export::export,
     hooks::check::{self, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
@@ -74,17 +75,18 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_create_comp_channel",
-        Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.into_raw())),
-    )
+    call::control(CallId::ibv_create_comp_channel, || {
+        let ctx = Ctx::get(context)?;
+        Ok(Channel::new(ctx)?.into_raw())
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    let _call = Call::begin();
-    let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
-    errno::status("ibv_destroy_comp_channel", free.map(|()| drop(Channel::from_raw(channel))))
+    call::control(CallId::ibv_destroy_comp_channel, || {
+        Channel::get(channel)?.users.none_left()?;
+        drop(Channel::from_raw(channel));
+        Ok(())
+    })
 }
 
 /// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
@@ -94,88 +96,82 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    may_end_here();
-    let mut awaited = Awaited::default();
-    loop {
-        let descriptor = match look(channel, &mut awaited) {
-            Look::Event(taken) => {
-                if check::is_on() {
+    call::waiting(CallId::ibv_get_cq_event, || {
+        may_end_here();
+        let mut awaited = Awaited::default();
+        loop {
+            let descriptor = match look(channel, &mut awaited)? {
+                Look::Event(taken) => {
                     wake_ups::woken(taken as usize);
+                    *cq = taken;
+                    *cq_context = (*taken).cq_context;
+                    return Ok(());
                 }
-                *cq = taken;
-                *cq_context = (*taken).cq_context;
-                return 0;
+                Look::Nothing(descriptor) => descriptor,
+            };
+            let may_have_event = match (is_blocking(descriptor), check::is_on()) {
+                (true, false) => serve(channel, &mut awaited)?,
+                (true, true) => wait_checked(channel, descriptor)?,
+                (false, _) => serve_in_loop(channel, &mut awaited),
+            };
+            if !may_have_event {
+                wait_readable(descriptor)?;
             }
-            Look::Nothing(descriptor) => descriptor,
-            Look::Failed => return -1,
-        };
-        let done = match (is_blocking(descriptor), check::is_on()) {
-            (true, false) => serve(channel, &mut awaited),
-            (true, true) => wait_checked(channel, descriptor),
-            (false, _) => serve_in_loop(channel, &mut awaited),
-        };
-        if done == -1 || done == 0 && wait_readable(descriptor) == -1 {
-            return -1;
         }
-    }
+    })
 }
 
-unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Look<*mut ibv_cq> {
+unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<Look<*mut ibv_cq>> {
     let _call = Call::begin();
-    let shared =
-        Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd));
-    let found = shared.map(|(channel, ctx, descriptor)| {
-        channel.note_use(|| !is_blocking(descriptor));
-        (take(&channel, &ctx), descriptor)
-    });
-    Look::of("ibv_get_cq_event", found)
+    let (channel, ctx, descriptor) =
+        Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
+    channel.note_use(|| !is_blocking(descriptor));
+    Ok(Look::of(take(&channel, &ctx), descriptor))
 }
 
-/// Serves the device instead of sleeping, for some time: 1 if there may be an event, 0, or -1 as
-/// [`wait_readable`].
-unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> c_int {
+/// Serves the device instead of sleeping, for some time. True if there may be an event.
+unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
     let shared = {
         let _call = Call::begin();
         Channel::share(channel, awaited, |c| c.channel.clone())
     };
-    let Ok(shared) = shared else { return 1 }; // the next look says so
+    let Ok(shared) = shared else { return Ok(true) }; // the next look says so
     let served = shared.prepare_to_wait();
     {
         let _call = Call::begin();
         drop(shared); // which ends the channel, if it was destroyed meanwhile
     }
     match served {
-        Ok(has_event) => has_event.into(),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(),
+        Ok(has_event) => Ok(has_event),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted().map(|()| true),
         // what serving fails with, sleeping does not
-        Err(_) => 0,
+        Err(_) => Ok(false),
     }
 }
 
-/// Serves the device for a program that waits in its own ways: 1 if there is an event now, or 0.
-unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> c_int {
+/// Serves the device for a program that waits in its own ways. True if there is an event now.
+unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
     let _call = Call::begin();
     let shared = Channel::share(channel, awaited, |c| c.channel.clone());
-    shared.map_or(1, |channel| channel.serve().into()) // the next look says what is wrong
+    shared.map_or(true, |channel| channel.serve()) // the next look says what is wrong
 }
 
-/// Looks whether an event may be waited for that does not come: 0, or -1 as
-/// [`wait_readable`].
+/// Waits for a while, and looks whether it is for an event that does not come. False: it may go on.
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
-unsafe extern "C-unwind" fn wait_checked(
-    channel: *mut ibv_comp_channel,
-    descriptor: c_int,
-) -> c_int {
+unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<bool> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let began = Instant::now();
     let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
+    if done < 0 {
+        return Err(Errno::told(Errno::last().number()));
+    }
     // a signal may have ended it before
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
     }
-    done.min(0)
+    Ok(false)
 }
 
 export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

@@ -2,19 +2,17 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
-use roce_provider::{
-    calls::Call,
-    transport::{
-        qp::CountError,
-        work::{CompletionCounter, Counted, CountedOps},
-    },
+use roce_provider::transport::{
+    qp::CountError,
+    work::{CompletionCounter, Counted, CountedOps},
 };
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
-    errno::{self, Errno},
+    errno::Errno,
     export::export,
-    hooks::check::{self, requests},
+    hooks::check::requests,
     layout::{
         consts::*, copy_sized, ibv_comp_cntr, ibv_comp_cntr_caps, ibv_comp_cntr_init_attr,
         ibv_context, ibv_qp, ibv_qp_attach_comp_cntr_attr,
@@ -44,31 +42,28 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
     to: *mut ibv_comp_cntr_caps,
     room: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_comp_cntr_caps",
-        Ctx::get(context).and_then(|_| {
-            if to.is_null() {
-                return Err(Errno::of(Rule::Members));
-            }
-            let caps = ibv_comp_cntr_caps {
-                max_value: u64::MAX,
-                // they are the program's own memory; programs print the number as a signed one
-                max_counters: i32::MAX.cast_unsigned(),
-                supported_qp_attach_ops: CountedOps::all().bits(),
-            };
-            copy_sized(&caps, to, room);
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_comp_cntr_caps, || {
+        let _ = Ctx::get(context)?;
+        if to.is_null() {
+            return Err(Errno::of(Rule::Members));
+        }
+        let caps = ibv_comp_cntr_caps {
+            max_value: u64::MAX,
+            // they are the program's own memory; programs print the number as a signed one
+            max_counters: i32::MAX.cast_unsigned(),
+            supported_qp_attach_ops: CountedOps::all().bits(),
+        };
+        copy_sized(&caps, to, room);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_create_comp_cntr(
     context: *mut ibv_context,
     attr: *mut ibv_comp_cntr_init_attr,
 ) -> *mut ibv_comp_cntr {
-    let _call = Call::begin();
-    let create = |ctx: &Ctx| {
+    call::control(CallId::ibv_create_comp_cntr, || {
+        let ctx = Ctx::get(context)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         let counted = match attr.r#type {
             IBV_COMP_CNTR_TYPE_WRS => Counted::Requests,
@@ -81,22 +76,18 @@ unsafe extern "C" fn ibv_create_comp_cntr(
         let c = ibv_comp_cntr { context, handle: ctx.inner.new_handle() };
         let (ctx, counter) = (ctx.inner.clone(), Arc::new(CompletionCounter::new(counted)));
         Ok(CompCntr { c: UnsafeCell::new(c), ctx, counter }.into_raw())
-    };
-    errno::pointer("ibv_create_comp_cntr", Ctx::get(context).and_then(create))
+    })
 }
 
 /// `EBUSY` while a queue pair has it.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
-    let _call = Call::begin();
-    let destroy = |object: &CompCntr| {
-        if Arc::strong_count(&object.counter) == 1 {
-            Ok(())
-        } else {
-            Err(Errno::of(Rule::StillUsed))
+    call::control(CallId::ibv_destroy_comp_cntr, || {
+        if Arc::strong_count(&CompCntr::get(counter)?.counter) > 1 {
+            return Err(Errno::of(Rule::StillUsed));
         }
-    };
-    let destroyed = CompCntr::get(counter).and_then(destroy);
-    errno::status("ibv_destroy_comp_cntr", destroyed.map(|()| drop(CompCntr::from_raw(counter))))
+        drop(CompCntr::from_raw(counter));
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_qp_attach_comp_cntr(
@@ -104,8 +95,8 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
     counter: *mut ibv_comp_cntr,
     attr: *mut ibv_qp_attach_comp_cntr_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    let attach = |qp: &Qp| {
+    call::control(CallId::ibv_qp_attach_comp_cntr, || {
+        let qp = Qp::get(qp)?;
         let (counter, attr) =
             (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
         if attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx) {
@@ -116,64 +107,56 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
             CountError::Counted => Errno::told(libc::EBUSY),
             _ => Errno::told(libc::EINVAL),
         })?;
-        if check::is_on() {
-            requests::count_pair(qp.key());
-        }
+        requests::count_pair(qp.key());
         Ok(())
-    };
-    errno::status("ibv_qp_attach_comp_cntr", Qp::get(qp).and_then(attach))
+    })
 }
 
 /// Calls a function on a counter's numbers.
 unsafe fn with(
-    call: &str,
+    call: CallId,
     counter: *mut ibv_comp_cntr,
     action: impl FnOnce(&CompletionCounter),
 ) -> c_int {
-    errno::status(call, CompCntr::get(counter).map(|object| action(&object.counter)))
+    call::control(call, || CompCntr::get(counter).map(|object| action(&object.counter)))
 }
 
 /// The number of a counter, where the program wants it.
 unsafe fn read(
-    call: &str,
+    call: CallId,
     counter: *mut ibv_comp_cntr,
     to: *mut u64,
     number: impl FnOnce(&CompletionCounter) -> u64,
 ) -> c_int {
-    if to.is_null() {
-        return errno::status(call, Err(Errno::of(Rule::NullArgument)));
-    }
-    with(call, counter, |counter| *to = number(counter))
+    call::control(call, || {
+        let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        *to = number(&CompCntr::get(counter)?.counter);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_set_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
-    let _call = Call::begin();
-    with("ibv_set_comp_cntr", counter, |counter| counter.set_completed(value))
+    with(CallId::ibv_set_comp_cntr, counter, |counter| counter.set_completed(value))
 }
 
 unsafe extern "C" fn ibv_set_err_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
-    let _call = Call::begin();
-    with("ibv_set_err_comp_cntr", counter, |counter| counter.set_failed(value))
+    with(CallId::ibv_set_err_comp_cntr, counter, |counter| counter.set_failed(value))
 }
 
 unsafe extern "C" fn ibv_inc_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
-    let _call = Call::begin();
-    with("ibv_inc_comp_cntr", counter, |counter| counter.add_completed(amount))
+    with(CallId::ibv_inc_comp_cntr, counter, |counter| counter.add_completed(amount))
 }
 
 unsafe extern "C" fn ibv_inc_err_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
-    let _call = Call::begin();
-    with("ibv_inc_err_comp_cntr", counter, |counter| counter.add_failed(amount))
+    with(CallId::ibv_inc_err_comp_cntr, counter, |counter| counter.add_failed(amount))
 }
 
 unsafe extern "C" fn ibv_read_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
-    let _call = Call::begin();
-    read("ibv_read_comp_cntr", counter, to, CompletionCounter::completed)
+    read(CallId::ibv_read_comp_cntr, counter, to, CompletionCounter::completed)
 }
 
 unsafe extern "C" fn ibv_read_err_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
-    let _call = Call::begin();
-    read("ibv_read_err_comp_cntr", counter, to, CompletionCounter::failed)
+    read(CallId::ibv_read_err_comp_cntr, counter, to, CompletionCounter::failed)
 }
 
 export!(

@@ -10,12 +10,13 @@ use std::{
     time::Duration,
 };
 
-use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, calls::Call};
+use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError};
 
 use crate::{
+    call::{self, CallId},
     command_file::CommandFile,
     device::Dev,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     hooks::check::{self, Finding, Kind, Stack},
     layout::{ibv_context, verbs_context},
@@ -229,14 +230,19 @@ impl Ctx {
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    let _call = Call::begin();
-    let ctx = match Ctx::get(context) {
-        Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
-        Err(error) => return errno::status("ibv_close_device", Err(error)),
-    };
-    let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
-    dev.close(inner);
-    0
+    call::control(CallId::ibv_close_device, || {
+        let ctx = match Ctx::get(context) {
+            Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
+            Err(error) => {
+                // and not -1
+                call::fail(CallId::ibv_close_device.name(), &error);
+                return Ok(error.number());
+            }
+        };
+        let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
+        dev.close(inner);
+        Ok(0)
+    })
 }
 
 export!(ibv_close_device);

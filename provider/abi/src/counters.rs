@@ -7,11 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::calls::Call;
-
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
-    errno::{self, Errno, Result},
+    errno::Errno,
     layout::{
         consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
     },
@@ -51,24 +50,21 @@ pub(crate) unsafe extern "C" fn create_counters(
     context: *mut ibv_context,
     attr: *mut ibv_counters_init_attr,
 ) -> *mut ibv_counters {
-    let _call = Call::begin();
-    let create = |ctx: &Ctx| {
+    call::control(CallId::ibv_create_counters, || {
+        let ctx = Ctx::get(context)?;
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::of(Rule::Members));
         }
         let (c, ctx) = (UnsafeCell::new(ibv_counters { context }), ctx.inner.clone());
         Ok(Counters { c, ctx, attached: Mutex::default() }.into_raw())
-    };
-    errno::pointer("ibv_create_counters", Ctx::get(context).and_then(create))
+    })
 }
 
 /// `ibv_destroy_counters`.
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_destroy_counters",
-        Counters::get(counters).map(|_| drop(Counters::from_raw(counters))),
-    )
+    call::control(CallId::ibv_destroy_counters, || {
+        Counters::get(counters).map(|_| drop(Counters::from_raw(counters)))
+    })
 }
 
 /// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
@@ -78,8 +74,8 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     attr: *mut ibv_counter_attach_attr,
     flow: *mut c_void,
 ) -> c_int {
-    let _call = Call::begin();
-    let attach = |counters: &Counters| {
+    call::control(CallId::ibv_attach_counters_point_flow, || {
+        let counters = Counters::get(counters)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         if !flow.is_null() || attr.comp_mask != 0 {
             return Err(Errno::of(Rule::Members));
@@ -89,8 +85,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
         }
         counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });
         Ok(())
-    };
-    errno::status("ibv_attach_counters_point_flow", Counters::get(counters).and_then(attach))
+    })
 }
 
 /// `ibv_read_counters`. `EINVAL` if there are too few values.
@@ -100,8 +95,8 @@ pub(crate) unsafe extern "C" fn read_counters(
     number: u32,
     flags: u32,
 ) -> c_int {
-    let _call = Call::begin();
-    let read = |counters: &Counters| -> Result<()> {
+    call::control(CallId::ibv_read_counters, || {
+        let counters = Counters::get(counters)?;
         let attached = counters.attached.lock();
         if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0
             || values.is_null()
@@ -114,8 +109,7 @@ pub(crate) unsafe extern "C" fn read_counters(
             *values.add(*index as usize) = packets - before;
         }
         Ok(())
-    };
-    errno::status("ibv_read_counters", Counters::get(counters).and_then(read))
+    })
 }
 
 #[cfg(test)]

@@ -14,12 +14,13 @@ use roce_provider::{
 
 use crate::{
     batch::Batch,
+    call::{self, CallId},
     channel::{self, Channel},
     context::{ContextInner, Ctx},
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     event::count_acknowledged,
     export::export,
-    hooks::check::{self, Kind, requests, wake_ups},
+    hooks::check::{Kind, requests, wake_ups},
     latest_time::LatestTime,
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     object::{Identity, Object, User, Users},
@@ -109,12 +110,10 @@ impl Cq {
         // SAFETY: Its own members, and a channel that it keeps.
         unsafe { channel::count((*pointer).channel, 1) };
         ctx.objects().cqs.insert(id, pointer as usize);
-        if check::is_on() {
-            // SAFETY: It was made above.
-            let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
-            requests::size_cq(pointer as usize, made.cq.capacity());
-            wake_ups::add(pointer as usize, channel as usize, made.cq.clone());
-        }
+        // SAFETY: It was made above.
+        let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
+        requests::size_cq(pointer as usize, made.cq.capacity());
+        wake_ups::add(pointer as usize, channel as usize, &made.cq);
         pointer
     }
 }
@@ -126,86 +125,80 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let _call = Call::begin();
     // negative numbers are too great
-    errno::pointer(
-        "ibv_create_cq",
-        Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start),
-    )
+    call::control(CallId::ibv_create_cq, || {
+        Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start)
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    let _call = Call::begin();
-    let free = Cq::get(cq).and_then(|object| {
+    call::control(CallId::ibv_destroy_cq, || {
+        let object = Cq::get(cq)?;
         object.users.none_left()?;
         let id = object.cq.id().0;
         object.ctx.remove_object(cq as usize, Kind::CqEventsUnacknowledged, |objects| {
             objects.cqs.remove(&id);
         });
-        if check::is_on() {
-            requests::remove_cq(cq as usize);
-            wake_ups::remove(cq as usize);
-        }
+        requests::remove_cq(cq as usize);
+        wake_ups::remove(cq as usize);
         channel::count((*cq).channel, -1);
+        drop(Cq::from_raw(cq));
         Ok(())
-    });
-    errno::status("ibv_destroy_cq", free.map(|()| drop(Cq::from_raw(cq))))
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    let _call = Call::begin();
-    let resize = |object: &Cq| -> Result<()> {
+    call::control(CallId::ibv_resize_cq, || {
+        let object = Cq::get(cq)?;
         object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
-        if check::is_on() {
-            requests::size_cq(cq as usize, object.cq.capacity());
-        }
+        requests::size_cq(cq as usize, object.cq.capacity());
         Ok(())
-    };
-    errno::status("ibv_resize_cq", Cq::get(cq).and_then(resize))
+    })
 }
 
 /// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
 /// `EOVERFLOW`: there will be no more.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
-    let Ok(object) = Cq::trust(cq) else {
-        return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::NullObject)));
-    };
-    poll_each(object, number, wcs, |place, wc| wc::write(place, wc))
+    call::data(CallId::ibv_poll_cq, move |call| {
+        let object = call.object::<Cq>(cq)?;
+        let limit = usize::try_from(number).unwrap_or(0);
+        let mut next = wcs;
+        let taken = if call.is_checked {
+            let taken = object.cq.poll_each(limit, |wc| {
+                requests::completed(object.ctx.device(), cq as usize, &wc);
+                wc::write_checked(next, &wc);
+                next = next.add(1);
+            });
+            wake_ups::polled(cq as usize);
+            taken
+        } else {
+            object.cq.poll_each(limit, |wc| {
+                wc::write(next, &wc);
+                next = next.add(1);
+            })
+        };
+        if taken == 0 && limit > 0 && object.cq.has_overrun() {
+            return Err(Errno::of(Rule::CqOverrun));
+        }
+        Ok(taken as c_int)
+    })
 }
 
-/// The same, with what writes each completion to its place.
-pub(crate) unsafe fn poll_each(
-    object: &Cq,
-    number: c_int,
-    wcs: *mut ibv_wc,
-    write: impl Fn(*mut ibv_wc, &Wc),
-) -> c_int {
-    let limit = usize::try_from(number).unwrap_or(0);
-    let mut next = wcs;
-    let taken = object.cq.poll_each(limit, |wc| {
-        write(next, &wc);
-        next = next.add(1);
-    });
-    if taken == 0 && limit > 0 && object.cq.has_overrun() {
-        return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::CqOverrun)));
-    }
-    taken as c_int
-}
-
-/// `ibv_req_notify_cq`.
+/// `ibv_req_notify_cq`. For a program that is checked, as the specification has it: who counts on
+/// what network adapters do besides finds that out.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    arm(cq, |queue| queue.req_notify_unpolled(notify_kind(solicited_only)))
-}
-
-/// The kind of completions for which a program asks.
-pub(crate) fn notify_kind(solicited_only: c_int) -> NotifyKind {
-    if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited }
-}
-
-/// `ibv_req_notify_cq`, with what arms the queue.
-pub(crate) unsafe fn arm(cq: *mut ibv_cq, arm: impl FnOnce(&CompletionQueue)) -> c_int {
-    errno::status("ibv_req_notify_cq", Cq::trust(cq).map(|object| arm(&object.cq)))
+    call::data(CallId::ibv_req_notify_cq, move |call| {
+        let queue = &call.object::<Cq>(cq)?.cq;
+        let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
+        if call.is_checked {
+            wake_ups::armed(cq as usize, kind, requests::pending(cq as usize));
+            queue.req_notify(kind);
+        } else {
+            queue.req_notify_unpolled(kind);
+        }
+        Ok(())
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {

@@ -9,13 +9,15 @@ use std::{
 
 use roce_provider::{
     calls::Call,
-    transport::work::{CqModeration, Wc, WcOk},
+    transport::work::{CqModeration, Wc, WcError, WcOk},
 };
 
 use crate::{
     batch::Batch,
+    call::{self, CallId, Moving},
     cq::{Cq, Visit},
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
+    hooks::check::{self, Finding, Kind, Stack, requests, wake_ups},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
         ibv_poll_cq_attr, read_sized,
@@ -38,8 +40,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    let _call = Call::begin();
-    errno::pointer("ibv_create_cq_ex", given(attr).and_then(|attr| create(context, &attr)))
+    call::control(CallId::ibv_create_cq_ex, || {
+        let attr = given(attr)?;
+        create(context, &attr)
+    })
 }
 
 /// Members of the attributes, as far as the program has them.
@@ -110,91 +114,116 @@ unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     &(*object(cq).batch.state()).wc
 }
 
-unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
-    at(cq).result.as_ref().ok()
+/// What a completion that has succeeded says, by the name of the call that reads it. One that has
+/// failed says nothing: 0, or what no program takes for an answer if it is checked.
+unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
+    let wc = at(cq);
+    match &wc.result {
+        Ok(ok) => read(ok),
+        Err(error) => failed_read(wc, error, call),
+    }
 }
 
-/// Goes to the next completion: 0, or `ENOENT` if there is none, or `EOVERFLOW` if there will never
-/// be one.
-unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
+#[cold]
+fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
+    if !check::is_on() {
+        return 0;
+    }
+    let _call = Call::begin();
+    check::tell(&Finding {
+        kind: Kind::FailedCompletionRead,
+        what: format!("qp {:#x}: {call} of request {}: {}", wc.qpn.get(), wc.wr_id, error.status),
+        stacks: vec![("read", Stack::here())],
+    });
+    wc::INVALID
+}
+
+/// Goes to the next completion: 0, or `ENOENT` if there is none.
+unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
-    let Some(wc) = object.cq.poll_one() else {
+    let found = object.cq.poll_one();
+    if call.is_checked {
+        if let Some(wc) = &found {
+            requests::completed(object.ctx.device(), cq as usize, wc);
+        }
+        wake_ups::polled(cq as usize);
+    }
+    let Some(wc) = found else {
         return match object.cq.has_overrun() {
-            true => errno::status("ibv_start_poll", Err(Errno::of(Rule::CqOverrun))),
-            false => libc::ENOENT,
+            true => Err(Errno::of(Rule::CqOverrun)),
+            false => Ok(libc::ENOENT),
         };
     };
     ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
     (*object.batch.state()).wc = wc;
-    0
+    Ok(0)
 }
 
-pub(crate) unsafe extern "C" fn start_poll(
-    cq: *mut ibv_cq_ex,
-    attr: *mut ibv_poll_cq_attr,
-) -> c_int {
-    if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
-        return errno::status("ibv_start_poll", Err(Errno::of(Rule::UnknownPollMask)));
-    }
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     let batch = &object(cq).batch;
-    batch.begin();
-    let done = next(cq);
+    batch.begin(); // it may wait for another thread's, which is no time to be inside a call
+    let done = call::data(CallId::ibv_start_poll, move |call| {
+        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+            return Err(Errno::of(Rule::UnknownPollMask));
+        }
+        next(call, cq)
+    });
     if done != 0 {
         batch.end();
     }
     done
 }
 
-pub(crate) unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    next(cq)
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    call::data(CallId::ibv_next_poll, move |call| next(call, cq))
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     object(cq).batch.end();
 }
 
-pub(crate) unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
-    success(cq).map_or(0, |ok| wc::opcode(ok.opcode))
+unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
+    of_success(cq, "ibv_wc_read_opcode", |ok| wc::opcode(ok.opcode))
 }
 
 unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
     at(cq).result.as_ref().err().map_or(0, wc::vendor_error)
 }
 
-pub(crate) unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
-    success(cq).map_or(0, |ok| ok.byte_len)
+unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_byte_len", |ok| ok.byte_len)
 }
 
-pub(crate) unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
-    success(cq).map_or(0, wc::immediate_or_key)
+unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_imm_data", wc::immediate_or_key)
 }
 
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
     at(cq).qpn.get()
 }
 
-pub(crate) unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
-    success(cq).and_then(|ok| ok.src_qp).map_or(0, |qpn| qpn.get())
+unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_src_qp", |ok| ok.src_qp.map_or(0, |qpn| qpn.get()))
 }
 
-pub(crate) unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
-    success(cq).map_or(0, wc::flags)
+unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+    of_success(cq, "ibv_wc_read_wc_flags", wc::flags)
 }
 
-pub(crate) unsafe extern "C" fn read_slid(_: *mut ibv_cq_ex) -> u32 {
-    0
+unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_slid", |_| 0)
 }
 
-pub(crate) unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    success(cq).map_or(0, wc::sl)
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    of_success(cq, "ibv_wc_read_sl", |ok| wc::sl(ok).into()) as u8
 }
 
-pub(crate) unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
-    0
+unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
+    of_success(cq, "ibv_wc_read_dlid_path_bits", |_| 0) as u8
 }
 
 unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
-    success(cq).map_or(0, |ok| ok.flow_tag)
+    at(cq).result.as_ref().map_or(0, |ok| ok.flow_tag)
 }
 
 /// In ticks of `hca_core_clock`, which are nanoseconds.
@@ -213,8 +242,8 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
 
 /// `ibv_modify_cq`.
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    let _call = Call::begin();
-    let modify = |object: &Cq| -> Result<()> {
+    call::control(CallId::ibv_modify_cq, || {
+        let object = Cq::get(cq)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         match attr.attr_mask {
             IBV_CQ_ATTR_MODERATE => {
@@ -224,6 +253,5 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
             0 => Err(Errno::of(Rule::CqAttributes)),
             _ => Err(Errno::of(Rule::NotSupported)),
         }
-    };
-    errno::status("ibv_modify_cq", Cq::get(cq).and_then(modify))
+    })
 }

@@ -14,7 +14,8 @@ use roce_provider::{
 };
 
 use crate::{
-    errno::{self, Result},
+    call::{self, CallId},
+    errno::Result,
     export::export,
     layout::{consts::*, ibv_device},
     list, message,
@@ -214,15 +215,16 @@ impl Dev {
 }
 
 unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
-    let _call = Call::begin();
-    second::warn();
-    let devices = all();
-    if !number.is_null() {
-        // SAFETY: The caller gives a place for the number.
-        unsafe { *number = devices.len() as c_int };
-    }
-    let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).collect();
-    list::allocate(&pointers)
+    call::control(CallId::ibv_get_device_list, || {
+        second::warn();
+        let devices = all();
+        if !number.is_null() {
+            // SAFETY: The caller gives a place for the number.
+            unsafe { *number = devices.len() as c_int };
+        }
+        let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).collect();
+        Ok(list::allocate(&pointers))
+    })
 }
 
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
@@ -235,7 +237,10 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
     match unsafe { Dev::trust(device) } {
         // SAFETY: Its structure is never written again.
         Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
-        Err(error) => errno::pointer::<c_char>("ibv_get_device_name", Err(error)),
+        Err(error) => {
+            call::fail("ibv_get_device_name", &error);
+            std::ptr::null()
+        }
     }
 }
 

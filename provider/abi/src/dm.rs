@@ -6,15 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{
-    DeviceMemory, DeviceMemoryError, calls::Call, copy_from_program, copy_to_program,
-};
+use roce_provider::{DeviceMemory, DeviceMemoryError, copy_from_program, copy_to_program};
 
 use crate::{
+    call::{self, CallId},
     command_file::Importable,
     context::{ContextInner, Ctx},
-    errno::{self, Errno, Result},
-    export::{export, gated},
+    errno::{Errno, Result},
+    export::export,
     layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
     mr::{Mr, Region},
     object::{Identity, Object, Users},
@@ -55,9 +54,13 @@ unsafe impl Object for Dm {
 
 impl Dm {
     pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
-        let memcpy_to_dm = gated!("ibv_memcpy_to_dm", memcpy_to_dm);
-        let memcpy_from_dm = gated!("ibv_memcpy_from_dm", memcpy_from_dm);
-        let c = ibv_dm { context: ctx.c(), memcpy_to_dm, memcpy_from_dm, comp_mask: 0, handle };
+        let c = ibv_dm {
+            context: ctx.c(),
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: 0,
+            handle,
+        };
         Self { c: UnsafeCell::new(c), memory, ctx: ctx.inner.clone(), users: Users::default() }
     }
 }
@@ -80,8 +83,8 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    let _call = Call::begin();
-    let alloc = |ctx: &Ctx| {
+    call::control(CallId::ibv_alloc_dm, || {
+        let ctx = Ctx::get(context)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
             return Err(Errno::of(Rule::Members));
@@ -91,19 +94,18 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         let dm = Dm::new(ctx, memory, handle).into_raw();
         ctx.inner.command_file.insert(handle, Importable::Dm(dm as usize));
         Ok(dm)
-    };
-    errno::pointer("ibv_alloc_dm", Ctx::get(context).and_then(alloc))
+    })
 }
 
 /// `ibv_free_dm`.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    let _call = Call::begin();
-    let free = Dm::get(dm).and_then(|object| {
+    call::control(CallId::ibv_free_dm, || {
+        let object = Dm::get(dm)?;
         object.users.none_left()?;
         object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
+        drop(Dm::from_raw(dm));
         Ok(())
-    });
-    errno::status("ibv_free_dm", free.map(|()| drop(Dm::from_raw(dm))))
+    })
 }
 
 /// `ibv_reg_dm_mr`.
@@ -114,8 +116,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     length: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    let register = || -> Result<*mut ibv_mr> {
+    call::control(CallId::ibv_reg_dm_mr, || {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;
         let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
@@ -125,8 +126,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         }
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
         Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
-    };
-    errno::pointer("ibv_reg_dm_mr", register())
+    })
 }
 
 /// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is
@@ -137,19 +137,17 @@ unsafe extern "C" fn memcpy_to_dm(
     from: *const c_void,
     length: usize,
 ) -> c_int {
-    errno::status(
-        "ibv_memcpy_to_dm",
-        place(dm, offset, from, length).and_then(|(dm, offset)| {
-            let mut piece = [0; PIECE];
-            check(dm, offset, length)?;
-            for at in (0..length).step_by(PIECE) {
-                let piece = &mut piece[..PIECE.min(length - at)];
-                copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
-                dm.memory.write_at(offset + at, piece)?;
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_memcpy_to_dm, || {
+        let (dm, offset) = place(dm, offset, from, length)?;
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
+            dm.memory.write_at(offset + at, piece)?;
+        }
+        Ok(())
+    })
 }
 
 /// `ibv_memcpy_from_dm`, with the same errors.
@@ -159,19 +157,17 @@ unsafe extern "C" fn memcpy_from_dm(
     offset: u64,
     length: usize,
 ) -> c_int {
-    errno::status(
-        "ibv_memcpy_from_dm",
-        place(dm, offset, to, length).and_then(|(dm, offset)| {
-            let mut piece = [0; PIECE];
-            check(dm, offset, length)?;
-            for at in (0..length).step_by(PIECE) {
-                let piece = &mut piece[..PIECE.min(length - at)];
-                dm.memory.read_at(offset + at, piece)?;
-                copy_to_program(to.cast::<u8>().add(at), piece)?;
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_memcpy_from_dm, || {
+        let (dm, offset) = place(dm, offset, to, length)?;
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            dm.memory.read_at(offset + at, piece)?;
+            copy_to_program(to.cast::<u8>().add(at), piece)?;
+        }
+        Ok(())
+    })
 }
 
 /// `EFAULT` for what is not inside, before anything is copied.
@@ -201,7 +197,7 @@ unsafe fn place<'a>(
 
 /// Device memory is memory of the process, of which there is no descriptor for other devices.
 unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
-    errno::minus_one("ibv_dm_export_dmabuf_fd", Err(Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_dm_export_dmabuf_fd, || Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(ibv_dm_export_dmabuf_fd);

@@ -3,22 +3,20 @@
 use std::{
     ffi::{c_int, c_uint, c_void},
     os::fd::BorrowedFd,
-    sync::Arc,
 };
 
 use roce_provider::{
     SharedMemory,
-    calls::Call,
     transport::mem::{Access, Memory},
 };
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     hooks::check::{
-        self,
         requests::{self, RegionMemory},
-        watch::WatchedMemory,
+        watch,
     },
     layout::{consts::*, ibv_mr, ibv_pd},
     mr::{Mr, PAGE, Region},
@@ -58,14 +56,10 @@ pub(crate) unsafe fn register(
         if is_range { Errno::of(Rule::DmaBuf) } else { error.into() }
     })?;
     let address = memory.origin() as usize;
-    let memory: Arc<dyn Memory> =
-        if check::is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) };
-    let region = pd.domain.register(memory, iova, rights)?;
+    let region = pd.domain.register(watch::watched(memory), iova, rights)?;
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::DmaBuf(region), offset as *mut c_void, length);
-    if check::is_on() {
-        requests::add_region(pd.ctx.device(), lkey, RegionMemory { iova, address, length });
-    }
+    requests::add_region(pd.ctx.device(), lkey, RegionMemory { iova, address, length });
     Ok(mr)
 }
 
@@ -77,11 +71,9 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
     descriptor: c_int,
     access: c_int,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_reg_dmabuf_mr",
-        register(pd, offset, length, iova, descriptor, access as c_uint),
-    )
+    call::control(CallId::ibv_reg_dmabuf_mr, || {
+        register(pd, offset, length, iova, descriptor, access as c_uint)
+    })
 }
 
 export!(ibv_reg_dmabuf_mr);

@@ -4,18 +4,19 @@
 use std::ffi::{c_int, c_void};
 
 use crate::{
-    errno::{self, Errno},
+    call::{self, CallId},
+    errno::Errno,
     export::export,
     layout::ibv_context,
     rule::Rule,
 };
 
 unsafe extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
-    errno::pointer("ibv_alloc_dmah", Err(Errno::of(Rule::NotSupported)))
+    call::control::<*mut c_void>(CallId::ibv_alloc_dmah, || Err(Errno::of(Rule::NotSupported)))
 }
 
 unsafe extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
-    errno::status("ibv_dealloc_dmah", Err(Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_dealloc_dmah, || Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(ibv_alloc_dmah, ibv_dealloc_dmah);

@@ -2,11 +2,12 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, mem::offset_of, sync::Arc};
 
-use roce_provider::{ThreadDomain, calls::Call};
+use roce_provider::ThreadDomain;
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     layout::{
         consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
         read_sized,
@@ -37,23 +38,24 @@ pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
-    let _call = Call::begin();
-    let alloc = |ctx: &Ctx| {
+    call::control(CallId::ibv_alloc_td, || {
+        let ctx = Ctx::get(context)?;
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::of(Rule::ThreadDomain));
         }
         let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
         Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
             .into_raw())
-    };
-    errno::pointer("ibv_alloc_td", Ctx::get(context).and_then(alloc))
+    })
 }
 
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    let _call = Call::begin();
-    let free = Td::get(td).and_then(|td| td.users.none_left());
-    errno::status("ibv_dealloc_td", free.map(|()| drop(Td::from_raw(td))))
+    call::control(CallId::ibv_dealloc_td, || {
+        Td::get(td)?.users.none_left()?;
+        drop(Td::from_raw(td));
+        Ok(())
+    })
 }
 
 /// Members of the attributes, as far as the program has them.
@@ -78,8 +80,8 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    let _call = Call::begin();
-    let alloc = |ctx: &Ctx| -> Result<*mut ibv_pd> {
+    call::control(CallId::ibv_alloc_parent_domain, || {
+        let ctx = Ctx::get(context)?;
         let attr = given(attr)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
@@ -102,8 +104,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let holds =
             [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
         Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw())
-    };
-    errno::pointer("ibv_alloc_parent_domain", Ctx::get(context).and_then(alloc))
+    })
 }
 
 #[cfg(test)]

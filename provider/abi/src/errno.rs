@@ -14,11 +14,7 @@ use roce_provider::{
     },
 };
 
-use crate::{
-    adapter,
-    hooks::check::{self, records},
-    rule::Rule,
-};
+use crate::{adapter, rule::Rule};
 
 /// One of `errno.h`, never 0, and what is known of its cause.
 #[derive(Clone, Debug)]
@@ -49,6 +45,11 @@ impl Errno {
         Self { number, why: Why::Told }
     }
 
+    /// One with the reason for it.
+    pub(crate) fn because(number: c_int, reason: Reason) -> Self {
+        Self { number, why: Why::Reason(Box::new(reason)) }
+    }
+
     /// What the system's last call in this thread has said.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
@@ -75,9 +76,14 @@ impl Errno {
         }
     }
 
+    /// True if a call has named an object that is not there.
+    pub(crate) const fn is_missing_object(&self) -> bool {
+        matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
+    }
+
     /// Explains it, if the environment asks for that.
     #[cold]
-    fn explain(&self, call: &str) {
+    pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
             Why::Told => false,
             Why::System => !NO_FAILURES.contains(&self.number),
@@ -139,47 +145,6 @@ const NAMES: [(c_int, &str); 13] = [
 ];
 
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
-
-/// Explains the error of a call, and leaves its number in `errno`.
-#[cold]
-fn fail(call: &str, error: &Errno) -> c_int {
-    error.explain(call);
-    let is_missing = |rule| matches!(rule, Rule::NoSuchObject | Rule::NothingToWaitFor);
-    if check::is_on() && matches!(error.why, Why::Rule(rule) if is_missing(rule)) {
-        records::refused(call);
-    }
-    set(error.number);
-    error.number
-}
-
-/// For calls that return 0 or an error's number. Callers look at `errno` too.
-pub(crate) fn status(call: &str, result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(error) => fail(call, &error),
-    }
-}
-
-/// For calls that return 0, or -1 with the error in `errno`.
-pub(crate) fn minus_one(call: &str, result: Result<()>) -> c_int {
-    if status(call, result) == 0 { 0 } else { -1 }
-}
-
-/// For calls that return a number, or -1 with the error in `errno`.
-pub(crate) fn value<T: From<i8>>(call: &str, result: Result<T>) -> T {
-    result.unwrap_or_else(|error| {
-        fail(call, &error);
-        T::from(-1)
-    })
-}
-
-/// For calls that return a pointer, or null with the error in `errno`.
-pub(crate) fn pointer<T>(call: &str, result: Result<*mut T>) -> *mut T {
-    result.unwrap_or_else(|error| {
-        fail(call, &error);
-        std::ptr::null_mut()
-    })
-}
 
 pub(crate) fn set(errno: c_int) {
     // SAFETY: The place is this thread's own.
@@ -300,7 +265,7 @@ impl From<CmError> for Errno {
             Object(_) | Modify(_) | Region(_) | Post(_) | CmError::Failed { .. } => {
                 Self::told(number) // by the device
             }
-            error => Self { number, why: Why::Reason(Box::new(error.explain())) },
+            error => Self::because(number, error.explain()),
         }
     }
 }

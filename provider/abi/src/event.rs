@@ -8,7 +8,9 @@ use std::{
 use roce_provider::calls::Call;
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
+    errno::Result,
     export::export,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
     object::Awaited,
@@ -42,25 +44,25 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    may_end_here();
-    let mut awaited = Awaited::default();
-    loop {
-        match look(context, &mut awaited) {
-            Look::Event(taken) => {
-                *event = taken;
-                return 0;
+    call::waiting(CallId::ibv_get_async_event, || {
+        may_end_here();
+        let mut awaited = Awaited::default();
+        loop {
+            match look(context, &mut awaited)? {
+                Look::Event(taken) => {
+                    *event = taken;
+                    return Ok(());
+                }
+                Look::Nothing(descriptor) => wait_readable(descriptor)?,
             }
-            Look::Nothing(descriptor) if wait_readable(descriptor) == 0 => {}
-            Look::Nothing(_) | Look::Failed => return -1,
         }
-    }
+    })
 }
 
-unsafe fn look(context: *mut ibv_context, awaited: &mut Awaited) -> Look<ibv_async_event> {
+unsafe fn look(context: *mut ibv_context, awaited: &mut Awaited) -> Result<Look<ibv_async_event>> {
     let _call = Call::begin();
-    let shared = Ctx::share(context, awaited);
-    let found = shared.map(|(inner, descriptor)| (inner.take_async_event(), descriptor));
-    Look::of("ibv_get_async_event", found)
+    let (inner, descriptor) = Ctx::share(context, awaited)?;
+    Ok(Look::of(inner.take_async_event(), descriptor))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

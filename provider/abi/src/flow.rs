@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{Flow, FlowError, calls::Call, copy_from_program};
+use roce_provider::{Flow, FlowError, copy_from_program};
 
 use crate::{
+    call::{self, CallId},
     context::ContextInner,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     layout::{ibv_context, ibv_qp},
     object::{Identity, Object, User},
     qp::Qp,
@@ -77,16 +78,13 @@ unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
 
 /// `ibv_create_flow`.
 pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut c_void) -> *mut c_void {
-    let _call = Call::begin();
-    errno::pointer("ibv_create_flow", create(qp, attr.cast())).cast()
+    call::control(CallId::ibv_create_flow, || create(qp, attr.cast())).cast()
 }
 
 /// `ibv_destroy_flow`.
 pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
-    let _call = Call::begin();
-    let flow: *mut ibv_flow = flow.cast();
-    errno::status(
-        "ibv_destroy_flow",
-        FlowObject::get(flow).map(|_| drop(FlowObject::from_raw(flow))),
-    )
+    call::control(CallId::ibv_destroy_flow, || {
+        let flow: *mut ibv_flow = flow.cast();
+        FlowObject::get(flow).map(|_| drop(FlowObject::from_raw(flow)))
+    })
 }

@@ -5,10 +5,11 @@ use std::ffi::c_int;
 use roce_provider::calls::Call;
 
 use crate::{
+    call::{self, CallId},
     command_file::{CommandFile, Importable},
     context::Ctx,
     dm::Dm,
-    errno::{self, Errno},
+    errno::Errno,
     export::export,
     layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd},
     mr::Mr,
@@ -20,24 +21,21 @@ use crate::{
 
 /// The descriptor belongs to the context from then on.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
-    let _call = Call::begin();
-    let import = || {
+    call::control(CallId::ibv_import_device, || {
         let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
         table::open(command_file.dev.open_or_down(), command_file, Some(command))
-    };
-    errno::pointer("ibv_import_device", import())
+    })
 }
 
 unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
-    let _call = Call::begin();
-    let import = |ctx: &Ctx| {
+    call::control(CallId::ibv_import_pd, || {
+        let ctx = Ctx::get(context)?;
         let domain = ctx.inner.command_file.import(handle, |object| match object {
             Importable::Pd(pd) => Some(Pd::get(pd as *const ibv_pd).ok()?.domain.clone()),
             _ => None,
         })?;
         Ok(Pd::with_handle(ctx, domain, handle).into_raw())
-    };
-    errno::pointer("ibv_import_pd", Ctx::get(context).and_then(import))
+    })
 }
 
 unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
@@ -49,8 +47,8 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 
 /// The address of its memory is not known where it is imported.
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
-    let _call = Call::begin();
-    let import = |pd: &Pd| {
+    call::control(CallId::ibv_import_mr, || {
+        let pd = Pd::get(pd)?;
         let (region, length) = pd.ctx.command_file.import(handle, |object| match object {
             Importable::Mr(mr) => {
                 let mr = mr as *const ibv_mr;
@@ -59,8 +57,7 @@ unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
             _ => None,
         })?;
         Ok(Mr::with_handle(pd, region, std::ptr::null_mut(), length, handle).into_raw())
-    };
-    errno::pointer("ibv_import_mr", Pd::get(pd).and_then(import))
+    })
 }
 
 unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
@@ -71,15 +68,14 @@ unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
 }
 
 unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
-    let _call = Call::begin();
-    let import = |ctx: &Ctx| {
+    call::control(CallId::ibv_import_dm, || {
+        let ctx = Ctx::get(context)?;
         let memory = ctx.inner.command_file.import(handle, |object| match object {
             Importable::Dm(dm) => Some(Dm::get(dm as *const ibv_dm).ok()?.memory.clone()),
             _ => None,
         })?;
         Ok(Dm::new(ctx, memory, handle).into_raw())
-    };
-    errno::pointer("ibv_import_dm", Ctx::get(context).and_then(import))
+    })
 }
 
 unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {

@@ -20,9 +20,9 @@ mod ah;
 mod at_end;
 mod batch;
 mod buf;
+mod call;
 mod channel;
 
-mod checked;
 mod cm;
 mod command_file;
 mod comp_cntr;
@@ -40,7 +40,6 @@ mod errno;
 mod event;
 mod exit;
 mod export;
-mod faulted;
 mod flow;
 mod hooks;
 mod import;

@@ -4,12 +4,12 @@ use std::ffi::c_int;
 
 use roce_provider::{
     AttachError,
-    calls::Call,
     transport::{adapter::McastError, addr::Gid},
 };
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::Errno,
     export::export,
     layout::{ibv_gid, ibv_qp},
     object::Object,
@@ -44,19 +44,16 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_attach_mcast",
-        Qp::get(qp).and_then(|qp| {
-            let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
-            let mut groups = qp.groups.lock();
-            if !groups.contains(&group) {
-                qp.qp.attach_mcast(group)?;
-                groups.push(group);
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_attach_mcast, || {
+        let qp = Qp::get(qp)?;
+        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let mut groups = qp.groups.lock();
+        if !groups.contains(&group) {
+            qp.qp.attach_mcast(group)?;
+            groups.push(group);
+        }
+        Ok(())
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(
@@ -64,17 +61,14 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_detach_mcast",
-        Qp::get(qp).and_then(|qp| -> Result<()> {
-            let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
-            let mut groups = qp.groups.lock();
-            qp.qp.detach_mcast(group)?;
-            groups.retain(|&other| other != group);
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_detach_mcast, || {
+        let qp = Qp::get(qp)?;
+        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let mut groups = qp.groups.lock();
+        qp.qp.detach_mcast(group)?;
+        groups.retain(|&other| other != group);
+        Ok(())
+    })
 }
 
 export!(ibv_attach_mcast, ibv_detach_mcast);

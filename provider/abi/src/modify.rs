@@ -8,7 +8,6 @@ use std::ffi::c_int;
 
 use roce_provider::{
     QueuePair,
-    calls::Call,
     transport::{
         addr::{QKey, Qpn},
         psn::Psn,
@@ -20,7 +19,8 @@ use roce_provider::{
 };
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     hooks::check::{self, requests, settings},
     layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
@@ -250,27 +250,25 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     attr: *mut ibv_qp_attr,
     mask: c_int,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_modify_qp",
-        Qp::get(qp).and_then(|object| {
-            let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
-            let QpInfo { qp_type, state, .. } = object.qp.query();
-            let transition = Transition::of(qp_type, state, &attr, mask);
-            transition.map_err(|error| error.on(&object.qp, "ibv_modify_qp"))?.apply(&object.qp)?;
-            if mask & IBV_QP_STATE != 0 {
-                (*qp).state = attr.qp_state;
-            }
-            if check::is_on() {
-                checked(object, &attr, mask);
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_modify_qp, || {
+        let object = Qp::get(qp)?;
+        let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
+        let QpInfo { qp_type, state, .. } = object.qp.query();
+        let transition = Transition::of(qp_type, state, &attr, mask);
+        transition.map_err(|error| error.on(&object.qp, "ibv_modify_qp"))?.apply(&object.qp)?;
+        if mask & IBV_QP_STATE != 0 {
+            (*qp).state = attr.qp_state;
+        }
+        checked(object, &attr, mask);
+        Ok(())
+    })
 }
 
 /// Notes what concerns the checks.
 fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
+    if !check::is_on() {
+        return;
+    }
     if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RESET {
         requests::reset_pair(qp.key());
     }
@@ -293,7 +291,7 @@ pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,
 ) -> c_int {
-    errno::status("ibv_modify_qp_rate_limit", Err(Errno::of(Rule::RateLimit)))
+    call::control::<()>(CallId::ibv_modify_qp_rate_limit, || Err(Errno::of(Rule::RateLimit)))
 }
 
 export!(ibv_modify_qp);

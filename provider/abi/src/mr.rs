@@ -6,19 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{
-    ForeignMemory, MemoryRegion, NullRegion, ReregMr, calls::Call, transport::mem::Memory,
-};
+use roce_provider::{ForeignMemory, MemoryRegion, NullRegion, ReregMr};
 
 use crate::{
+    call::{self, CallId},
     command_file::{CommandFile, Importable},
     context::ContextInner,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     hooks::check::{
         self,
         requests::{self, RegionMemory},
-        watch::WatchedMemory,
+        watch,
     },
     layout::{consts::*, ibv_mr, ibv_pd},
     object::{Identity, Object, User},
@@ -188,10 +187,8 @@ pub(crate) unsafe fn register(
     };
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
-    if check::is_on() {
-        let memory = RegionMemory { iova: start, address: address as usize, length };
-        requests::add_region(pd.ctx.device(), lkey, memory);
-    }
+    let memory = RegionMemory { iova: start, address: address as usize, length };
+    requests::add_region(pd.ctx.device(), lkey, memory);
     Ok(mr)
 }
 
@@ -213,7 +210,7 @@ unsafe fn watched(
             Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
         }
     };
-    Ok(pd.domain.register(Arc::new(WatchedMemory::new(memory)), start, rights)?)
+    Ok(pd.domain.register(watch::watched(memory), start, rights)?)
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
@@ -222,8 +219,9 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    errno::pointer("ibv_reg_mr", register(pd, address, length, address as u64, access as c_uint))
+    call::control(CallId::ibv_reg_mr, || {
+        register(pd, address, length, address as u64, access as c_uint)
+    })
 }
 
 unsafe extern "C" fn ibv_reg_mr_iova(
@@ -233,8 +231,7 @@ unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    errno::pointer("ibv_reg_mr_iova", register(pd, address, length, iova, access as c_uint))
+    call::control(CallId::ibv_reg_mr_iova, || register(pd, address, length, iova, access as c_uint))
 }
 
 unsafe extern "C" fn ibv_reg_mr_iova2(
@@ -244,25 +241,22 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    let _call = Call::begin();
-    errno::pointer("ibv_reg_mr_iova2", register(pd, address, length, iova, access))
+    call::control(CallId::ibv_reg_mr_iova2, || register(pd, address, length, iova, access))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    let _call = Call::begin();
-    let free = Mr::get(mr).and_then(|object| {
+    call::control(CallId::ibv_dereg_mr, || {
+        let object = Mr::get(mr)?;
         let (device, lkey) = (object.ctx.device(), (*mr).lkey);
-        let user = check::is_on().then(|| requests::user_of_region(device, lkey)).flatten();
+        let user = requests::user_of_region(device, lkey);
         if let Some(region) = object.region() {
             region.deregister()?;
         }
-        if check::is_on() {
-            requests::remove_region(device, lkey, user);
-        }
+        requests::remove_region(device, lkey, user);
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
+        drop(Mr::from_raw(mr));
         Ok(())
-    });
-    errno::status("ibv_dereg_mr", free.map(|()| drop(Mr::from_raw(mr))))
+    })
 }
 
 unsafe fn reregister(
@@ -296,10 +290,7 @@ unsafe fn reregister(
     } else {
         Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
     };
-    let watch = |memory: ForeignMemory| -> Arc<dyn Memory> {
-        if check::is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
-    };
-    let memory = memory.map(|memory| (watch(memory), iova));
+    let memory = memory.map(|memory| (watch::watched(memory), iova));
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -308,10 +299,8 @@ unsafe fn reregister(
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);
-    if check::is_on() {
-        let memory = RegionMemory { iova, address: address as usize, length };
-        requests::add_region(object.ctx.device(), (*mr).lkey, memory);
-    }
+    let memory = RegionMemory { iova, address: address as usize, length };
+    requests::add_region(object.ctx.device(), (*mr).lkey, memory);
     Ok(())
 }
 
@@ -324,30 +313,29 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    let _call = Call::begin();
-    let unknown = flags
-        & !(IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS);
-    if flags == 0
-        || unknown != 0
-        || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
-    {
-        errno::status("ibv_rereg_mr", Err(Errno::of(Rule::Rereg)));
-        return IBV_REREG_MR_ERR_INPUT;
-    }
-    if errno::status("ibv_rereg_mr", reregister(mr, flags, pd, address, length, access)) == 0 {
-        0
-    } else {
-        IBV_REREG_MR_ERR_CMD
-    }
+    call::control(CallId::ibv_rereg_mr, || {
+        let unknown = flags
+            & !(IBV_REREG_MR_CHANGE_TRANSLATION
+                | IBV_REREG_MR_CHANGE_PD
+                | IBV_REREG_MR_CHANGE_ACCESS);
+        if flags == 0
+            || unknown != 0
+            || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
+        {
+            call::fail(CallId::ibv_rereg_mr.name(), &Errno::of(Rule::Rereg));
+            return Ok(IBV_REREG_MR_ERR_INPUT);
+        }
+        reregister(mr, flags, pd, address, length, access)?;
+        Ok(0)
+    })
 }
 
 /// `ibv_alloc_null_mr`.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    let _call = Call::begin();
-    let alloc = |pd: &Pd| {
+    call::control(CallId::ibv_alloc_null_mr, || {
+        let pd = Pd::get(pd)?;
         Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
-    };
-    errno::pointer("ibv_alloc_null_mr", Pd::get(pd).and_then(alloc))
+    })
 }
 
 export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr);

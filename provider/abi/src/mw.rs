@@ -7,7 +7,6 @@ use std::{
 
 use roce_provider::{
     MemoryWindow,
-    calls::Call,
     transport::{
         mem::{Access, LKey, RKey, WindowBind, WindowType},
         qp::QpType,
@@ -16,7 +15,8 @@ use roce_provider::{
 };
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
     object::{Identity, Object, User},
     pd::Pd,
@@ -45,33 +45,32 @@ unsafe impl Object for Mw {
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_alloc_mw",
-        Pd::get(pd).and_then(|pd| {
-            let window_type = match number {
-                IBV_MW_TYPE_1 => WindowType::Type1,
-                IBV_MW_TYPE_2 => WindowType::Type2B,
-                _ => return Err(Errno::of(Rule::WindowType)),
-            };
-            let window = pd.domain.alloc_window(window_type)?;
-            let handle = pd.ctx.new_handle();
-            let c = ibv_mw {
-                context: pd.context(),
-                pd: pd.c(),
-                rkey: window.rkey().0,
-                handle,
-                r#type: number,
-            };
-            Ok(Mw { c: UnsafeCell::new(c), window, _pd: pd.users.add() }.into_raw())
-        }),
-    )
+    call::control(CallId::ibv_alloc_mw, || {
+        let pd = Pd::get(pd)?;
+        let window_type = match number {
+            IBV_MW_TYPE_1 => WindowType::Type1,
+            IBV_MW_TYPE_2 => WindowType::Type2B,
+            _ => return Err(Errno::of(Rule::WindowType)),
+        };
+        let window = pd.domain.alloc_window(window_type)?;
+        let handle = pd.ctx.new_handle();
+        let c = ibv_mw {
+            context: pd.context(),
+            pd: pd.c(),
+            rkey: window.rkey().0,
+            handle,
+            r#type: number,
+        };
+        Ok(Mw { c: UnsafeCell::new(c), window, _pd: pd.users.add() }.into_raw())
+    })
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    let _call = Call::begin();
-    let free = Mw::get(mw).map(|_| ());
-    errno::status("ibv_dealloc_mw", free.map(|()| drop(Mw::from_raw(mw))))
+    call::control(CallId::ibv_dealloc_mw, || {
+        Mw::get(mw)?;
+        drop(Mw::from_raw(mw));
+        Ok(())
+    })
 }
 
 impl Mw {
@@ -106,24 +105,22 @@ pub(crate) unsafe extern "C" fn bind_mw(
     mw: *mut ibv_mw,
     request: *mut ibv_mw_bind,
 ) -> c_int {
-    errno::status(
-        "ibv_bind_mw",
-        Qp::trust(qp).and_then(|qp| {
-            if request.is_null() || mw.is_null() {
-                return Err(Errno::of(Rule::NullArgument));
-            }
-            let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
-            let rkey = RKey((*mw).rkey).next().0;
-            // type 1 is for connections, and has the addresses of its region
-            if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
-                return Err(Errno::of(Rule::WindowBind));
-            }
-            let bind = bind(mw, rkey, &bind_info)?;
-            let rkey = bind.rkey.0;
-            let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
-            qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
-            (*mw).rkey = rkey;
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_bind_mw, || {
+        let qp = Qp::trust(qp)?;
+        if request.is_null() || mw.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
+        let rkey = RKey((*mw).rkey).next().0;
+        // type 1 is for connections, and has the addresses of its region
+        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
+            return Err(Errno::of(Rule::WindowBind));
+        }
+        let bind = bind(mw, rkey, &bind_info)?;
+        let rkey = bind.rkey.0;
+        let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
+        qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
+        (*mw).rkey = rkey;
+        Ok(())
+    })
 }

@@ -45,9 +45,7 @@ impl Identity {
 
 /// Notes an object that the program holds from now on, by the name of its structure.
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
-    if check::is_on() {
-        records::made(pointer.addr(), name);
-    }
+    records::made(pointer.addr(), name);
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });
@@ -213,7 +211,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
     /// back](Self::from_raw); and as for [`get`](Self::get).
     unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         // SAFETY: By the contract above; the object starts where its structure does.
-        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::of(Rule::NullObject))
+        unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
     }
 
     /// Takes the object back from the program.

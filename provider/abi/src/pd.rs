@@ -2,12 +2,12 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
-use roce_provider::{ProtectionDomain, calls::Call};
+use roce_provider::ProtectionDomain;
 
 use crate::{
+    call::{self, CallId},
     command_file::Importable,
     context::{ContextInner, Ctx},
-    errno::{self, Result},
     export::export,
     layout::{ibv_context, ibv_pd},
     object::{Identity, Object, User, Users},
@@ -80,19 +80,20 @@ impl Pd {
 }
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    let _call = Call::begin();
-    let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?)) };
-    errno::pointer("ibv_alloc_pd", Ctx::get(context).and_then(alloc))
+    call::control(CallId::ibv_alloc_pd, || {
+        let ctx = Ctx::get(context)?;
+        Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?))
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    let _call = Call::begin();
-    let free = Pd::get(pd).and_then(|object| {
+    call::control(CallId::ibv_dealloc_pd, || {
+        let object = Pd::get(pd)?;
         object.users.none_left()?;
         object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));
+        drop(Pd::from_raw(pd));
         Ok(())
-    });
-    errno::status("ibv_dealloc_pd", free.map(|()| drop(Pd::from_raw(pd))))
+    })
 }
 
 export!(ibv_alloc_pd, ibv_dealloc_pd);

@@ -9,9 +9,10 @@ use roce_provider::{
 };
 
 use crate::{
+    call::{self, CallId},
     context::Ctx,
     device::copy_text,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::{export, export_private},
     layout::{
         consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
@@ -82,15 +83,12 @@ pub(crate) unsafe extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     room: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_port",
-        Ctx::get(context).and_then(|ctx| {
-            port_1(port)?;
-            copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_port, || {
+        let ctx = Ctx::get(context)?;
+        port_1(port)?;
+        copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
+        Ok(())
+    })
 }
 
 /// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies
@@ -100,7 +98,6 @@ unsafe extern "C" fn ibv_query_port(
     port: u8,
     attr: *mut ibv_port_attr,
 ) -> c_int {
-    let _call = Call::begin();
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
@@ -110,19 +107,16 @@ unsafe extern "C" fn ibv_query_port_speed(
     port: u32,
     to: *mut u64,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_port_speed",
-        Ctx::get(context).and_then(|ctx| {
-            if port != 1 || to.is_null() {
-                return Err(Errno::of(Rule::Port));
-            }
-            // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
-            let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
-            *to = u64::from(mbps) / 100;
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_port_speed, || {
+        let ctx = Ctx::get(context)?;
+        if port != 1 || to.is_null() {
+            return Err(Errno::of(Rule::Port));
+        }
+        // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
+        let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
+        *to = u64::from(mbps) / 100;
+        Ok(())
+    })
 }
 
 /// Counts as C has them: signed.
@@ -181,8 +175,9 @@ unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status("ibv_query_device", Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
+    call::control(CallId::ibv_query_device, || {
+        Ctx::get(context).map(|ctx| *attr = device_attr(ctx))
+    })
 }
 
 pub(crate) unsafe extern "C" fn query_device_ex(
@@ -191,36 +186,33 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     to: *mut ibv_device_attr_ex,
     room: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_device_ex",
-        Ctx::get(context).and_then(|ctx| {
-            if input.as_ref().is_some_and(|input| input.comp_mask != 0)
-                || room < size_of::<ibv_device_attr>()
-            {
-                return Err(Errno::of(Rule::StructureSize));
-            }
-            let attr = ctx.inner.context.query_device();
-            let mut c = ibv_device_attr_ex {
-                orig_attr: device_attr(ctx),
-                completion_timestamp_mask: attr.completion_timestamp_mask,
-                hca_core_clock: attr.hca_core_clock,
-                device_cap_flags_ex: attr.device_cap_flags.bits()
-                    | IBV_DEVICE_FLUSH_GLOBAL
-                    | IBV_DEVICE_ATOMIC_WRITE,
-                max_dm_size: attr.limits.max_dm_size as u64,
-                xrc_odp_caps: attr.odp.xrc,
-                phys_port_cnt_ex: attr.phys_port_cnt.into(),
-                ..ibv_device_attr_ex::zeroed()
-            };
-            c.odp_caps.general_caps = attr.odp.general.into();
-            c.odp_caps.per_transport_caps = [attr.odp.rc, attr.odp.uc, attr.odp.ud];
-            c.cq_mod_caps.max_cq_count = attr.max_cq_count;
-            c.cq_mod_caps.max_cq_period = attr.max_cq_period;
-            copy_sized(&c, to, room);
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_device_ex, || {
+        let ctx = Ctx::get(context)?;
+        if input.as_ref().is_some_and(|input| input.comp_mask != 0)
+            || room < size_of::<ibv_device_attr>()
+        {
+            return Err(Errno::of(Rule::StructureSize));
+        }
+        let attr = ctx.inner.context.query_device();
+        let mut c = ibv_device_attr_ex {
+            orig_attr: device_attr(ctx),
+            completion_timestamp_mask: attr.completion_timestamp_mask,
+            hca_core_clock: attr.hca_core_clock,
+            device_cap_flags_ex: attr.device_cap_flags.bits()
+                | IBV_DEVICE_FLUSH_GLOBAL
+                | IBV_DEVICE_ATOMIC_WRITE,
+            max_dm_size: attr.limits.max_dm_size as u64,
+            xrc_odp_caps: attr.odp.xrc,
+            phys_port_cnt_ex: attr.phys_port_cnt.into(),
+            ..ibv_device_attr_ex::zeroed()
+        };
+        c.odp_caps.general_caps = attr.odp.general.into();
+        c.odp_caps.per_transport_caps = [attr.odp.rc, attr.odp.uc, attr.odp.ud];
+        c.cq_mod_caps.max_cq_count = attr.max_cq_count;
+        c.cq_mod_caps.max_cq_period = attr.max_cq_period;
+        copy_sized(&c, to, room);
+        Ok(())
+    })
 }
 
 fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
@@ -234,16 +226,13 @@ unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     to: *mut ibv_gid,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "ibv_query_gid",
-        Ctx::get(context).and_then(|ctx| {
-            port_1(port)?;
-            let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
-            (*to).raw = gid(ctx, index)?.0;
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_gid, || {
+        let ctx = Ctx::get(context)?;
+        port_1(port)?;
+        let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+        (*to).raw = gid(ctx, index)?.0;
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_query_gid_type(
@@ -253,18 +242,21 @@ unsafe extern "C" fn ibv_query_gid_type(
     to: *mut c_uint,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(
-        "ibv_query_gid_type",
-        Ctx::get(context).and_then(|ctx| {
-            port_1(port)?;
-            gid(ctx, index)?;
-            *to = match ctx.inner.context.gid_type(index as u16) {
-                GidType::RoceV1 => SYSFS_ROCE_V1,
-                _ => SYSFS_ROCE_V2,
-            };
-            Ok(())
-        }),
-    )
+    let read = || {
+        let ctx = Ctx::get(context)?;
+        port_1(port)?;
+        gid(ctx, index)?;
+        Ok(ctx.inner.context.gid_type(index as u16))
+    };
+    match read() {
+        Ok(GidType::RoceV1) => *to = SYSFS_ROCE_V1,
+        Ok(_) => *to = SYSFS_ROCE_V2,
+        Err(error) => {
+            call::fail("ibv_query_gid_type", &error);
+            return -1;
+        }
+    }
+    0
 }
 
 fn gid_entries(context: &Context) -> impl Iterator<Item = ibv_gid_entry> {
@@ -288,22 +280,19 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     room: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_gid_ex",
-        Ctx::get(context).and_then(|ctx| {
-            if port != 1 || room < size_of::<ibv_gid_entry>() {
-                return Err(Errno::of(Rule::StructureSize));
-            }
-            if flags != 0 {
-                return Err(Errno::of(Rule::EntryFlags));
-            }
-            gid(ctx, index)?;
-            let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
-            copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_gid_ex, || {
+        let ctx = Ctx::get(context)?;
+        if port != 1 || room < size_of::<ibv_gid_entry>() {
+            return Err(Errno::of(Rule::StructureSize));
+        }
+        if flags != 0 {
+            return Err(Errno::of(Rule::EntryFlags));
+        }
+        gid(ctx, index)?;
+        let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
+        copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn _ibv_query_gid_table(
@@ -313,24 +302,19 @@ unsafe extern "C" fn _ibv_query_gid_table(
     flags: u32,
     room: usize,
 ) -> isize {
-    let _call = Call::begin();
-    let read = |ctx: &Ctx| {
-        let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
+    call::control(CallId::ibv_query_gid_table, || {
+        let entries: Vec<_> = gid_entries(&Ctx::get(context)?.inner.context).collect();
         match () {
-            () if room < size_of::<ibv_gid_entry>() => Err(Errno::of(Rule::StructureSize)),
-            () if flags != 0 => Err(Errno::of(Rule::EntryFlags)),
-            () if entries.len() > max => Err(Errno::of(Rule::EntriesRoom)),
-            () => Ok(entries),
+            () if room < size_of::<ibv_gid_entry>() => return Err(Errno::of(Rule::StructureSize)),
+            () if flags != 0 => return Err(Errno::of(Rule::EntryFlags)),
+            () if entries.len() > max => return Err(Errno::of(Rule::EntriesRoom)),
+            () => {}
         }
-    };
-    let entries = match Ctx::get(context).and_then(read) {
-        Ok(entries) => entries,
-        Err(error) => return -(errno::status("ibv_query_gid_table", Err(error)) as isize),
-    };
-    for (index, entry) in entries.iter().enumerate() {
-        copy_sized(entry, to.byte_add(index * room), room);
-    }
-    entries.len() as isize
+        for (index, entry) in entries.iter().enumerate() {
+            copy_sized(entry, to.byte_add(index * room), room);
+        }
+        Ok(entries.len() as isize)
+    })
 }
 
 unsafe extern "C" fn ibv_query_pkey(
@@ -339,28 +323,22 @@ unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     to: *mut u16,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "ibv_query_pkey",
-        Ctx::get(context).and_then(|ctx| {
-            port_1(port)?;
-            let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
-            *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_pkey, || {
+        let ctx = Ctx::get(context)?;
+        port_1(port)?;
+        let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+        *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-    let _call = Call::begin();
-    let found = Ctx::get(context).and_then(|ctx| {
+    call::control(CallId::ibv_get_pkey_index, || {
+        let ctx = Ctx::get(context)?;
         port_1(port)?;
-        ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno::of(Rule::NoPKey))
-    });
-    match found {
-        Ok(index) => index.into(),
-        Err(error) => errno::minus_one("ibv_get_pkey_index", Err(error)),
-    }
+        let found = ctx.inner.context.find_pkey(PKey(u16::from_be(pkey)));
+        Ok(c_int::from(found.ok_or(Errno::of(Rule::NoPKey))?))
+    })
 }
 
 /// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in
@@ -369,19 +347,16 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_rt_values",
-        Ctx::get(context).and_then(|ctx| {
-            let values = values.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-            values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
-            if values.comp_mask != 0 {
-                let now = ctx.inner.context.query_clock().raw;
-                (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_rt_values_ex, || {
+        let ctx = Ctx::get(context)?;
+        let values = values.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
+        if values.comp_mask != 0 {
+            let now = ctx.inner.context.query_clock().raw;
+            (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
+        }
+        Ok(())
+    })
 }
 
 export!(

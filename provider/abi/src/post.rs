@@ -13,7 +13,9 @@ use roce_provider::transport::{
 
 use crate::{
     ah::Ah,
-    errno::{self, Errno, Result},
+    call::{self, CallId, Moving},
+    errno::{Errno, Result},
+    hooks::check::requests::{self, Queue, Request},
     layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},
     mw,
     object::Object,
@@ -95,17 +97,118 @@ unsafe fn recv_wr(wr: &ibv_recv_wr, limit: u32) -> Result<RecvWr> {
     Ok(RecvWr { wr_id: wr.wr_id, sges: sges(wr.sg_list, count, limit)? })
 }
 
-/// Status of posting a list. The first request that failed is written to `bad_wr`.
-unsafe fn posted<W>(
-    call: &str,
-    result: Result<()>,
-    stopped_at: *mut W,
-    bad_wr: *mut *mut W,
-) -> c_int {
-    if result.is_err() && !bad_wr.is_null() {
-        bad_wr.write_unaligned(stopped_at);
+/// A request of a list of C's.
+trait Listed: Copy {
+    fn next(&self) -> *mut Self;
+}
+
+impl Listed for ibv_send_wr {
+    fn next(&self) -> *mut Self {
+        self.next
     }
-    errno::status(call, result)
+}
+
+impl Listed for ibv_recv_wr {
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+/// Translates and posts a list, whose place stays at the request that fails.
+#[inline]
+unsafe fn each<W: Listed, R>(
+    place: &mut *mut W,
+    mut make: impl FnMut(&W) -> Result<R>,
+    mut post: impl FnMut(&W, R) -> Result<()>,
+) -> Result<()> {
+    while !place.is_null() {
+        let c = place.read_unaligned();
+        post(&c, make(&c)?)?;
+        *place = c.next();
+    }
+    Ok(())
+}
+
+/// A call that posts a list, with its place. Where it stops is written to `bad_wr`.
+#[inline]
+unsafe fn posting<W>(
+    id: CallId,
+    first: *mut W,
+    bad_wr: *mut *mut W,
+    post: impl FnOnce(Moving, &mut *mut W) -> Result<()>,
+) -> c_int {
+    let mut place = first;
+    let status = call::data(id, |call| post(call, &mut place));
+    if status != 0 && !bad_wr.is_null() {
+        bad_wr.write_unaligned(place);
+    }
+    status
+}
+
+/// Has a list posted of which checks note each request: all of it is translated first.
+unsafe fn checked<W: Listed, R>(
+    (queue, call): (Queue, Moving),
+    place: &mut *mut W,
+    make: impl Fn(&W) -> Result<R>,
+    note: impl Fn(&W, &R) -> Request,
+    post: impl FnOnce(&mut *mut W, &mut dyn FnMut(&W) -> Result<R>) -> Result<()>,
+) -> Result<()> {
+    let (mut made, mut noted) = (Vec::new(), Vec::new());
+    let stopped = each(&mut place.clone(), make, |c, wr| {
+        noted.push(note(c, &wr));
+        made.push(wr);
+        Ok(())
+    });
+    let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
+    requests::post(queue, call.id.name(), noted, || {
+        let result = post(place, &mut |_| {
+            asked += 1;
+            // none: the program has made the list longer meanwhile
+            made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
+        });
+        (asked - usize::from(result.is_err()), result)
+    })
+}
+
+impl Qp {
+    /// Posts a list of send requests, which `make` translates.
+    unsafe fn send(
+        &self,
+        place: &mut *mut ibv_send_wr,
+        make: impl FnMut(&ibv_send_wr) -> Result<SendWr>,
+    ) -> Result<()> {
+        let posted = self.qp.post_send_with(|post| {
+            each(place, make, |c, wr| {
+                post(&wr)?;
+                if let SendOp::BindWindow(bind) = wr.op {
+                    (*c.bind_mw.mw).rkey = bind.rkey.0;
+                }
+                Ok(())
+            })
+        });
+        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_send.name()))
+    }
+
+    /// Posts a list of receive requests.
+    unsafe fn receive(
+        &self,
+        place: &mut *mut ibv_recv_wr,
+        make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
+    ) -> Result<()> {
+        let posted = self.qp.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)));
+        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_recv.name()))
+    }
+}
+
+impl Srq {
+    /// Posts a list of receive requests.
+    unsafe fn receive(
+        &self,
+        place: &mut *mut ibv_recv_wr,
+        make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
+    ) -> Result<()> {
+        self.srq.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)))
+    }
 }
 
 pub(crate) unsafe extern "C" fn post_send(
@@ -113,23 +216,21 @@ pub(crate) unsafe extern "C" fn post_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    let mut next = wr;
-    let result = Qp::trust(qp).and_then(|qp| {
-        let posted = qp.qp.post_send_with(|post| {
-            while !next.is_null() {
-                let c = next.read_unaligned();
-                let wr = send_wr(qp, &c)?;
-                post(&wr)?;
-                if let SendOp::BindWindow(bind) = wr.op {
-                    (*c.bind_mw.mw).rkey = bind.rkey.0;
-                }
-                next = c.next;
-            }
-            Ok(())
-        });
-        posted.map_err(|error: Errno| error.on(&qp.qp, "ibv_post_send"))
-    });
-    posted("ibv_post_send", result, next, bad_wr)
+    posting(CallId::ibv_post_send, wr, bad_wr, move |call, place| {
+        let qp = call.object::<Qp>(qp)?;
+        let make = |c: &ibv_send_wr| send_wr(qp, c);
+        if !call.is_checked {
+            return qp.send(place, make);
+        }
+        let note = |c: &ibv_send_wr, wr: &SendWr| {
+            let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
+            let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
+            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok))
+        };
+        checked((Queue::Send(qp.key()), call), place, make, note, |place, make| {
+            qp.send(place, make)
+        })
+    })
 }
 
 pub(crate) unsafe extern "C" fn post_recv(
@@ -137,20 +238,17 @@ pub(crate) unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    let mut next = wr;
-    let result = Qp::trust(qp).and_then(|qp| {
-        let posted = qp.qp.post_recv_with(|post| {
-            while !next.is_null() {
-                // none have those that receive from a shared queue, which is said then
-                let c = next.read_unaligned();
-                post(&recv_wr(&c, qp.caps.max_recv_sge.max(1))?)?;
-                next = c.next;
-            }
-            Ok(())
-        });
-        posted.map_err(|error: Errno| error.on(&qp.qp, "ibv_post_recv"))
-    });
-    posted("ibv_post_recv", result, next, bad_wr)
+    posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
+        let qp = call.object::<Qp>(qp)?;
+        // none have those that receive from a shared queue, which is said then
+        let max_sge = qp.caps.max_recv_sge.max(1);
+        let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
+        if !call.is_checked {
+            return qp.receive(place, make);
+        }
+        let (queue, note) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, note, |place, make| qp.receive(place, make))
+    })
 }
 
 pub(crate) unsafe extern "C" fn post_srq_recv(
@@ -158,16 +256,13 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    let mut next = wr;
-    let result = Srq::trust(srq).and_then(|srq| {
-        srq.srq.post_recv_with(|post| {
-            while !next.is_null() {
-                let c = next.read_unaligned();
-                post(&recv_wr(&c, srq.max_sge)?)?;
-                next = c.next;
-            }
-            Ok(())
-        })
-    });
-    posted("ibv_post_srq_recv", result, next, bad_wr)
+    posting(CallId::ibv_post_srq_recv, wr, bad_wr, move |call, place| {
+        let object = call.object::<Srq>(srq)?;
+        let make = |c: &ibv_recv_wr| recv_wr(c, object.max_sge);
+        if !call.is_checked {
+            return object.receive(place, make);
+        }
+        let (queue, note) = (Queue::Shared(srq as usize), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, note, |place, make| object.receive(place, make))
+    })
 }

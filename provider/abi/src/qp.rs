@@ -4,7 +4,6 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::{
     QueuePair,
-    calls::Call,
     transport::{
         addr::Gid,
         mem::RKey,
@@ -15,11 +14,12 @@ use roce_provider::{
 
 use crate::{
     batch::Batch,
+    call::{self, CallId},
     context::ContextInner,
-    errno::{self, Errno},
+    errno::Errno,
     export::export,
     hooks::check::{
-        self, Kind,
+        Kind,
         requests::{self, NewPair, QpKey},
     },
     layout::{
@@ -132,15 +132,14 @@ impl Qp {
         let qp = qp.into_raw();
         // one that is opened a second time in the same context tells its events by the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
-        if check::is_on() && qp_type != QpType::XrcTarget {
-            let new = NewPair {
+        if qp_type != QpType::XrcTarget {
+            requests::add_pair((ctx.device(), qpn.get()), || NewPair {
                 qp: (*qp.cast::<Self>()).qp.clone(),
                 send_cq: attr.send_cq as usize,
                 recv_cq: attr.recv_cq as usize,
                 srq: Some(attr.srq as usize).filter(|srq| *srq != 0),
                 max_send: caps.max_send_wr as usize,
-            };
-            requests::add_pair((ctx.device(), qpn.get()), new);
+            });
         }
         qp
     }
@@ -154,8 +153,8 @@ impl Qp {
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    let _call = Call::begin();
-    let free = Qp::get(qp).and_then(|object| {
+    call::control(CallId::ibv_destroy_qp, || {
+        let object = Qp::get(qp)?;
         if !object.groups.lock().is_empty() {
             return Err(Errno::of(Rule::StillUsed));
         }
@@ -170,12 +169,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
                 objects.qps.remove(&qpn);
             }
         });
-        if check::is_on() {
-            requests::remove_pair(object.key());
-        }
+        requests::remove_pair(object.key());
+        drop(Qp::from_raw(qp));
         Ok(())
-    });
-    errno::status("ibv_destroy_qp", free.map(|()| drop(Qp::from_raw(qp))))
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_query_qp(
@@ -184,38 +181,35 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_qp",
-        Qp::get(qp).and_then(|object| {
-            if mask as u32 >= IBV_QP_RATE_LIMIT {
-                return Err(Errno::of(Rule::QpMask));
-            }
-            let mask = mask as u32;
-            let found = attributes(&object.qp.query());
-            if attr.is_null() {
-                return Err(Errno::of(Rule::NullArgument));
-            }
-            copy_sized(&found, attr, QP_ATTR);
-            if mask & IBV_QP_STATE != 0 {
-                (*qp).state = found.qp_state;
-            }
-            if !init.is_null() {
-                let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
-                let sq_sig_all = object.sq_sig_all.into();
-                *init = ibv_qp_init_attr {
-                    qp_context,
-                    send_cq,
-                    recv_cq,
-                    srq,
-                    cap: found.cap,
-                    qp_type,
-                    sq_sig_all,
-                };
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_qp, || {
+        let object = Qp::get(qp)?;
+        if mask as u32 >= IBV_QP_RATE_LIMIT {
+            return Err(Errno::of(Rule::QpMask));
+        }
+        let mask = mask as u32;
+        let found = attributes(&object.qp.query());
+        if attr.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        copy_sized(&found, attr, QP_ATTR);
+        if mask & IBV_QP_STATE != 0 {
+            (*qp).state = found.qp_state;
+        }
+        if !init.is_null() {
+            let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
+            let sq_sig_all = object.sq_sig_all.into();
+            *init = ibv_qp_init_attr {
+                qp_context,
+                send_cq,
+                recv_cq,
+                srq,
+                cap: found.cap,
+                qp_type,
+                sq_sig_all,
+            };
+        }
+        Ok(())
+    })
 }
 
 export!(ibv_destroy_qp, ibv_query_qp);

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use roce_provider::{
     QpInitAttr,
-    calls::Call,
     transport::qp::{QpType, Quirks},
 };
 
 use crate::{
+    call::{self, CallId},
     context::Ctx,
     cq::Cq,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
-    faulted,
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex,
         ibv_qp_open_attr, ibv_sge,
@@ -95,7 +94,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
         &pd.ctx,
         attr,
         context,
-        faulted::set_requests,
+        qp_ex::set_operations,
     ))
 }
 
@@ -127,15 +126,14 @@ unsafe fn open_target(
 ) -> *mut ibv_qp {
     let made_from = vec![xrcd.users.add()];
     let new = NewQp { qp: target.qp.clone(), target: Some(target), made_from, sq_sig_all: false };
-    Qp::create_raw(new, &xrcd.ctx, attr, context, faulted::set_requests)
+    Qp::create_raw(new, &xrcd.ctx, attr, context, qp_ex::set_operations)
 }
 
 pub(crate) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
-    let _call = Call::begin();
-    let open = || -> Result<_> {
+    call::control(CallId::ibv_open_qp, || {
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
         if attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
@@ -153,34 +151,29 @@ pub(crate) unsafe extern "C" fn open_qp(
         let qp = open_target(target, xrcd, &new, context);
         (*qp).state = state_to_c(Qp::get(qp)?.qp.query().state);
         Ok(qp)
-    };
-    errno::pointer("ibv_open_qp", open())
+    })
 }
 
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    let _call = Call::begin();
-    let make = || -> Result<_> {
+    call::control(CallId::ibv_create_qp, || {
         let mut full = with_pd(attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, pd);
         let qp = create(Pd::get(pd)?.context(), &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)
-    };
-    errno::pointer("ibv_create_qp", make())
+    })
 }
 
 pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    let _call = Call::begin();
-    let make = || -> Result<_> {
+    call::control(CallId::ibv_create_qp_ex, || {
         Ctx::get(context)?;
         let mut full = init_attr_from_c(attr)?;
         let qp = create(context, &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)
-    };
-    errno::pointer("ibv_create_qp_ex", make())
+    })
 }
 
 export!(ibv_create_qp);

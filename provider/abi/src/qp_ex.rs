@@ -12,8 +12,10 @@ use roce_provider::transport::{
 
 use crate::{
     ah::Ah,
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
+    hooks::check::requests::{self as checks, Queue, Request},
     layout::{
         consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
     },
@@ -136,23 +138,29 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     object(qp).batch.begin();
 }
 
-pub(crate) unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = object(qp);
-    let Requests { wrs, keys, error } = requests(object);
-    let result = match error.take() {
-        Some(error) => Err(error),
-        None => object.qp.post_send_all(wrs).map_err(|failed| failed.error.into()),
-    };
-    if result.is_ok() {
+    let status = call::data(CallId::ibv_wr_complete, move |call| {
+        let Requests { wrs, keys, error } = requests(object);
+        error.take().map_or(Ok(()), Err)?;
+        let post = |wrs: &[SendWr]| object.qp.post_send_all(wrs).map_err(|failed| failed.error);
+        if call.is_checked {
+            let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None)).collect();
+            checks::post(Queue::Send(object.key()), call.id.name(), made, || {
+                let posted = post(wrs);
+                (if posted.is_ok() { wrs.len() } else { 0 }, posted)
+            })?;
+        } else {
+            post(wrs)?;
+        }
         keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
-    }
-    keys.clear();
-    wrs.clear();
-    object.batch.end();
-    errno::status("ibv_wr_complete", result)
+        Ok(())
+    });
+    wr_abort(qp); // what is posted is no longer the batch's
+    status
 }
 
-pub(crate) unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let object = object(qp);
     let Requests { wrs, keys, error } = requests(object);
     keys.clear();

@@ -7,14 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{SharedReceiveQueue, calls::Call, transport::work::SrqAttr};
+use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
     cq::Cq,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Kind, requests},
+    hooks::check::{Kind, requests},
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
         ibv_srq_init_attr_ex, read_sized,
@@ -93,22 +94,17 @@ unsafe fn create(
     }
     .into_raw();
     pd.ctx.objects().srqs.insert(id, srq as usize);
-    if check::is_on() {
-        let cq = xrc.map(|(_, cq)| std::ptr::from_ref(cq).addr());
-        requests::add_shared(pd.ctx.device(), srq as usize, cq);
-    }
+    let cq = xrc.map(|(_, cq)| std::ptr::from_ref(cq).addr());
+    requests::add_shared(pd.ctx.device(), srq as usize, cq);
     Ok(srq)
 }
 
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_create_srq",
-        Pd::get(pd).and_then(|pd| {
-            let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-            create(pd, attr.srq_context, &mut attr.attr, None)
-        }),
-    )
+    call::control(CallId::ibv_create_srq, || {
+        let pd = Pd::get(pd)?;
+        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        create(pd, attr.srq_context, &mut attr.attr, None)
+    })
 }
 
 /// Members of the attributes of a new one, without those of tag matching, which came later.
@@ -126,8 +122,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    let _call = Call::begin();
-    let create = || -> Result<_> {
+    call::control(CallId::ibv_create_srq_ex, || {
         Ctx::get(context)?;
         let mut full = init_attr_from_c(attr)?;
         let given = |bit: u32| full.comp_mask & bit != 0;
@@ -157,24 +152,21 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
         (*attr).attr = full.attr;
         Ok(srq)
-    };
-    errno::pointer("ibv_create_srq_ex", create())
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    let _call = Call::begin();
-    let free = Srq::get(srq).and_then(|object| {
+    call::control(CallId::ibv_destroy_srq, || {
+        let object = Srq::get(srq)?;
         object.users.none_left()?;
         let id = object.srq.id().get();
         object.ctx.remove_object(srq as usize, Kind::AsyncEventsUnacknowledged, |objects| {
             objects.srqs.remove(&id);
         });
-        if check::is_on() {
-            requests::remove_shared(srq as usize);
-        }
+        requests::remove_shared(srq as usize);
+        drop(Srq::from_raw(srq));
         Ok(())
-    });
-    errno::status("ibv_destroy_srq", free.map(|()| drop(Srq::from_raw(srq))))
+    })
 }
 
 unsafe extern "C" fn ibv_modify_srq(
@@ -182,53 +174,43 @@ unsafe extern "C" fn ibv_modify_srq(
     attr: *mut ibv_srq_attr,
     mask: c_int,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_modify_srq",
-        Srq::get(srq).and_then(|object| {
-            let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
-            let max_wr =
-                if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
-            if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
-                || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
-            {
-                return Err(Errno::of(Rule::SrqAttributes));
-            }
-            if mask & IBV_SRQ_MAX_WR != 0 {
-                srq.resize(max_wr)?;
-            }
-            if mask & IBV_SRQ_LIMIT != 0 {
-                srq.set_limit(attr.srq_limit)?;
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_modify_srq, || {
+        let object = Srq::get(srq)?;
+        let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
+        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
+            || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
+        {
+            return Err(Errno::of(Rule::SrqAttributes));
+        }
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            srq.resize(max_wr)?;
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            srq.set_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_query_srq",
-        Srq::get(srq).and_then(|object| {
-            let info = object.srq.query();
-            let SrqAttr { max_wr, max_sge } = info.attr;
-            *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-                ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_query_srq, || {
+        let object = Srq::get(srq)?;
+        let info = object.srq.query();
+        let SrqAttr { max_wr, max_sge } = info.attr;
+        *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+        Ok(())
+    })
 }
 
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
-    let _call = Call::begin();
-    errno::status(
-        "ibv_get_srq_num",
-        Srq::get(srq).and_then(|object| {
-            *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-                object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
-            Ok(())
-        }),
-    )
+    call::control(CallId::ibv_get_srq_num, || {
+        let object = Srq::get(srq)?;
+        *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+            object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
+        Ok(())
+    })
 }
 
 export!(ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq);

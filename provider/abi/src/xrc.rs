@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use roce_provider::{QueuePair, XrcDomain, calls::Call};
+use roce_provider::{QueuePair, XrcDomain};
 
 use crate::{
+    call::{self, CallId},
     context::{ContextInner, Ctx},
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
     object::{Object, Users},
     rule::Rule,
@@ -107,27 +108,26 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
-    let _call = Call::begin();
-    errno::pointer(
-        "ibv_open_xrcd",
-        Ctx::get(context).and_then(|ctx| {
-            let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
-                *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-            if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
-                return Err(Errno::of(Rule::UnknownMask));
-            }
-            if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
-                return Err(Errno::of(Rule::Members));
-            }
-            let shared = open(&ctx.inner, fd, oflags)?;
-            let c = UnsafeCell::new(ibv_xrcd { context });
-            Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
-        }),
-    )
+    call::control(CallId::ibv_open_xrcd, || {
+        let ctx = Ctx::get(context)?;
+        let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
+            *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
+            return Err(Errno::of(Rule::UnknownMask));
+        }
+        if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
+            return Err(Errno::of(Rule::Members));
+        }
+        let shared = open(&ctx.inner, fd, oflags)?;
+        let c = UnsafeCell::new(ibv_xrcd { context });
+        Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
+    })
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    let _call = Call::begin();
-    let free = Xrcd::get(xrcd).and_then(|xrcd| xrcd.users.none_left());
-    errno::status("ibv_close_xrcd", free.map(|()| drop(Xrcd::from_raw(xrcd))))
+    call::control(CallId::ibv_close_xrcd, || {
+        Xrcd::get(xrcd)?.users.none_left()?;
+        drop(Xrcd::from_raw(xrcd));
+        Ok(())
+    })
 }

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
 use roce_provider::{
     Context, Device, OpenError,
-    calls::Call,
     cm::{DeviceSource, set_device_source},
 };
 
 use crate::{
+    call::{self, CallId},
     command_file::CommandFile,
     context::Ctx,
     device::{self, Dev},
@@ -88,17 +88,18 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
 
 /// Leaves out devices that cannot be opened since another program has their addresses.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
-    let _call = Call::begin();
-    prepare();
-    let contexts: Vec<*mut ibv_context> = device::all()
-        .into_iter()
-        .filter_map(|dev| shared(dev).ok())
-        .map(|addr| addr.verbs)
-        .collect();
-    if let Some(number) = number.as_mut() {
-        *number = contexts.len() as c_int;
-    }
-    list::allocate(&contexts)
+    call::control(CallId::rdma_get_devices, || {
+        prepare();
+        let contexts: Vec<*mut ibv_context> = device::all()
+            .into_iter()
+            .filter_map(|dev| shared(dev).ok())
+            .map(|addr| addr.verbs)
+            .collect();
+        if let Some(number) = number.as_mut() {
+            *number = contexts.len() as c_int;
+        }
+        Ok(list::allocate(&contexts))
+    })
 }
 
 unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {

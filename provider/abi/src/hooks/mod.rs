@@ -2,3 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod fault;
+mod switch;
+
+pub(crate) use switch::are_on;

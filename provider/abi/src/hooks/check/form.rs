@@ -4,7 +4,7 @@ use std::{fs::File, io::Write, path::PathBuf, process, sync::LazyLock};
 
 use roce_provider::{CheckForm, Checks, environment, stderr};
 
-use crate::message;
+use crate::{hooks::switch::Hook, message};
 
 /// What the environment asks for; `None`: nothing is checked. It is asked once. Words that are none
 /// are said here, and again when the program looks for devices, of which it has none then.
@@ -19,7 +19,16 @@ pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
 
 /// True if programs are checked.
 pub(crate) fn is_on() -> bool {
-    ASKED.is_some()
+    Hook::Checks.is_on()
+}
+
+/// Has them checked from now on, if the environment asks for it.
+pub(super) fn switch_on() -> bool {
+    let is_asked = ASKED.is_some();
+    if is_asked {
+        Hook::Checks.switch_on();
+    }
+    is_asked
 }
 
 /// Form of what is told, if programs are checked.

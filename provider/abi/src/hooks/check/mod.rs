@@ -2,11 +2,10 @@
 //! queues that can overrun, wake-ups that can be lost, objects that are used after they are
 //! destroyed or never are.
 //!
-//! Switched on by `ROCE_CHECK`. Then a context has other functions for the calls that move data
-//! (`checked`), which note here what is posted and what has completed, and regions have memory that
-//! tells what the adapter writes ([`watch`]); calls that make and destroy objects are noted in
-//! [`records`]. Off, programs get the same functions and the same memory as if there were no
-//! checks.
+//! Switched on by `ROCE_CHECK`. Then calls that move data note here what is posted and what has
+//! completed, and regions have memory that tells what the adapter writes ([`watch`]); calls that
+//! make and destroy objects are noted in [`records`]. Off, nothing is noted, and the memory is the
+//! same as if there were no checks.
 //!
 //! Three locks: that of [`requests`], which is held while a request is posted; that of an engine;
 //! that of [`watch`], which the adapter takes under its own. They are taken in this order. What is
@@ -29,12 +28,12 @@ pub(crate) mod watch;
 
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use form::is_on;
-pub(crate) use report::{tell, tell_postponed};
+pub(crate) use report::tell;
 pub(crate) use stack::Stack;
 
 /// To be called when the library is loaded.
 pub(crate) fn at_load() {
-    if is_on() {
+    if form::switch_on() {
         form::tell_seed();
         at_exit::arm();
         forks::watch();

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     finding::{Finding, Kind},
+    form::is_on,
     report,
     stack::Stack,
 };
@@ -71,6 +72,9 @@ pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
 
 /// Notes a new object of a kind.
 pub(crate) fn made(pointer: usize, kind: &'static str) {
+    if !is_on() {
+        return;
+    }
     let (made, is_own) = (Stack::here(), OWN.get());
     if !is_own {
         MAKER.store(process::id(), Ordering::Relaxed);
@@ -109,7 +113,9 @@ pub(crate) fn named(pointer: usize) {
 
 /// Tells of the call, if the object that it named has been destroyed.
 pub(crate) fn refused(call: &str) {
-    used(NAMED.replace(0), call);
+    if is_on() {
+        used(NAMED.replace(0), call);
+    }
 }
 
 /// Tells of a call on an object, if that has been destroyed. True: it has.

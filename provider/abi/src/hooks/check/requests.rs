@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, MutexGuard},
 };
 
 use roce_provider::{
@@ -11,14 +11,15 @@ use roce_provider::{
     transport::{
         addr::Qpn,
         qp::{QpInfo, State},
-        work::{Sge, SgeList, Wc, WcOpcode},
+        work::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, Wc, WcOpcode},
     },
 };
 use smallvec::SmallVec;
 
 use super::{
     finding::{Finding, Kind},
-    order::{self, Order},
+    form::is_on,
+    order::{self, Deed, Order, RemoteUse},
     report,
     stack::Stack,
     wake_ups,
@@ -37,14 +38,75 @@ pub(crate) type QpKey = (usize, u32);
 /// A request that a program is about to post.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) wr_id: u64,
+    wr_id: u64,
     /// The operation.
-    pub(crate) name: &'static str,
+    name: &'static str,
     /// What is done with the memory; `None`: nothing, or it has been copied.
-    pub(crate) role: Option<Role>,
-    pub(crate) sges: SgeList,
-    pub(crate) is_signaled: bool,
-    pub(crate) order: Order,
+    role: Option<Role>,
+    sges: SgeList,
+    is_signaled: bool,
+    order: Order,
+}
+
+impl Request {
+    /// A send request. Where the bytes of an inline one were is only known where it was translated.
+    pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>) -> Self {
+        let (name, role, remote) = operation(&wr.op);
+        let is_inline = inline.is_some();
+        let sges = match (inline, &wr.data) {
+            (Some(sges), _) => sges,
+            (None, Data::Sges(sges)) => sges.clone(),
+            (None, _) => SgeList::default(),
+        };
+        let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        let remote = remote.map(|(start, deed)| RemoteUse { start, length, deed });
+        let is_fenced = wr.flags.contains(SendFlags::FENCE);
+        Self {
+            wr_id: wr.wr_id,
+            name,
+            role: role.filter(|_| !is_inline),
+            sges,
+            is_signaled: sq_sig_all || wr.flags.contains(SendFlags::SIGNALED),
+            order: Order { is_fenced, is_inline, remote, ..Order::default() },
+        }
+    }
+
+    pub(crate) fn receive(wr: &RecvWr) -> Self {
+        Self {
+            wr_id: wr.wr_id,
+            name: "receive",
+            role: Some(Role::Receive),
+            sges: wr.sges.clone(),
+            is_signaled: true,
+            order: Order::default(),
+        }
+    }
+}
+
+/// The name of an operation, what it does with its memory, and with which memory of the peer's.
+const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
+    const SEND: Option<Role> = Some(Role::Send);
+    const READ: Option<Role> = Some(Role::Read);
+    match *op {
+        SendOp::Write { remote, immediate: None } => {
+            ("RDMA WRITE", SEND, Some((remote, Deed::Write)))
+        }
+        SendOp::Write { remote, .. } => {
+            ("RDMA WRITE with immediate", SEND, Some((remote, Deed::Write)))
+        }
+        SendOp::AtomicWrite { remote } => ("ATOMIC WRITE", SEND, Some((remote, Deed::Write))),
+        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, Deed::Read))),
+        SendOp::CompareSwap { remote, .. } => {
+            ("compare and swap", READ, Some((remote, Deed::Atomic)))
+        }
+        SendOp::FetchAdd { remote, .. } => ("fetch and add", READ, Some((remote, Deed::Atomic))),
+        SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => {
+            ("SEND", SEND, None)
+        }
+        SendOp::Send { .. } | SendOp::SendTo { .. } => ("SEND with immediate", SEND, None),
+        SendOp::SendInvalidate { .. } => ("SEND with invalidate", SEND, None),
+        _ => ("request", None, None),
+    }
 }
 
 /// The queue that requests are posted to.
@@ -128,15 +190,23 @@ struct Completions {
     made: Stack,
 }
 
+/// All of them, if programs are checked.
+fn locked() -> Option<MutexGuard<'static, Requests>> {
+    is_on().then(|| REQUESTS.lock())
+}
+
 /// Notes a new completion queue, or its new size.
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
+    let Some(mut requests) = locked() else { return };
     let new = Completions { capacity, pending: 0, made: Stack::here() };
-    REQUESTS.lock().cqs.entry(cq).or_insert(new).capacity = capacity;
+    requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
 /// Forgets a completion queue.
 pub(crate) fn remove_cq(cq: usize) {
-    REQUESTS.lock().cqs.remove(&cq);
+    if let Some(mut requests) = locked() {
+        requests.cqs.remove(&cq);
+    }
 }
 
 /// Number of requests that are to complete in a completion queue, and may.
@@ -153,15 +223,16 @@ pub(crate) fn pending(cq: usize) -> usize {
 }
 
 /// Notes a new queue pair.
-pub(crate) fn add_pair(key: QpKey, new: NewPair) {
-    let (sends, receives) = Default::default();
+pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
+    let Some(mut requests) = locked() else { return };
+    let (new, (sends, receives)) = (new(), Default::default());
     let new = Pair { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
-    REQUESTS.lock().pairs.insert(key, new);
+    requests.pairs.insert(key, new);
 }
 
 /// Forgets one.
 pub(crate) fn remove_pair(key: QpKey) {
-    let mut requests = REQUESTS.lock();
+    let Some(mut requests) = locked() else { return };
     requests.clear(key);
     let removed = requests.pairs.remove(&key);
     drop(requests);
@@ -171,41 +242,49 @@ pub(crate) fn remove_pair(key: QpKey) {
 /// Notes that completion counters count for a queue pair: what has completed is not known here any
 /// more.
 pub(crate) fn count_pair(key: QpKey) {
-    if let Some(pair) = REQUESTS.lock().pairs.get_mut(&key) {
+    if let Some(pair) = locked().as_mut().and_then(|requests| requests.pairs.get_mut(&key)) {
         pair.is_counted = true;
     }
 }
 
 /// Forgets what is posted to a queue pair, which is in RESET.
 pub(crate) fn reset_pair(key: QpKey) {
-    REQUESTS.lock().clear(key);
+    if let Some(mut requests) = locked() {
+        requests.clear(key);
+    }
 }
 
 /// Notes a new shared receive queue, and of an XRC one the completion queue.
 pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
-    REQUESTS.lock().shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
+    if let Some(mut requests) = locked() {
+        requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
+    }
 }
 
 /// Forgets one, with what is posted to it.
 pub(crate) fn remove_shared(srq: usize) {
-    let removed = REQUESTS.lock().shared.remove(&srq);
+    let removed = locked().and_then(|mut requests| requests.shared.remove(&srq));
     removed.into_iter().flat_map(|shared| shared.list).for_each(Posted::forget);
 }
 
 /// Notes memory of a region.
 pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
-    REQUESTS.lock().regions.insert((device, lkey), memory);
+    if let Some(mut requests) = locked() {
+        requests.regions.insert((device, lkey), memory);
+    }
 }
 
 /// A request that needs a region which the program is about to deregister. Without the region, the
 /// request may fail at once, and nothing needs it then.
 pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
-    REQUESTS.lock().user_of(device, lkey)
+    locked()?.user_of(device, lkey)
 }
 
 /// Forgets a region that the program has deregistered, and tells if a request still needed it.
 pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
-    REQUESTS.lock().regions.remove(&(device, lkey));
+    let Some(mut requests) = locked() else { return };
+    requests.regions.remove(&(device, lkey));
+    drop(requests);
     let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
         what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),

@@ -7,6 +7,7 @@ use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 
 use super::{
     finding::{Finding, Kind},
+    form::is_on,
     report,
     stack::Stack,
 };
@@ -33,19 +34,25 @@ struct Armed {
 }
 
 /// Notes a new completion queue.
-pub(crate) fn add(cq: usize, channel: usize, queue: CompletionQueue) {
-    let new = Queue { channel, cq: queue, is_polled: false, armed: None };
-    CQS.lock().insert(cq, new);
+pub(crate) fn add(cq: usize, channel: usize, queue: &CompletionQueue) {
+    if is_on() {
+        let new = Queue { channel, cq: queue.clone(), is_polled: false, armed: None };
+        CQS.lock().insert(cq, new);
+    }
 }
 
 /// Forgets one.
 pub(crate) fn remove(cq: usize) {
+    if !is_on() {
+        return;
+    }
     let removed = CQS.lock().remove(&cq);
     drop(removed);
 }
 
-/// Notes that the program has polled.
+/// Notes that the program has polled, and tells what was found under locks.
 pub(crate) fn polled(cq: usize) {
+    report::tell_postponed();
     change(cq, |queue| {
         queue.is_polled = true;
         queue.armed.iter_mut().for_each(|armed| armed.is_safe = true);
@@ -69,6 +76,9 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
 
 /// Notes an event that the program has taken.
 pub(crate) fn woken(cq: usize) {
+    if !is_on() {
+        return;
+    }
     let _call = Call::begin();
     change(cq, |queue| queue.armed = None);
 }

@@ -10,6 +10,7 @@ use roce_provider::{
 
 use super::{
     finding::{Finding, Kind},
+    form::is_on,
     report,
     stack::Stack,
 };
@@ -239,13 +240,18 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
 }
 
 /// Memory of a program's region, of which it is noted what the adapter writes to it.
-pub(crate) struct WatchedMemory<M> {
+struct WatchedMemory<M> {
     memory: M,
     address: usize,
 }
 
+/// Memory of a program, watched if it is checked.
+pub(crate) fn watched(memory: impl Memory + 'static) -> Arc<dyn Memory> {
+    if is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
+}
+
 impl<M: Memory> WatchedMemory<M> {
-    pub(crate) fn new(memory: M) -> Self {
+    fn new(memory: M) -> Self {
         let address = memory.origin() as usize;
         Self { memory, address }
     }

@@ -67,7 +67,7 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
 /// Counts a call, and whether it was made to fail.
 pub(super) fn count(call: CallId, fails: bool) {
     let Some(counts) = COUNTS.get() else { return };
-    counts[usize::from(call.number())].fetch_add(1, Ordering::Relaxed);
+    counts[call.number()].fetch_add(1, Ordering::Relaxed);
     if fails {
         counts[CallId::COUNT].fetch_add(1, Ordering::Relaxed);
     }

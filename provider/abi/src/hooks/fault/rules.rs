@@ -3,10 +3,7 @@
 
 use std::{
     io, process,
-    sync::{
-        LazyLock,
-        atomic::{AtomicU8, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use roce_provider::{
@@ -20,9 +17,6 @@ use roce_provider::{
 use super::counts;
 use crate::{message, sync::Mutex};
 
-/// Not 0 if calls are to be asked about: there are rules for them, or may be, or they are counted.
-pub(crate) static ARMED: AtomicU8 = AtomicU8::new(0);
-
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
 /// The process that has said where it takes rules: a forked child does so anew.
 static LISTENS: AtomicU32 = AtomicU32::new(0);
@@ -32,16 +26,6 @@ struct Rules {
     texts: Vec<(u64, String)>,
     next: u64,
     listening: Option<Listening>,
-}
-
-/// True if there are rules for calls, or may be later: contexts get other functions then.
-pub(crate) fn are_possible() -> bool {
-    static POSSIBLE: LazyLock<bool> = LazyLock::new(|| {
-        !from_environment().calls.is_empty()
-            || has_live_rules()
-            || environment::value(CALLS).is_some()
-    });
-    *POSSIBLE
 }
 
 /// The rules of the environment. What cannot be understood is told when a device is opened.
@@ -55,17 +39,18 @@ fn has_live_rules() -> bool {
     control::is_wanted() || !from_environment().devices.is_empty()
 }
 
-/// To be called when the library is loaded.
-pub(crate) fn at_load() {
-    if !are_possible() {
-        return;
+/// To be called when the library is loaded. True if calls are to be asked about: there are rules
+/// for them, or may be later, or they are counted.
+pub(super) fn at_load() -> bool {
+    let mut given = from_environment();
+    if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
+        return false;
     }
     counts::begin();
     let seed = environment::value(FAULT_SEED).and_then(|seed| seed.into_string().ok());
     let seed = seed.and_then(|seed| environment::parse_seed(seed.trim())).unwrap_or(0);
     let mut rules =
         Rules { faults: CallFaults::new(seed), texts: Vec::new(), next: 1, listening: None };
-    let mut given = from_environment();
     devices::set_seed(seed);
     if has_live_rules() {
         live::enable();
@@ -76,8 +61,8 @@ pub(crate) fn at_load() {
         message::print(&problem);
     }
     *RULES.lock() = Some(rules);
-    ARMED.store(1, Ordering::SeqCst);
     listen();
+    true
 }
 
 /// Takes rules from others, if the environment says so, and this process does not yet.
