@@ -46,6 +46,8 @@ mod readiness;
 mod reaper;
 mod region;
 #[doc(hidden)] // for the C interface
+pub mod report;
+#[doc(hidden)] // for the C interface
 pub mod rsocket;
 #[doc(hidden)] // for the C interface
 pub mod signals;
@@ -64,7 +66,7 @@ pub use device::attend_rules;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;
 #[doc(hidden)] // for the C interface
-pub use diagnosis::{explain_call, stderr};
+pub use diagnosis::explain_call;
 pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;

@@ -79,6 +79,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
+        &["report"],
         &["region", "fabric", "diagnosis", "checks", "notice"],
         &["faults"],
         &["port", "link"],
@@ -100,7 +101,7 @@ const ABI: Crate = Crate {
     layers: &[
         &["layout"],
         &["rule"],
-        &["adapter", "at_end", "sync", "message"],
+        &["adapter", "at_end", "sync"],
         &["hooks"],
         &["errno", "export", "list", "second", "load"],
         &["object", "call", "batch", "wait", "translate", "device", "command_file", "context"],

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError};
+use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
 
 use crate::{
     call::{self, CallId},
@@ -20,7 +20,6 @@ use crate::{
     export::export,
     hooks::check::{self, Finding, Kind, Stack},
     layout::{ibv_context, verbs_context},
-    message,
     object::{self, Awaited, Identity, Object},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
@@ -188,7 +187,7 @@ impl Ctx {
     ) -> Result<*mut ibv_context> {
         let dev = command_file.dev;
         let context = opened.map_err(|error| {
-            message::print(&format!("cannot open {}: {error}", dev.device().name()));
+            report::line(format_args!("cannot open {}: {error}", dev.device().name()));
             Errno::from(error)
         })?;
         let objects: Arc<Mutex<Objects>> = Arc::default();

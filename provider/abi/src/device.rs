@@ -10,7 +10,8 @@ use std::{
 };
 
 use roce_provider::{
-    Context, Device, OpenError, OpenOptions, WeakContext, calls::Call, environment, link::BindError,
+    Context, Device, OpenError, OpenOptions, WeakContext, calls::Call, environment,
+    link::BindError, report,
 };
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     errno::Result,
     export::export,
     layout::{consts::*, ibv_device},
-    list, message,
+    list,
     object::Object,
     second,
     sync::Mutex,
@@ -77,7 +78,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
     static REPORTED: Once = Once::new();
     LOG.call_once(|| {
         if let Err(error) = environment::init_log() {
-            message::print(&error.to_string());
+            report::line(error);
         }
     });
     // the faults and their seed are read here, too: errors in them are reported before the program
@@ -85,7 +86,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
-            REPORTED.call_once(|| message::print(&error.to_string()));
+            REPORTED.call_once(|| report::line(error));
             Vec::new()
         });
     let mut known = DEVICES.lock();
@@ -197,7 +198,7 @@ impl Dev {
                 if taken(address).is_err() {
                     return Err(OpenError::Bind(error));
                 }
-                message::print(&format!("the port of {} is down: {error}", device.name()));
+                report::line(format_args!("the port of {} is down: {error}", device.name()));
                 (device.open_down(options()?)?, Some(address))
             }
             other => (other?, None),

@@ -49,7 +49,6 @@ mod layout;
 mod list;
 mod load;
 mod mcast;
-mod message;
 mod modify;
 mod mr;
 mod mw;

@@ -2,9 +2,9 @@
 
 use std::{fs::File, io::Write, path::PathBuf, process, sync::LazyLock};
 
-use roce_provider::{CheckForm, Checks, environment, stderr};
+use roce_provider::{CheckForm, Checks, environment, report};
 
-use crate::{hooks::switch::Hook, message};
+use crate::hooks::switch::Hook;
 
 /// What the environment asks for; `None`: nothing is checked. It is asked once. Words that are none
 /// are said here, and again when the program looks for devices, of which it has none then.
@@ -41,19 +41,19 @@ pub(super) fn tell_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
         let again = Checks { seed: Some(checks.seed()), ..checks.clone() };
-        message::print(&format!("{}={again} does the same again", environment::CHECK));
+        report::line(format_args!("{}={again} does the same again", environment::CHECK));
     }
 }
 
 /// Writes what is told to where it is asked for. A file is made anew by the first.
 pub(super) fn write(text: &str, is_first: bool) {
     let Some(name) = ASKED.as_ref().and_then(|checks| checks.file.as_ref()) else {
-        return stderr::write(text);
+        return report::write(text);
     };
     let opened =
         File::options().create(true).append(!is_first).truncate(is_first).write(true).open(name);
     if let Err(error) = opened.and_then(|mut file| file.write_all(text.as_bytes())) {
-        message::print(&format!("{}: {}: {error}", environment::CHECK, name.display()));
-        stderr::write(text);
+        report::line(format_args!("{}: {}: {error}", environment::CHECK, name.display()));
+        report::write(text);
     }
 }

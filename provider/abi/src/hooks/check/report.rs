@@ -14,7 +14,7 @@ use std::{
 use roce_provider::{
     CheckForm,
     environment::{self, CHECK_SUPPRESSIONS},
-    stderr,
+    report::{Report, line, line_of},
 };
 use serde_json::json;
 
@@ -25,7 +25,7 @@ use super::{
     stack::{Frame, Stack},
     suppressions::Suppressions,
 };
-use crate::{message, sync::Mutex};
+use crate::sync::Mutex;
 
 /// Number of findings that are told; more are counted.
 const MOST: usize = 100;
@@ -63,8 +63,8 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
         return Suppressions::default();
     };
     let (lines, wrong) = Suppressions::read(&path);
-    for line in wrong {
-        message::print(&format!("{CHECK_SUPPRESSIONS}: {line}"));
+    for wrong in wrong {
+        line(format_args!("{CHECK_SUPPRESSIONS}: {wrong}"));
     }
     lines
 });
@@ -87,12 +87,8 @@ pub(crate) fn tell(finding: &Finding) {
     let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
     let shown = (!SUPPRESSIONS.cover(finding.kind, frames)).then(|| own_caller(frames));
     let is_shown = shown.is_some() && told.places.len() < MOST;
-    let text = match form {
-        _ if !is_shown => None,
-        CheckForm::Text => Some(text(finding, &stacks, stderr::has_colors())),
-        CheckForm::Json => Some(json(finding, &stacks)),
-        CheckForm::Sarif => None,
-    };
+    let text = (is_shown && form != CheckForm::Sarif)
+        .then(|| report(finding, &stacks).in_form(form == CheckForm::Json));
     let own = own(frames);
     let found = (form == CheckForm::Sarif).then(|| Found {
         finding: finding.clone(),
@@ -151,7 +147,7 @@ pub(super) fn summarize() -> usize {
             if checks.are_late() {
                 summary["seed"] = checks.seed().into();
             }
-            format!("{summary}\n")
+            line_of(&summary)
         }
         CheckForm::Text => {
             let mut text = match number {
@@ -206,47 +202,31 @@ fn own_caller(frames: &[Frame]) -> String {
     frames.get(own(frames)).map_or_else(|| "?".to_owned(), Frame::to_string)
 }
 
-fn text(finding: &Finding, stacks: &[(&str, Vec<Frame>)], colors: bool) -> String {
-    let paint = |code: &str, text: &str| match colors {
-        true => format!("\x1b[{code}m{text}\x1b[0m"),
-        false => text.to_owned(),
-    };
+fn report(finding: &Finding, stacks: &[(&'static str, Vec<Frame>)]) -> Report {
     let Finding { kind, what, .. } = finding;
-    let (color, is) = if kind.is_advice() { ("1;36", "advice: ") } else { ("1;31", "") };
-    let first = paint(color, &format!("{is}{}: {what}", kind.name()));
-    let mut text = format!("roce check: {first}\n");
-    for (name, said) in [("why: ", kind.rule()), ("look:", kind.advice())] {
-        let _ = writeln!(text, "  {} {said}", paint("1", name));
-    }
-    for (name, frames) in stacks.iter().filter(|(_, frames)| !frames.is_empty()) {
-        let _ = writeln!(text, "  {}", paint("1", &format!("{name}:")));
-        for frame in frames {
-            let _ = writeln!(text, "    {}", paint("2", &frame.to_string()));
-        }
-    }
-    text
-}
-
-fn json(finding: &Finding, stacks: &[(&str, Vec<Frame>)]) -> String {
-    let stacks: Vec<_> = stacks
-        .iter()
-        .map(|(name, frames)| {
-            let frames: Vec<_> = frames
-                .iter()
-                .map(|frame| json!({ "function": frame.function, "place": frame.place }))
-                .collect();
-            json!({ "what": name, "frames": frames })
-        })
-        .collect();
+    let is_advice = kind.is_advice();
+    let frame = |frame: &Frame| json!({ "function": frame.function, "place": frame.place });
     let object = json!({
-        "finding": finding.kind.name(),
-        "advice": finding.kind.is_advice(),
-        "what": finding.what,
-        "why": finding.kind.rule(),
-        "look": finding.kind.advice(),
-        "stacks": stacks,
+        "finding": kind.name(),
+        "advice": is_advice,
+        "what": what,
+        "why": kind.rule(),
+        "look": kind.advice(),
+        "stacks": stacks.iter().map(|(name, frames)| json!({
+            "what": name,
+            "frames": frames.iter().map(frame).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
     });
-    format!("{object}\n")
+    let lines = |frames: &[Frame]| frames.iter().map(Frame::to_string).collect();
+    Report {
+        about: "roce check".to_owned(),
+        what: format!("{}{}: {what}", if is_advice { "advice: " } else { "" }, kind.name()),
+        is_advice,
+        said: vec![("why", kind.rule().to_owned()), ("look", kind.advice().to_owned())],
+        lists: stacks.iter().map(|(name, frames)| (*name, lines(frames))).collect(),
+        end: None,
+        object,
+    }
 }
 
 #[cfg(test)]
@@ -271,7 +251,7 @@ mod tests {
     #[test]
     fn text_says_what_why_where_to_look_and_where_it_was() {
         let (finding, stacks) = example();
-        let text = text(&finding, &stacks, false);
+        let text = report(&finding, &stacks).in_form(false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "roce check: timeout_zero: qp 0x000012: ibv_modify_qp");
         assert!(
@@ -285,15 +265,15 @@ mod tests {
     fn advice_is_called_so() {
         let (mut finding, stacks) = example();
         finding.kind = Kind::EachSignaled;
-        let text = text(&finding, &stacks, false);
+        let text = report(&finding, &stacks).in_form(false);
         assert!(text.starts_with("roce check: advice: each_request_signaled: qp"), "{text}");
-        assert!(json(&finding, &stacks).contains("\"advice\":true"));
+        assert!(report(&finding, &stacks).in_form(true).contains("\"advice\":true"));
     }
 
     #[test]
     fn json_is_one_line_for_programs() {
         let (finding, stacks) = example();
-        let line = json(&finding, &stacks);
+        let line = report(&finding, &stacks).in_form(true);
         assert_eq!(line.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["finding"], "timeout_zero");

@@ -16,9 +16,8 @@ use std::{
 use roce_provider::{
     environment::{self, CALLS},
     faults::CallId,
+    report,
 };
-
-use crate::message;
 
 /// A word for each call, and one for those that were made to fail.
 const WORDS: usize = CallId::COUNT + 1;
@@ -30,7 +29,7 @@ pub(super) fn begin() {
     let Some(directory) = environment::value(CALLS) else { return };
     match map(Path::new(&directory)) {
         Ok(counts) => drop(COUNTS.set(counts)),
-        Err(error) => message::print(&format!("{CALLS}: calls are not counted: {error}")),
+        Err(error) => report::line(format_args!("{CALLS}: calls are not counted: {error}")),
     }
 }
 

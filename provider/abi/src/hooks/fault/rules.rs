@@ -12,10 +12,11 @@ use roce_provider::{
     control::{self, Listening},
     environment::{self, CALLS, FAULT, FAULT_SEED},
     faults::{CallEffect, CallFaults, CallId, FaultRules, devices, live},
+    report,
 };
 
 use super::counts;
-use crate::{message, sync::Mutex};
+use crate::sync::Mutex;
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
 /// The process that has said where it takes rules: a forked child does so anew.
@@ -58,7 +59,7 @@ pub(super) fn at_load() -> bool {
         given.packet_clauses.clear(); // links have them
     }
     if let Err(problem) = rules.add(given) {
-        message::print(&problem);
+        report::line(problem);
     }
     *RULES.lock() = Some(rules);
     listen();
@@ -77,7 +78,7 @@ fn listen() {
             io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
             _ => error.to_string(),
         };
-        message::print(&format!("ROCE_CONTROL: no rules can be given later: {why}"));
+        report::line(format_args!("ROCE_CONTROL: no rules can be given later: {why}"));
     }
     let before = RULES
         .lock()

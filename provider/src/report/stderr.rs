@@ -30,7 +30,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// True if stderr is a terminal that may be written to in colours.
-pub fn has_colors() -> bool {
+pub(super) fn has_colors() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal()
         && !is_set("NO_COLOR")
@@ -69,7 +69,7 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
 }
 
 /// Has this run at the end of the process, once.
-pub(super) fn at_exit(run: extern "C" fn()) {
+pub(crate) fn at_exit(run: extern "C" fn()) {
     static ONCE: Once = Once::new();
     // SAFETY: A function without arguments, which is there as long as this library is.
     ONCE.call_once(|| unsafe {
