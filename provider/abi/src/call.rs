@@ -15,7 +15,7 @@ pub(crate) use roce_provider::faults::CallId;
 use crate::{
     errno::{self, Errno, Result},
     hooks::{self, check, fault},
-    object::Object,
+    objects::object::Object,
 };
 
 /// What a call returns in C.

@@ -13,7 +13,7 @@ use crate::{
     errno::Result,
     export::export,
     layout::rdma_event_channel,
-    object::Object,
+    objects::object::Object,
     wait::blocking,
 };
 

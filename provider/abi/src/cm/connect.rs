@@ -17,7 +17,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 

@@ -9,18 +9,20 @@ use roce_provider::{
 
 use crate::{
     call::{self, CallId},
-    command_file::CommandFile,
-    context::Ctx,
-    device::{self, Dev},
     errno::{Errno, Result},
     export::export,
     hooks::check::records,
     layout::{ibv_context, ibv_pd},
-    list,
-    pd::ibv_alloc_pd,
+    objects::{
+        command_file::CommandFile,
+        context::Ctx,
+        device::{self, Dev},
+        list,
+        pd::ibv_alloc_pd,
+        table,
+    },
     rule::Rule,
     sync::Mutex,
-    table,
 };
 
 /// Objects that ids of one device share.

@@ -24,7 +24,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
     translate::qp::type_from_c,
 };

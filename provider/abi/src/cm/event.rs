@@ -12,7 +12,7 @@ use crate::{
     call::{self, CallId},
     export::export,
     layout::{rdma_cm_event, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
 };
 
 /// An event as programs hold it.

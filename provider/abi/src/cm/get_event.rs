@@ -26,8 +26,10 @@ use crate::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
     },
-    mcast::ibv_attach_mcast,
-    object::{Awaited, Object},
+    objects::{
+        mcast::ibv_attach_mcast,
+        object::{Awaited, Object},
+    },
     rule::Rule,
     translate::address,
     wait::{Look, may_end_here, wait_readable},

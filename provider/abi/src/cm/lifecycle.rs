@@ -15,7 +15,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{rdma_cm_id, rdma_event_channel},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 

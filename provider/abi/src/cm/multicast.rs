@@ -14,8 +14,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
-    mcast::ibv_detach_mcast,
-    object::Object,
+    objects::{mcast::ibv_detach_mcast, object::Object},
     rule::Rule,
 };
 

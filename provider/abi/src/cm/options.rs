@@ -10,7 +10,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_path_data, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 

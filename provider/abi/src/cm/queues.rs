@@ -11,8 +11,6 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 use super::id::Id;
 use crate::{
     call::{self, CallId},
-    channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
-    cq::{Cq, ibv_create_cq, ibv_destroy_cq},
     errno::{Errno, Result},
     export::export,
     hooks::check::records,
@@ -21,14 +19,17 @@ use crate::{
         ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
         ibv_xrcd_init_attr, rdma_cm_id,
     },
-    object::Object,
-    qp::{Qp, ibv_destroy_qp},
-    qp_create::create_qp_ex,
+    objects::{
+        channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
+        cq::{Cq, ibv_create_cq, ibv_destroy_cq},
+        object::Object,
+        qp::{Qp, ibv_destroy_qp},
+        qp_create::create_qp_ex,
+        srq, xrc,
+    },
     rule::Rule,
-    srq,
     sync::Mutex,
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
-    xrc,
 };
 
 /// Error that a call which returned null has left in `errno`, and explained.

@@ -12,7 +12,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::rdma_cm_id,
-    object::Object,
+    objects::object::Object,
 };
 
 fn timeout(milliseconds: c_int) -> Duration {

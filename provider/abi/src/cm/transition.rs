@@ -16,8 +16,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
-    modify::required,
-    object::Object,
+    objects::{modify::required, object::Object},
     rule::Rule,
     translate::{
         address, mtu,

@@ -18,7 +18,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     layout::{consts::*, rdma_addrinfo, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 
