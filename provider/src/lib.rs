@@ -28,6 +28,8 @@ mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
+#[doc(hidden)] // for the C interface
+pub mod errnos;
 #[doc(hidden)] // for the fuzz targets
 pub mod ethernet;
 pub mod fabric;

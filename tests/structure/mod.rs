@@ -73,6 +73,7 @@ const PROVIDER: Crate = Crate {
             "cancel",
             "clock",
             "counters",
+            "errnos",
             "notify",
             "readiness",
             "signals",

@@ -4,6 +4,7 @@ use libc::c_int;
 use roce_provider::{
     OpenError, QueuePair, RegionError, Unreachable,
     cm::CmError,
+    errnos,
     link::BindError,
     transport::{
         adapter::ObjectError,
@@ -68,6 +69,11 @@ impl Errno {
         Self::told(self.number)
     }
 
+    /// That which the explanation of an error names. The error has been explained.
+    pub(crate) fn explained(error: &impl Explain) -> Self {
+        Self::told(error.explain().errno.and_then(errnos::number).unwrap_or(libc::EINVAL))
+    }
+
     fn reason(&self) -> Reason {
         match &self.why {
             Why::Told | Why::System => of_system(self.number),
@@ -121,28 +127,8 @@ fn of_system(number: c_int) -> Reason {
         _ => "the system refuses what the call needs; errno(3) says more",
     };
     let error = std::io::Error::from_raw_os_error(number);
-    let reason = Reason::new("system", &error, advice);
-    match NAMES.iter().find(|(named, _)| *named == number) {
-        Some((_, name)) => reason.with_errno(name),
-        None => reason.with_errno("errno"),
-    }
+    Reason::new("system", &error, advice).with_errno(errnos::name(number))
 }
-
-const NAMES: [(c_int, &str); 13] = [
-    (libc::EMFILE, "EMFILE"),
-    (libc::ENFILE, "ENFILE"),
-    (libc::ENOMEM, "ENOMEM"),
-    (libc::EACCES, "EACCES"),
-    (libc::EPERM, "EPERM"),
-    (libc::EBADF, "EBADF"),
-    (libc::EINVAL, "EINVAL"),
-    (libc::ENETUNREACH, "ENETUNREACH"),
-    (libc::EHOSTUNREACH, "EHOSTUNREACH"),
-    (libc::ECONNREFUSED, "ECONNREFUSED"),
-    (libc::ETIMEDOUT, "ETIMEDOUT"),
-    (libc::EADDRINUSE, "EADDRINUSE"),
-    (libc::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
-];
 
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 
@@ -168,9 +154,7 @@ impl From<ObjectError> for Errno {
         match error {
             ObjectError::TooMany { limit, .. } => Self::told(adapter::too_many(limit)),
             ObjectError::Size { .. } => Self::told(adapter::size()),
-            ObjectError::InUse => Self::told(libc::EBUSY),
-            ObjectError::NoFrames => Self::told(libc::EOPNOTSUPP),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -207,8 +191,7 @@ impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::TooMany(limit) => Self::told(adapter::too_many(limit)),
-            RegisterError::InUse => Self::told(libc::EBUSY),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -218,8 +201,7 @@ impl From<RegionError> for Errno {
         match error {
             RegionError::Memory(source) => Self::told(Self::from(source).number),
             RegionError::Register(error) => error.into(),
-            RegionError::Unreachable(_) => Self::told(libc::EFAULT),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -239,11 +221,7 @@ impl From<MemoryFault> for Errno {
 
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
-        if matches!(error, ModifyError::NotSupported(_)) {
-            Self::told(libc::EOPNOTSUPP)
-        } else {
-            Self::told(libc::EINVAL)
-        }
+        Self::explained(&error)
     }
 }
 
@@ -271,8 +249,8 @@ impl From<CmError> for Errno {
 }
 
 impl From<SrqError> for Errno {
-    fn from(_: SrqError) -> Self {
-        Self::told(libc::EINVAL)
+    fn from(error: SrqError) -> Self {
+        Self::explained(&error)
     }
 }
 
@@ -293,24 +271,10 @@ mod tests {
     /// The explanation names the number that the call gives.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
-        let numbers = [
-            ("EINVAL", libc::EINVAL),
-            ("ENOMEM", libc::ENOMEM),
-            ("EBUSY", libc::EBUSY),
-            ("EFAULT", libc::EFAULT),
-            ("EACCES", libc::EACCES),
-            ("EADDRINUSE", libc::EADDRINUSE),
-            ("EADDRNOTAVAIL", libc::EADDRNOTAVAIL),
-            ("EAFNOSUPPORT", libc::EAFNOSUPPORT),
-            ("EHOSTUNREACH", libc::EHOSTUNREACH),
-            ("ENODEV", libc::ENODEV),
-            ("EOPNOTSUPP", libc::EOPNOTSUPP),
-        ];
         for error in errors {
             let reason = error.explain();
             let name = reason.errno.unwrap_or_else(|| panic!("{reason:?}"));
-            let (_, number) = numbers.iter().find(|(known, _)| *known == name).expect(name);
-            assert_eq!(error.into().number(), *number, "{reason:?}");
+            assert_eq!(Some(error.into().number()), errnos::number(name), "{reason:?}");
         }
     }
 
@@ -423,8 +387,6 @@ mod tests {
             let error = Errno::from(std::io::Error::from_raw_os_error(number));
             assert_eq!((error.number(), Errno::told(number) == error), (number, true));
         }
-        for (number, name) in NAMES {
-            assert_eq!(of_system(number).errno, Some(name));
-        }
+        assert_eq!(of_system(libc::EMFILE).errno, Some("EMFILE"));
     }
 }

@@ -162,14 +162,12 @@ unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
 }
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+        return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
+    }
     let batch = &object(cq).batch;
     batch.begin(); // it may wait for another thread's, which is no time to be inside a call
-    let done = call::data(CallId::ibv_start_poll, move |call| {
-        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
-            return Err(Errno::of(Rule::UnknownPollMask));
-        }
-        next(call, cq)
-    });
+    let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();
     }

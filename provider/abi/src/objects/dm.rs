@@ -70,12 +70,8 @@ impl Dm {
 impl From<DeviceMemoryError> for Errno {
     fn from(error: DeviceMemoryError) -> Self {
         match error {
-            DeviceMemoryError::Size { length: 0, .. } => Self::told(libc::EINVAL),
-            DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => {
-                Self::told(libc::ENOMEM)
-            }
             DeviceMemoryError::Region(error) => error.into(),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }

@@ -55,10 +55,8 @@ unsafe impl Object for FlowObject {
 impl From<FlowError> for Errno {
     fn from(error: FlowError) -> Self {
         match error {
-            FlowError::NoFrames => Self::told(libc::EOPNOTSUPP),
-            FlowError::TooMany(_) => Self::told(libc::ENOMEM),
             FlowError::Interface(source) => Self::told(Self::from(source).number()),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }

@@ -18,21 +18,15 @@ use crate::{
 
 impl From<McastError> for Errno {
     fn from(error: McastError) -> Self {
-        match error {
-            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. } => {
-                Self::told(libc::ENOMEM)
-            }
-            _ => Self::told(libc::EINVAL),
-        }
+        Self::explained(&error)
     }
 }
 
 impl From<AttachError> for Errno {
     fn from(error: AttachError) -> Self {
         match error {
-            AttachError::Adapter(error) => error.into(),
             AttachError::Join { source, .. } => source.into(),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }

@@ -18,11 +18,13 @@ numbers! {
 }
 
 /// The number of a name.
-pub(super) fn number(name: &str) -> Option<c_int> {
+#[must_use]
+pub fn number(name: &str) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
 }
 
 /// A number as messages show it.
-pub(super) fn errno_name(number: c_int) -> &'static str {
+#[must_use]
+pub fn name(number: c_int) -> &'static str {
     NUMBERS.iter().find(|(_, known)| *known == number).map_or("errno", |(name, _)| name)
 }
