@@ -87,6 +87,11 @@ fn leave() {
     }
 }
 
+/// True if this thread is in a call: one that it makes now is the library's own.
+pub fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
 #[derive(Debug)]
 struct Inside;
 

@@ -28,6 +28,8 @@ mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
+#[doc(hidden)] // for the C interface
+pub mod errnos;
 #[doc(hidden)] // for the fuzz targets
 pub mod ethernet;
 pub mod fabric;
@@ -45,6 +47,8 @@ mod publish;
 mod readiness;
 mod reaper;
 mod region;
+#[doc(hidden)] // for the C interface
+pub mod report;
 #[doc(hidden)] // for the C interface
 pub mod rsocket;
 #[doc(hidden)] // for the C interface
@@ -64,7 +68,7 @@ pub use device::attend_rules;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;
 #[doc(hidden)] // for the C interface
-pub use diagnosis::{explain_call, stderr};
+pub use diagnosis::explain_call;
 pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;

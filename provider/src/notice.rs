@@ -65,7 +65,7 @@ mod lines {
     };
 
     use super::TARGET;
-    use crate::{cancel::Uncancelled, diagnosis::stderr};
+    use crate::{cancel::Uncancelled, report};
 
     /// Prints them to stderr, each in one line, and nothing else.
     pub(crate) struct Lines;
@@ -83,7 +83,7 @@ mod lines {
             let mut line = Line(String::new());
             event.record(&mut line);
             let _uncancelled = Uncancelled::begin();
-            stderr::write(&format!("roce: {}\n", line.0));
+            report::line(line.0);
         }
 
         // there are no spans

@@ -104,7 +104,7 @@ pub(super) fn run(plan: &Plan, command: impl Fn() -> Command) -> Result<ExitCode
     }
     let mut report = Report::new(plan, &whole);
     for call in CallId::all() {
-        let made = whole.calls.get(usize::from(call.number())).copied().unwrap_or(0);
+        let made = whole.calls.get(call.number()).copied().unwrap_or(0);
         for nth in 1..=made.min(plan.most) {
             let rule = format!("fail {} nth {nth}", call.failing().name);
             let run = run_once(plan, command(), Some(&rule)).map_err(refuse)?;

@@ -4,17 +4,7 @@
 use std::sync::OnceLock;
 
 use libc::c_int;
-use roce_provider::{Profile, environment};
-
-const NUMBERS: [(&str, c_int); 7] = [
-    ("EINVAL", libc::EINVAL),
-    ("ENOMEM", libc::ENOMEM),
-    ("ENOSPC", libc::ENOSPC),
-    ("EOPNOTSUPP", libc::EOPNOTSUPP),
-    ("EOVERFLOW", libc::EOVERFLOW),
-    ("EBUSY", libc::EBUSY),
-    ("E2BIG", libc::E2BIG),
-];
+use roce_provider::{Profile, environment, errnos};
 
 /// That of an object beyond its limit, which is 0 for what the adapter lacks.
 pub(crate) fn too_many(limit: usize) -> c_int {
@@ -36,9 +26,7 @@ pub(crate) fn receives_have_grh() -> bool {
 }
 
 fn number(key: &str, otherwise: c_int) -> c_int {
-    let name = text(key);
-    let number = NUMBERS.iter().find(|(known, _)| Some(*known) == name);
-    number.map_or(otherwise, |(_, number)| *number)
+    text(key).and_then(errnos::number).unwrap_or(otherwise)
 }
 
 fn text(key: &str) -> Option<&'static str> {

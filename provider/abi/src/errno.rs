@@ -4,6 +4,7 @@ use libc::c_int;
 use roce_provider::{
     OpenError, QueuePair, RegionError, Unreachable,
     cm::CmError,
+    errnos,
     link::BindError,
     transport::{
         adapter::ObjectError,
@@ -14,11 +15,7 @@ use roce_provider::{
     },
 };
 
-use crate::{
-    adapter,
-    check::{self, records},
-    rule::Rule,
-};
+use crate::{adapter, rule::Rule};
 
 /// One of `errno.h`, never 0, and what is known of its cause.
 #[derive(Clone, Debug)]
@@ -49,6 +46,11 @@ impl Errno {
         Self { number, why: Why::Told }
     }
 
+    /// One with the reason for it.
+    pub(crate) fn because(number: c_int, reason: Reason) -> Self {
+        Self { number, why: Why::Reason(Box::new(reason)) }
+    }
+
     /// What the system's last call in this thread has said.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
@@ -67,6 +69,11 @@ impl Errno {
         Self::told(self.number)
     }
 
+    /// That which the explanation of an error names. The error has been explained.
+    pub(crate) fn explained(error: &impl Explain) -> Self {
+        Self::told(error.explain().errno.and_then(errnos::number).unwrap_or(libc::EINVAL))
+    }
+
     fn reason(&self) -> Reason {
         match &self.why {
             Why::Told | Why::System => of_system(self.number),
@@ -75,9 +82,14 @@ impl Errno {
         }
     }
 
+    /// True if a call has named an object that is not there.
+    pub(crate) const fn is_missing_object(&self) -> bool {
+        matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
+    }
+
     /// Explains it, if the environment asks for that.
     #[cold]
-    fn explain(&self, call: &str) {
+    pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
             Why::Told => false,
             Why::System => !NO_FAILURES.contains(&self.number),
@@ -115,71 +127,10 @@ fn of_system(number: c_int) -> Reason {
         _ => "the system refuses what the call needs; errno(3) says more",
     };
     let error = std::io::Error::from_raw_os_error(number);
-    let reason = Reason::new("system", &error, advice);
-    match NAMES.iter().find(|(named, _)| *named == number) {
-        Some((_, name)) => reason.with_errno(name),
-        None => reason.with_errno("errno"),
-    }
+    Reason::new("system", &error, advice).with_errno(errnos::name(number))
 }
-
-const NAMES: [(c_int, &str); 13] = [
-    (libc::EMFILE, "EMFILE"),
-    (libc::ENFILE, "ENFILE"),
-    (libc::ENOMEM, "ENOMEM"),
-    (libc::EACCES, "EACCES"),
-    (libc::EPERM, "EPERM"),
-    (libc::EBADF, "EBADF"),
-    (libc::EINVAL, "EINVAL"),
-    (libc::ENETUNREACH, "ENETUNREACH"),
-    (libc::EHOSTUNREACH, "EHOSTUNREACH"),
-    (libc::ECONNREFUSED, "ECONNREFUSED"),
-    (libc::ETIMEDOUT, "ETIMEDOUT"),
-    (libc::EADDRINUSE, "EADDRINUSE"),
-    (libc::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
-];
 
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
-
-/// Explains the error of a call, and leaves its number in `errno`.
-#[cold]
-fn fail(call: &str, error: &Errno) -> c_int {
-    error.explain(call);
-    let is_missing = |rule| matches!(rule, Rule::NoSuchObject | Rule::NothingToWaitFor);
-    if check::is_on() && matches!(error.why, Why::Rule(rule) if is_missing(rule)) {
-        records::refused(call);
-    }
-    set(error.number);
-    error.number
-}
-
-/// For calls that return 0 or an error's number. Callers look at `errno` too.
-pub(crate) fn status(call: &str, result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(error) => fail(call, &error),
-    }
-}
-
-/// For calls that return 0, or -1 with the error in `errno`.
-pub(crate) fn minus_one(call: &str, result: Result<()>) -> c_int {
-    if status(call, result) == 0 { 0 } else { -1 }
-}
-
-/// For calls that return a number, or -1 with the error in `errno`.
-pub(crate) fn value<T: From<i8>>(call: &str, result: Result<T>) -> T {
-    result.unwrap_or_else(|error| {
-        fail(call, &error);
-        T::from(-1)
-    })
-}
-
-/// For calls that return a pointer, or null with the error in `errno`.
-pub(crate) fn pointer<T>(call: &str, result: Result<*mut T>) -> *mut T {
-    result.unwrap_or_else(|error| {
-        fail(call, &error);
-        std::ptr::null_mut()
-    })
-}
 
 pub(crate) fn set(errno: c_int) {
     // SAFETY: The place is this thread's own.
@@ -203,9 +154,7 @@ impl From<ObjectError> for Errno {
         match error {
             ObjectError::TooMany { limit, .. } => Self::told(adapter::too_many(limit)),
             ObjectError::Size { .. } => Self::told(adapter::size()),
-            ObjectError::InUse => Self::told(libc::EBUSY),
-            ObjectError::NoFrames => Self::told(libc::EOPNOTSUPP),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -242,8 +191,7 @@ impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::TooMany(limit) => Self::told(adapter::too_many(limit)),
-            RegisterError::InUse => Self::told(libc::EBUSY),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -253,8 +201,7 @@ impl From<RegionError> for Errno {
         match error {
             RegionError::Memory(source) => Self::told(Self::from(source).number),
             RegionError::Register(error) => error.into(),
-            RegionError::Unreachable(_) => Self::told(libc::EFAULT),
-            _ => Self::told(libc::EINVAL),
+            error => Self::explained(&error),
         }
     }
 }
@@ -274,11 +221,7 @@ impl From<MemoryFault> for Errno {
 
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
-        if matches!(error, ModifyError::NotSupported(_)) {
-            Self::told(libc::EOPNOTSUPP)
-        } else {
-            Self::told(libc::EINVAL)
-        }
+        Self::explained(&error)
     }
 }
 
@@ -300,14 +243,14 @@ impl From<CmError> for Errno {
             Object(_) | Modify(_) | Region(_) | Post(_) | CmError::Failed { .. } => {
                 Self::told(number) // by the device
             }
-            error => Self { number, why: Why::Reason(Box::new(error.explain())) },
+            error => Self::because(number, error.explain()),
         }
     }
 }
 
 impl From<SrqError> for Errno {
-    fn from(_: SrqError) -> Self {
-        Self::told(libc::EINVAL)
+    fn from(error: SrqError) -> Self {
+        Self::explained(&error)
     }
 }
 
@@ -328,24 +271,10 @@ mod tests {
     /// The explanation names the number that the call gives.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
-        let numbers = [
-            ("EINVAL", libc::EINVAL),
-            ("ENOMEM", libc::ENOMEM),
-            ("EBUSY", libc::EBUSY),
-            ("EFAULT", libc::EFAULT),
-            ("EACCES", libc::EACCES),
-            ("EADDRINUSE", libc::EADDRINUSE),
-            ("EADDRNOTAVAIL", libc::EADDRNOTAVAIL),
-            ("EAFNOSUPPORT", libc::EAFNOSUPPORT),
-            ("EHOSTUNREACH", libc::EHOSTUNREACH),
-            ("ENODEV", libc::ENODEV),
-            ("EOPNOTSUPP", libc::EOPNOTSUPP),
-        ];
         for error in errors {
             let reason = error.explain();
             let name = reason.errno.unwrap_or_else(|| panic!("{reason:?}"));
-            let (_, number) = numbers.iter().find(|(known, _)| *known == name).expect(name);
-            assert_eq!(error.into().number(), *number, "{reason:?}");
+            assert_eq!(Some(error.into().number()), errnos::number(name), "{reason:?}");
         }
     }
 
@@ -458,8 +387,6 @@ mod tests {
             let error = Errno::from(std::io::Error::from_raw_os_error(number));
             assert_eq!((error.number(), Errno::told(number) == error), (number, true));
         }
-        for (number, name) in NAMES {
-            assert_eq!(of_system(number).errno, Some(name));
-        }
+        assert_eq!(of_system(libc::EMFILE).errno, Some("EMFILE"));
     }
 }

@@ -1,12 +1,12 @@
 //! The C ABI: one shared object that serves as `libibverbs.so.1` and as `librdmacm.so.1`, so that
 //! programs that are linked with those run on this adapter unchanged.
 //!
-//! Each file holds the functions of one kind of object. A function only translates: the structures
-//! and masks of C into the calls of [`roce_provider`], their errors into numbers. All functions are
-//! `unsafe` for the same reason: they take pointers from programs, and trust them as the libraries
-//! that they replace do (pointers to objects are looked up first, but for calls that move data).
-//! The contract of each is that of C: pointers lead to objects of their types, and objects are not
-//! used after they are destroyed.
+//! Each file of `objects` holds the functions of one kind of object. A function only translates:
+//! the structures and masks of C into the calls of [`roce_provider`], their errors into numbers.
+//! All functions are `unsafe` for the same reason: they take pointers from programs, and trust them
+//! as the libraries that they replace do (pointers to objects are looked up first, but for calls
+//! that move data). The contract of each is that of C: pointers lead to objects of their types, and
+//! objects are not used after they are destroyed.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
@@ -15,66 +15,29 @@
 )]
 
 mod adapter;
-mod advise;
-mod ah;
 mod at_end;
-mod batch;
-mod buf;
-mod channel;
-mod check;
-mod checked;
+mod call;
 mod cm;
-mod command_file;
-mod comp_cntr;
-mod context;
-mod counters;
-mod cq;
-mod cq_ex;
-mod device;
-mod dm;
-mod dma_buf;
-mod dmah;
-mod domain;
 mod driver;
 mod errno;
-mod event;
 mod exit;
 mod export;
-mod fault;
-mod faulted;
-mod flow;
-mod import;
+mod hooks;
 mod kernel;
-mod latest_time;
 mod layout;
-mod list;
 mod load;
-mod mcast;
-mod message;
-mod modify;
-mod mr;
-mod mw;
-mod object;
+mod objects;
 #[cfg(test)]
 mod older;
-mod pd;
-mod port;
-mod post;
-mod qp;
-mod qp_create;
-mod qp_ex;
 mod rsocket;
 mod rule;
 mod second;
-mod srq;
 mod sync;
-mod table;
 #[cfg(test)]
 mod testing;
 mod text;
 mod translate;
 mod wait;
-mod xrc;
 
 /// Reads `struct ibv_flow_attr` and the specs behind it, as a program has them in memory; else the
 /// number of the error, `EFAULT` where they end too early.

@@ -2,7 +2,10 @@
 
 use roce_provider::survive_forks;
 
-use crate::{check, fault, second};
+use crate::{
+    hooks::{check, fault},
+    second,
+};
 
 /// A thread may fork while another makes the first call.
 #[used]

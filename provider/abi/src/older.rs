@@ -13,17 +13,19 @@ use std::{
 use libc::c_void;
 
 use crate::{
-    cq::{ibv_create_cq, ibv_destroy_cq},
-    cq_ex::create_cq_ex,
-    domain::alloc_parent_domain,
     layout::{consts::*, *},
-    modify::ibv_modify_qp,
-    mr::{ibv_dereg_mr, ibv_reg_mr},
-    pd::ibv_dealloc_pd,
-    post::post_send,
-    qp::{ibv_destroy_qp, ibv_query_qp},
-    qp_create::create_qp_ex,
-    srq::{create_srq_ex, ibv_destroy_srq},
+    objects::{
+        cq::{ibv_create_cq, ibv_destroy_cq},
+        cq_ex::create_cq_ex,
+        domain::alloc_parent_domain,
+        modify::ibv_modify_qp,
+        mr::{ibv_dereg_mr, ibv_reg_mr},
+        pd::ibv_dealloc_pd,
+        post::post_send,
+        qp::{ibv_destroy_qp, ibv_query_qp},
+        qp_create::create_qp_ex,
+        srq::{create_srq_ex, ibv_destroy_srq},
+    },
     testing::{Allocated, Opened},
     translate::qp::QP_ATTR,
 };

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, sync::Once};
 
-use crate::message;
+use roce_provider::report;
 
 /// Says so, once, if there is one.
 pub(crate) fn warn() {
@@ -13,7 +13,7 @@ pub(crate) fn warn() {
         fs::read_to_string("/proc/self/maps").ok().and_then(|maps| find(&maps, own))
     {
         ONCE.call_once(|| {
-            message::print(&format!(
+            report::line(format_args!(
                 "{second} is loaded, too: what uses that one does not find roce; start the program \
                  with `roce run --also {}`",
                 Path::new(&second).file_name().unwrap_or_default().display()

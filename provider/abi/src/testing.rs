@@ -11,13 +11,8 @@ use roce_provider::{
 };
 
 use crate::{
-    command_file::CommandFile,
-    context,
-    cq::Cq,
-    device,
     layout::{ibv_context, ibv_cq, ibv_pd},
-    object::Object,
-    pd, table,
+    objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
 /// A context of the loopback device, of its own; closed when dropped.

@@ -6,12 +6,11 @@ use std::{
     path::Path,
 };
 
-use roce_provider::calls::Call;
-
 use crate::{
-    check::forks,
+    call::{self, CallId},
     errno,
     export::{export, export_private},
+    hooks::check::forks,
     layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
     rule::Rule,
 };
@@ -176,8 +175,10 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
 
 /// No device writes to memory of the parent behind the kernel's back: nothing needs preparing.
 extern "C" fn ibv_fork_init() -> c_int {
-    forks::prepared();
-    0
+    call::control(CallId::ibv_fork_init, || {
+        forks::prepared();
+        Ok(())
+    })
 }
 
 extern "C" fn ibv_is_fork_initialized() -> c_int {
@@ -186,11 +187,11 @@ extern "C" fn ibv_is_fork_initialized() -> c_int {
 }
 
 extern "C" fn ibv_dontfork_range(_address: *mut c_void, _size: usize) -> c_int {
-    0
+    call::control(CallId::ibv_dontfork_range, || Ok(()))
 }
 
 extern "C" fn ibv_dofork_range(_address: *mut c_void, _size: usize) -> c_int {
-    0
+    call::control(CallId::ibv_dofork_range, || Ok(()))
 }
 
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
@@ -204,32 +205,32 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     buffer: *mut c_char,
     size: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    let path = |text: *const c_char| Path::new(OsStr::from_bytes(CStr::from_ptr(text).to_bytes()));
-    match std::fs::read(path(directory).join(path(file))) {
-        Ok(mut bytes) => {
-            bytes.truncate(size);
-            if bytes.last() == Some(&b'\n') {
-                bytes.pop();
-            }
-            buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            if bytes.len() < size {
-                buffer.add(bytes.len()).write(0);
-            }
-            bytes.len() as c_int
+    call::control(CallId::ibv_read_sysfs_file, || {
+        let path =
+            |text: *const c_char| Path::new(OsStr::from_bytes(CStr::from_ptr(text).to_bytes()));
+        let mut bytes = std::fs::read(path(directory).join(path(file)))?;
+        bytes.truncate(size);
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
         }
-        Err(error) => errno::minus_one("ibv_read_sysfs_file", Err(error.into())),
-    }
+        buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        if bytes.len() < size {
+            buffer.add(bytes.len()).write(0);
+        }
+        Ok(bytes.len() as c_int)
+    })
 }
 
 /// Enhanced connection establishment is between adapters of one vendor.
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    *ece = ibv_ece::zeroed();
-    errno::status("ibv_query_ece", Err(errno::Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_query_ece, || {
+        *ece = ibv_ece::zeroed();
+        Err(errno::Errno::of(Rule::NotSupported))
+    })
 }
 
 extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    errno::status("ibv_set_ece", Err(errno::Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_set_ece, || Err(errno::Errno::of(Rule::NotSupported)))
 }
 
 /// Guarantees about the order in which bytes of a message appear in memory: none.
@@ -248,7 +249,9 @@ extern "C" fn ibv_resolve_eth_l2_from_gid(
     _mac: *mut u8,
     _vlan: *mut u16,
 ) -> c_int {
-    errno::status("ibv_resolve_eth_l2_from_gid", Err(errno::Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_resolve_eth_l2_from_gid, || {
+        Err(errno::Errno::of(Rule::NotSupported))
+    })
 }
 
 export!(

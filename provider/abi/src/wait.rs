@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    fs::{OFlags, fcntl_getfl, fcntl_setfl},
-    io::Errno,
-};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::errno::{self, Result};
+use crate::errno::{Errno, Result};
 
 /// Makes a descriptor blocking, as programs expect until they set it to non-blocking.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
@@ -26,21 +23,12 @@ pub(crate) enum Look<T: Copy> {
     Event(T),
     /// None yet: the descriptor to wait on.
     Nothing(c_int),
-    /// `errno` says why.
-    Failed,
 }
 
 impl<T: Copy> Look<T> {
-    /// From an event, if there is one, and the descriptor. Errors are those of `call`.
-    pub(crate) fn of(call: &str, found: Result<(Option<T>, c_int)>) -> Self {
-        match found {
-            Ok((Some(event), _)) => Self::Event(event),
-            Ok((None, descriptor)) => Self::Nothing(descriptor),
-            Err(error) => {
-                errno::status(call, Err(error));
-                Self::Failed
-            }
-        }
+    /// From an event, if there is one, and the descriptor.
+    pub(crate) fn of(event: Option<T>, descriptor: c_int) -> Self {
+        event.map_or(Self::Nothing(descriptor), Self::Event)
     }
 }
 
@@ -78,13 +66,9 @@ unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
     (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
 }
 
-unsafe fn flags_of(descriptor: c_int) -> Result<OFlags, Errno> {
-    fcntl_getfl(borrow(descriptor).ok_or(Errno::BADF)?)
-}
-
-fn fail(error: Errno) -> c_int {
-    errno::set(error.raw_os_error());
-    -1
+unsafe fn flags_of(descriptor: c_int) -> Result<OFlags> {
+    let descriptor = borrow(descriptor).ok_or(Errno::told(libc::EBADF))?;
+    fcntl_getfl(descriptor).map_err(|error| Errno::told(error.raw_os_error()))
 }
 
 /// True if a read from the descriptor would wait.
@@ -92,9 +76,9 @@ pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
     flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
-/// What a wait returns that a signal has ended: 1 if it would be restarted, or -1 with `EINTR`.
-pub(crate) fn interrupted() -> c_int {
-    if signals_restart() { 1 } else { fail(Errno::INTR) }
+/// Result of a wait that a signal has ended: `EINTR` unless it would be restarted.
+pub(crate) fn interrupted() -> Result<()> {
+    if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
 }
 
 /// Ends a thread that is cancelled. A program that never has to wait has no other place where that
@@ -105,22 +89,21 @@ pub(crate) extern "C-unwind" fn may_end_here() {
     cancellable::pthread_testcancel();
 }
 
-/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if it is
-/// non-blocking, or `EINTR` after a signal whose handler does not restart calls.
+/// Waits until a descriptor is readable, as reading from it would: `EAGAIN` if it is non-blocking,
+/// `EINTR` after a signal whose handler does not restart calls.
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
-pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {
-    let flags = match flags_of(descriptor) {
-        Ok(flags) => flags,
-        Err(error) => return fail(error),
-    };
-    if flags.contains(OFlags::NONBLOCK) {
-        return fail(Errno::AGAIN);
+pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
+    if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
+        return Err(Errno::told(libc::EAGAIN));
     }
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN as c_short, revents: 0 };
     let done = cancellable::poll(&raw mut wanted, 1, -1);
-    let goes_on = done != -1 || *libc::__errno_location() == libc::EINTR && signals_restart();
-    if goes_on { 0 } else { -1 }
+    match *libc::__errno_location() {
+        _ if done != -1 => Ok(()),
+        libc::EINTR => interrupted(),
+        errno => Err(Errno::told(errno)),
+    }
 }
 
 /// Waits until one of the descriptors is ready, at most so many milliseconds: their number, or 0,

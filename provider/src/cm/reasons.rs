@@ -8,7 +8,7 @@ use super::{
     error::CmError,
     kind::{EventKind, Status},
 };
-use crate::{Context, diagnosis};
+use crate::{Context, diagnosis, errnos};
 
 /// Explains what an event reports, if the device of its id does, or, without one, the environment
 /// asks for it.
@@ -104,7 +104,7 @@ impl Explain for CmError {
             Self::Failed { status, .. } => return status.explain(),
             Self::Io(error) => return of_system(error),
         };
-        Reason::new(cause, self, advice).with_errno(name(self.errno()))
+        Reason::new(cause, self, advice).with_errno(errnos::name(self.errno()))
     }
 }
 
@@ -116,27 +116,7 @@ fn of_system(error: &io::Error) -> Reason {
         }
     };
     let reason = Reason::new("system", error, advice);
-    error.raw_os_error().map_or(reason.clone(), |errno| reason.with_errno(name(errno)))
-}
-
-/// The name of an `errno` that connection management gives.
-const fn name(errno: i32) -> &'static str {
-    match errno {
-        libc::EADDRINUSE => "EADDRINUSE",
-        libc::EACCES => "EACCES",
-        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
-        libc::EAFNOSUPPORT => "EAFNOSUPPORT",
-        libc::ECONNREFUSED => "ECONNREFUSED",
-        libc::EHOSTUNREACH => "EHOSTUNREACH",
-        libc::EINVAL => "EINVAL",
-        libc::EMFILE => "EMFILE",
-        libc::ENETUNREACH => "ENETUNREACH",
-        libc::ENODEV => "ENODEV",
-        libc::ENOENT => "ENOENT",
-        libc::ENOMEM => "ENOMEM",
-        libc::ETIMEDOUT => "ETIMEDOUT",
-        _ => "errno",
-    }
+    error.raw_os_error().map_or(reason.clone(), |errno| reason.with_errno(errnos::name(errno)))
 }
 
 /// Failures of this side; those of the peer are explained by what it said.
@@ -173,7 +153,7 @@ impl Explain for Status {
         };
         let reason = Reason::new("connection_failed", self, advice);
         match *self {
-            Self::Errno(errno) => reason.with_errno(name(errno)),
+            Self::Errno(errno) => reason.with_errno(errnos::name(errno)),
             _ => reason,
         }
     }

@@ -6,9 +6,8 @@
 //! They are told without the lock, by the thread that has given it back. A device that does not
 //! explain has none, and no record is kept for it.
 
+mod explanation;
 mod limit;
-mod report;
-pub mod stderr;
 
 use std::{
     collections::VecDeque,
@@ -28,11 +27,16 @@ use roce_transport::{
     trace::{Record, Sink, Trace},
 };
 
-pub use report::ExplainFormat;
+pub use explanation::ExplainFormat;
 
-use crate::{calls::Call, clock, sync::Mutex, variables};
+use crate::{
+    calls::Call,
+    clock,
+    report::{self, at_exit},
+    sync::Mutex,
+    variables,
+};
 use limit::Limit;
-use report::Report;
 
 /// Number of failures that wait to be told.
 const WAITING: usize = 64;
@@ -185,7 +189,7 @@ impl Diagnosis {
         trace.sink = Some(Box::new(Finder { found: found.clone(), other: trace.sink.take() }));
         *found.teller.lock() = Some((format, device.to_owned(), about_peer));
         let _call = Call::begin();
-        stderr::at_exit(tell_rest);
+        at_exit(tell_rest);
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
@@ -217,14 +221,14 @@ impl Diagnosis {
         finding.latest = qpn.map_or_else(Vec::new, |qpn| {
             self.found.state.lock().histories.latest(qpn).cloned().collect()
         });
-        write(self.format, Some(&self.device), &finding, Vec::new());
+        write(self.format, Some(&self.device), &finding, &[]);
     }
 }
 
 /// Tells of a call that belongs to no device.
 pub(crate) fn tell_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
-    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), Vec::new());
+    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);
 }
 
 #[cold]
@@ -251,18 +255,15 @@ fn tell(
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }
-        write(format, Some(device), &finding, others);
+        write(format, Some(device), &finding, &others);
     }
     TELLING.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: Vec<String>) {
+fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = TOLD.lock().admit(device, finding, clock::now()) else { return };
-    let report = Report { device, finding, others, left_out };
-    stderr::write(&match format {
-        ExplainFormat::Text => report.text(stderr::has_colors()),
-        ExplainFormat::Json => report.json(),
-    });
+    let report = explanation::report(device, finding, others, left_out);
+    report::write(&report.in_form(format == ExplainFormat::Json));
 }
 
 /// What has not been told at the end of the process.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use super::{
-    calls::CallId,
-    errnos::{errno_name, number},
+use super::calls::CallId;
+use crate::{
+    errnos,
+    fabric::clause::{Chance, Counts, Often, Words, set, time},
 };
-use crate::fabric::clause::{Chance, Counts, Often, Words, set, time};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl CallRule {
                     set(&mut length, time(word)?, "times")?;
                 }
                 ("fail", _) if word.starts_with(['E', 'e']) => {
-                    let number = number(word).ok_or_else(|| {
+                    let number = errnos::number(word).ok_or_else(|| {
                         format!(
                             "\"{word}\" is no error that is known here; possible are EINVAL, ENOMEM, \
                              EAGAIN, EIO, EBUSY, EPERM and others of errno(3)"
@@ -141,7 +141,7 @@ impl CallFaults {
 #[must_use]
 pub fn error_of(call: CallId, errno: Option<c_int>) -> (c_int, &'static str) {
     let number = errno.unwrap_or(call.failing().errno);
-    (number, errno_name(number))
+    (number, errnos::name(number))
 }
 
 #[cfg(test)]

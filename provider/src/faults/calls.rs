@@ -2,10 +2,6 @@
 
 use libc::c_int;
 
-/// A call that can fail, by its place in the table of all.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CallId(pub(super) u16);
-
 /// What a call returns when it fails; `errno` is set in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
@@ -45,7 +41,18 @@ pub struct Failing {
 
 macro_rules! calls {
     ($($failure:expr, $errno:ident: $($name:ident)*;)*) => {
-        /// All of them.
+        /// A call that can fail, by its name in C.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[allow(missing_docs, non_camel_case_types, reason = "they are the names in C")]
+        #[non_exhaustive]
+        pub enum CallId {
+            $($($name,)*)*
+        }
+
+        /// All of them, as in the table below.
+        const ALL: &[CallId] = &[$($(CallId::$name,)*)*];
+
+        /// What is known of each.
         const CALLS: &[Failing] = &[$($(
             Failing { name: stringify!($name), failure: $failure, errno: libc::$errno },
         )*)*];
@@ -131,7 +138,7 @@ const FAMILIES: &[&str] = &[
 impl CallId {
     /// Every one.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..CALLS.len()).map(|index| Self(index as u16))
+        ALL.iter().copied()
     }
 
     /// Number of calls that can fail.
@@ -146,29 +153,29 @@ impl CallId {
         while index < CALLS.len() {
             let known = CALLS[index].name.as_bytes();
             if same(name, 0, known) || !name.is_empty() && name[0] == b'_' && same(name, 1, known) {
-                return Some(Self(index as u16));
+                return Some(ALL[index]);
             }
             index += 1;
         }
         None
     }
 
-    /// Its number, as [`numbered`](Self::numbered) takes it.
+    /// Its place in the table of all.
     #[must_use]
-    pub const fn number(self) -> u16 {
-        self.0
+    pub const fn number(self) -> usize {
+        self as usize
     }
 
-    /// The call with this number.
+    /// Its name in C.
     #[must_use]
-    pub fn numbered(number: usize) -> Option<Self> {
-        (number < CALLS.len()).then_some(Self(number as u16))
+    pub const fn name(self) -> &'static str {
+        self.failing().name
     }
 
     /// What is known of it.
     #[must_use]
-    pub fn failing(self) -> &'static Failing {
-        &CALLS[usize::from(self.0)]
+    pub const fn failing(self) -> &'static Failing {
+        &CALLS[self.number()]
     }
 
     /// The calls that a word of a rule stands for: one by its name, with or without `ibv_` or
@@ -257,9 +264,8 @@ mod tests {
     fn each_call_is_there_once() {
         for call in CallId::all() {
             assert_eq!(CallId::of(call.failing().name), Some(call));
-            assert_eq!(CallId::numbered(call.number().into()), Some(call));
+            assert_eq!(ALL[call.number()], call);
         }
-        assert_eq!(CallId::numbered(CallId::COUNT), None);
         assert_eq!(CallId::of("_ibv_query_gid_ex"), CallId::of("ibv_query_gid_ex"));
         assert_eq!(CallId::of("ibv_ack_cq_events"), None);
     }

@@ -5,7 +5,6 @@ mod call_rule;
 mod calls;
 mod device_rule;
 pub mod devices;
-mod errnos;
 pub mod live;
 
 use std::str::FromStr;

@@ -9,7 +9,8 @@ use libc::{addrinfo, sockaddr, socklen_t};
 use roce_provider::cancel::Uncancelled;
 
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, rdma_addrinfo},
     rule::Rule,
@@ -132,26 +133,26 @@ pub(super) unsafe fn look_up(
     hints: *const rdma_addrinfo,
 ) -> Result<AddressList> {
     let mut found = ptr::null_mut();
-    match rdma_getaddrinfo(node, port, hints, &raw mut found) {
+    match find(node, port, hints, &raw mut found)? {
         0 => Ok(AddressList(found)),
-        -1 | libc::EAI_SYSTEM => Err(std::io::Error::last_os_error().into()),
+        libc::EAI_SYSTEM => Err(std::io::Error::last_os_error().into()),
         libc::EAI_AGAIN => Err(Errno::of(Rule::NameAgain)),
         libc::EAI_MEMORY => Err(Errno::of(Rule::NoMemory)),
         _ => Err(Errno::of(Rule::Name)),
     }
 }
 
-/// 0, or one of the errors of `getaddrinfo`.
-unsafe extern "C" fn rdma_getaddrinfo(
+/// Looks names up: 0, or one of the errors of `getaddrinfo`.
+unsafe fn find(
     node: *const c_char,
     port: *const c_char,
     hints: *const rdma_addrinfo,
     to: *mut *mut rdma_addrinfo,
-) -> c_int {
+) -> Result<c_int> {
     // not a call that a fork would have to wait for: a name's server may never answer
     let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
-        return errno::minus_one("rdma_getaddrinfo", Err(Errno::of(Rule::NullArgument)));
+        return Err(Errno::of(Rule::NullArgument));
     }
     let none = rdma_addrinfo::zeroed();
     let given = hints.as_ref();
@@ -176,7 +177,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
         let mut found = ptr::null_mut();
         let error = libc::getaddrinfo(node, port, wanted, &raw mut found);
         if error != 0 {
-            return error;
+            return Ok(error);
         }
         let ai_flags = hints.ai_flags & RAI_PASSIVE;
         let mut next = found;
@@ -200,10 +201,19 @@ unsafe extern "C" fn rdma_getaddrinfo(
         libc::freeaddrinfo(found);
     }
     if first.is_null() {
-        return libc::EAI_MEMORY;
+        return Ok(libc::EAI_MEMORY);
     }
     *to = first;
-    0
+    Ok(0)
+}
+
+unsafe extern "C" fn rdma_getaddrinfo(
+    node: *const c_char,
+    port: *const c_char,
+    hints: *const rdma_addrinfo,
+    to: *mut *mut rdma_addrinfo,
+) -> c_int {
+    call::waiting(CallId::rdma_getaddrinfo, || find(node, port, hints, to))
 }
 
 pub(super) unsafe extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {

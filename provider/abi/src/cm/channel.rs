@@ -9,10 +9,11 @@ use roce_provider::{calls::Call, cm::EventChannel};
 
 use super::device_addr;
 use crate::{
-    errno::{self, Result},
+    call::{self, CallId},
+    errno::Result,
     export::export,
     layout::rdma_event_channel,
-    object::Object,
+    objects::object::Object,
     wait::blocking,
 };
 
@@ -44,8 +45,7 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
 }
 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
-    let _call = Call::begin();
-    errno::pointer("rdma_create_event_channel", create())
+    call::control(CallId::rdma_create_event_channel, create)
 }
 
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {

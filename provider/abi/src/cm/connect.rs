@@ -13,10 +13,11 @@ use roce_provider::{
 
 use super::{event::acknowledge_last, get_event::complete, id::Id};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 
@@ -69,10 +70,10 @@ unsafe extern "C-unwind" fn rdma_connect(
     id: *mut rdma_cm_id,
     param: *mut rdma_conn_param,
 ) -> c_int {
-    match errno::minus_one("rdma_connect", connect(id, param)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_connect, || {
+        connect(id, param)?;
+        complete(id)
+    })
 }
 
 /// Accepts a request; true if an event will follow.
@@ -84,22 +85,20 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<b
 }
 
 unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
-    match accept(id, param) {
-        Ok(true) => complete(id),
-        Ok(false) => {
-            acknowledge_last(id);
-            0
+    call::waiting(CallId::rdma_accept, || {
+        if accept(id, param)? {
+            return complete(id);
         }
-        Err(error) => errno::minus_one("rdma_accept", Err(error)),
-    }
+        acknowledge_last(id);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_reject",
-        Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)),
-    )
+    call::control(CallId::rdma_reject, || {
+        let id = Id::get(id)?;
+        Ok(id.cm()?.reject(&bytes(data, length))?)
+    })
 }
 
 unsafe extern "C" fn rdma_reject_ece(
@@ -107,38 +106,31 @@ unsafe extern "C" fn rdma_reject_ece(
     data: *const c_void,
     length: u8,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_reject_ece",
-        Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)),
-    )
+    call::control(CallId::rdma_reject_ece, || {
+        let id = Id::get(id)?;
+        Ok(id.cm()?.reject_ece(&bytes(data, length))?)
+    })
 }
 
 /// For a queue pair that the program moves; that of an id moves by itself.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_establish",
-        Id::get(id).and_then(|object| {
-            if !(*id).qp.is_null() {
-                return Err(Errno::of(Rule::IdHasObject));
-            }
-            Ok(object.cm()?.establish()?)
-        }),
-    )
+    call::control(CallId::rdma_establish, || {
+        let object = Id::get(id)?;
+        if !(*id).qp.is_null() {
+            return Err(Errno::of(Rule::IdHasObject));
+        }
+        Ok(object.cm()?.establish()?)
+    })
 }
 
 unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_notify",
-        Id::get(id).and_then(|id| {
-            if event != IBV_EVENT_COMM_EST {
-                return Err(Errno::of(Rule::Event));
-            }
-            Ok(id.cm()?.notify()?)
-        }),
-    )
+    call::control(CallId::rdma_notify, || {
+        let id = Id::get(id)?;
+        if event != IBV_EVENT_COMM_EST {
+            return Err(Errno::of(Rule::Event));
+        }
+        Ok(id.cm()?.notify()?)
+    })
 }
 
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
@@ -152,33 +144,30 @@ unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
 }
 
 unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    match errno::minus_one("rdma_disconnect", disconnect(id)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_disconnect, || {
+        disconnect(id)?;
+        complete(id)
+    })
 }
 
 /// Taken, for a queue pair of the program's, and not sent: an adapter of this kind has no such
 /// options.
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
-    let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;
-    errno::minus_one(
-        "rdma_set_local_ece",
-        if possible { Ok(()) } else { Err(Errno::of(Rule::Ece)) },
-    )
+    call::control(CallId::rdma_set_local_ece, || {
+        let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
+        let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;
+        if possible { Ok(()) } else { Err(Errno::of(Rule::Ece)) }
+    })
 }
 
 /// No options: those of the peer are not read.
 unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    errno::minus_one(
-        "rdma_get_remote_ece",
-        Id::get(id).and_then(|_| {
-            let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::of(Rule::Ece))?;
-            *ece = ibv_ece::zeroed();
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_get_remote_ece, || {
+        let _ = Id::get(id)?;
+        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::of(Rule::Ece))?;
+        *ece = ibv_ece::zeroed();
+        Ok(())
+    })
 }
 
 export!(

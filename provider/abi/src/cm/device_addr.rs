@@ -4,23 +4,25 @@ use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
 use roce_provider::{
     Context, Device, OpenError,
-    calls::Call,
     cm::{DeviceSource, set_device_source},
 };
 
 use crate::{
-    check::records,
-    command_file::CommandFile,
-    context::Ctx,
-    device::{self, Dev},
+    call::{self, CallId},
     errno::{Errno, Result},
     export::export,
+    hooks::check::records,
     layout::{ibv_context, ibv_pd},
-    list,
-    pd::ibv_alloc_pd,
+    objects::{
+        command_file::CommandFile,
+        context::Ctx,
+        device::{self, Dev},
+        list,
+        pd::ibv_alloc_pd,
+        table,
+    },
     rule::Rule,
     sync::Mutex,
-    table,
 };
 
 /// Objects that ids of one device share.
@@ -88,17 +90,18 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
 
 /// Leaves out devices that cannot be opened since another program has their addresses.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
-    let _call = Call::begin();
-    prepare();
-    let contexts: Vec<*mut ibv_context> = device::all()
-        .into_iter()
-        .filter_map(|dev| shared(dev).ok())
-        .map(|addr| addr.verbs)
-        .collect();
-    if let Some(number) = number.as_mut() {
-        *number = contexts.len() as c_int;
-    }
-    list::allocate(&contexts)
+    call::control(CallId::rdma_get_devices, || {
+        prepare();
+        let contexts: Vec<*mut ibv_context> = device::all()
+            .into_iter()
+            .filter_map(|dev| shared(dev).ok())
+            .map(|addr| addr.verbs)
+            .collect();
+        if let Some(number) = number.as_mut() {
+            *number = contexts.len() as c_int;
+        }
+        Ok(list::allocate(&contexts))
+    })
 }
 
 unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {

@@ -13,17 +13,18 @@ use roce_provider::{
 
 use super::{
     event::acknowledge_last,
-    get_event::{is_sync, next},
+    get_event::{complete, is_sync, next},
     id::{Id, QpTemplate, port_space},
     lifecycle,
     queues::{create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
-    resolve::{self, rdma_resolve_addr, rdma_resolve_route},
+    resolve::{self, start_addr, start_route},
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
     translate::qp::type_from_c,
 };
@@ -79,35 +80,38 @@ unsafe fn create_queues(
     create_plain_qp(id, pd, attr)
 }
 
+/// Resolves what the other side is, and makes the queues: one after another, as long as none fails.
+unsafe fn prepare(
+    id: *mut rdma_cm_id,
+    info: *const rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> Result<()> {
+    if (*info).ai_flags & RAI_PASSIVE != 0 {
+        return listen_later(id, info, pd, attr);
+    }
+    start_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT)?;
+    complete(id)?;
+    start_route(id, TIMEOUT)?;
+    complete(id)?;
+    create_queues(id, pd, attr)
+}
+
 unsafe extern "C-unwind" fn rdma_create_ep(
     to: *mut *mut rdma_cm_id,
     info: *mut rdma_addrinfo,
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    let id = errno::pointer("rdma_create_ep", start(info));
-    if id.is_null() {
-        return -1;
-    }
-    let done = if (*info).ai_flags & RAI_PASSIVE != 0 {
-        errno::minus_one("rdma_create_ep", listen_later(id, info, pd, attr))
-    } else {
-        // one after another, as long as none fails
-        match rdma_resolve_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT) {
-            0 => match rdma_resolve_route(id, TIMEOUT) {
-                0 => errno::minus_one("rdma_create_ep", create_queues(id, pd, attr)),
-                failed => failed,
-            },
-            failed => failed,
+    call::waiting(CallId::rdma_create_ep, || {
+        let id = start(info)?;
+        if let Err(error) = prepare(id, info, pd, attr) {
+            rdma_destroy_ep(id);
+            return Err(error);
         }
-    };
-    if done != 0 {
-        let errno = *libc::__errno_location();
-        rdma_destroy_ep(id);
-        return errno::minus_one("rdma_create_ep", Err(Errno::told(errno)));
-    }
-    *to = id;
-    0
+        *to = id;
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
@@ -144,25 +148,15 @@ unsafe extern "C-unwind" fn rdma_get_request(
     listener: *mut rdma_cm_id,
     to: *mut *mut rdma_cm_id,
 ) -> c_int {
-    if to.is_null() || !is_sync(listener) {
-        return errno::minus_one("rdma_get_request", Err(Errno::of(Rule::Synchronous)));
-    }
-    acknowledge_last(listener);
-    let mut event = ptr::null_mut();
-    if next((*listener).channel, &raw mut event) == -1 {
-        return -1;
-    }
-    (*listener).event = event;
-    match take_request(listener) {
-        Ok(id) => {
-            *to = id;
-            0
+    call::waiting(CallId::rdma_get_request, || {
+        if to.is_null() || !is_sync(listener) {
+            return Err(Errno::of(Rule::Synchronous));
         }
-        Err(error) => {
-            acknowledge_last(listener);
-            errno::minus_one("rdma_get_request", Err(error))
-        }
-    }
+        acknowledge_last(listener);
+        (*listener).event = next((*listener).channel)?;
+        *to = take_request(listener).inspect_err(|_| acknowledge_last(listener))?;
+        Ok(())
+    })
 }
 
 export!(rdma_create_ep, rdma_destroy_ep, rdma_get_request);

@@ -9,10 +9,10 @@ use roce_provider::calls::Call;
 
 use super::registry::TakenEvent;
 use crate::{
-    errno,
+    call::{self, CallId},
     export::export,
     layout::{rdma_cm_event, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
 };
 
 /// An event as programs hold it.
@@ -52,12 +52,11 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
 }
 
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    let _call = Call::begin();
-    if let Err(error) = Event::get(event) {
-        return errno::minus_one("rdma_ack_cm_event", Err(error));
-    }
-    drop(Event::from_raw(event));
-    0
+    call::control(CallId::rdma_ack_cm_event, || {
+        Event::get(event)?;
+        drop(Event::from_raw(event));
+        Ok(())
+    })
 }
 
 /// The names of [`EventKind::ALL`], for C.

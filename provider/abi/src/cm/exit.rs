@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{id::Id, registry};
-use crate::object::Object;
+use crate::objects::object::Object;
 
 /// Longest time that the process waits. Ending takes no time, unless a thread holds a lock.
 pub(crate) const LIMIT: Duration = Duration::from_millis(200);

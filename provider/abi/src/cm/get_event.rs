@@ -19,14 +19,17 @@ use super::{
     registry::TakenEvent,
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
     },
-    mcast::ibv_attach_mcast,
-    object::{Awaited, Object},
+    objects::{
+        mcast::ibv_attach_mcast,
+        object::{Awaited, Object},
+    },
     rule::Rule,
     translate::address,
     wait::{Look, may_end_here, wait_readable},
@@ -153,28 +156,18 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event of a channel: 0, or -1. The thread may be cancelled meanwhile: nothing needs
-/// to be dropped then.
+/// Waits for an event of a channel. The thread may be cancelled meanwhile: nothing needs to be
+/// dropped then.
 ///
 /// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as
 /// in librdmacm; if it looks for events once more, it gets `EBADF`.
-pub(super) unsafe extern "C-unwind" fn next(
-    channel: *mut rdma_event_channel,
-    to: *mut *mut rdma_cm_event,
-) -> c_int {
-    if to.is_null() {
-        return errno::minus_one("rdma_get_cm_event", Err(Errno::of(Rule::NullArgument)));
-    }
+pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     may_end_here();
     let mut awaited = Awaited::default();
     loop {
-        match look(channel, &mut awaited) {
-            Look::Event(event) => {
-                *to = event;
-                return 0;
-            }
-            Look::Nothing(descriptor) if wait_readable(descriptor) == 0 => {}
-            Look::Nothing(_) | Look::Failed => return -1,
+        match look(channel, &mut awaited)? {
+            Look::Event(event) => return Ok(event),
+            Look::Nothing(descriptor) => wait_readable(descriptor)?,
         }
     }
 }
@@ -182,11 +175,11 @@ pub(super) unsafe extern "C-unwind" fn next(
 unsafe fn look(
     channel: *mut rdma_event_channel,
     awaited: &mut Awaited,
-) -> Look<*mut rdma_cm_event> {
+) -> Result<Look<*mut rdma_cm_event>> {
     let _call = Call::begin();
-    let shared = Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd));
-    let found = shared.map(|(channel, descriptor)| (take(&channel), descriptor));
-    Look::of("rdma_get_cm_event", found)
+    let (channel, descriptor) =
+        Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd))?;
+    Ok(Look::of(take(&channel), descriptor))
 }
 
 /// True for an id whose calls wait.
@@ -195,31 +188,25 @@ pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Result of a call: 0 at once if the id has a channel; else waits for the event of the call, which
+/// Result of a call: at once if the id has a channel; else waits for the event of the call, which
 /// is none about an earlier connection or address.
-pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
+pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
-        return 0;
+        return Ok(());
     }
     loop {
         acknowledge_last(id);
-        let mut event = std::ptr::null_mut();
-        if next((*id).channel, &raw mut event) == -1 {
-            return -1;
-        }
-        (*id).event = event;
+        (*id).event = next((*id).channel)?;
         let before = [EventKind::TimewaitExit as c_uint, EventKind::AddrChange as c_uint];
-        if !before.contains(&(*event).event) {
+        if !before.contains(&(*(*id).event).event) {
             break;
         }
     }
     let event = *(*id).event;
     match event.status {
-        0 => 0,
-        _ if event.event == EventKind::Rejected as c_uint => {
-            errno::minus_one("rdma_connect", Err(Errno::told(libc::ECONNREFUSED)))
-        }
-        status => errno::minus_one("rdma_connect", Err(Errno::told(status.saturating_abs()))),
+        0 => Ok(()),
+        _ if event.event == EventKind::Rejected as c_uint => Err(Errno::told(libc::ECONNREFUSED)),
+        status => Err(Errno::told(status.saturating_abs())),
     }
 }
 
@@ -227,7 +214,13 @@ unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    next(channel, event)
+    call::waiting(CallId::rdma_get_cm_event, || {
+        if event.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        *event = next(channel)?;
+        Ok(())
+    })
 }
 
 export!(rdma_get_cm_event);

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     errno::{Errno, Result},
     layout::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
     sync::Mutex,
     translate::qp::type_to_c,

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use roce_provider::{calls::Call, cm::PortSpace, transport::qp::QpType};
+use roce_provider::{cm::PortSpace, transport::qp::QpType};
 
 use super::{
     channel::{self, Channel},
@@ -11,10 +11,11 @@ use super::{
     registry,
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{rdma_cm_id, rdma_event_channel},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 
@@ -62,21 +63,16 @@ unsafe extern "C" fn rdma_create_id(
     context: *mut c_void,
     space: c_uint,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_create_id",
-        port_space(space).and_then(|space| {
-            *id.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-                create(channel, context, space, None)?;
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_create_id, || {
+        let space = port_space(space)?;
+        *id.as_mut().ok_or(Errno::of(Rule::NullArgument))? = create(channel, context, space, None)?;
+        Ok(())
+    })
 }
 
 /// Waits until the program has acknowledged every event of the id that it has taken.
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one("rdma_destroy_id", destroy(id))
+    call::control(CallId::rdma_destroy_id, || destroy(id))
 }
 
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
@@ -105,8 +101,7 @@ unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one("rdma_migrate_id", migrate(id, channel))
+    call::control(CallId::rdma_migrate_id, || migrate(id, channel))
 }
 
 export!(rdma_create_id, rdma_destroy_id, rdma_migrate_id);

@@ -10,11 +10,11 @@ use roce_provider::{calls::Call, cm::JoinFlags, transport::addr::Gid};
 
 use super::{address, get_event::complete, id::Id};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
-    mcast::ibv_detach_mcast,
-    object::Object,
+    objects::{mcast::ibv_detach_mcast, object::Object},
     rule::Rule,
 };
 
@@ -48,10 +48,10 @@ unsafe extern "C-unwind" fn rdma_join_multicast(
     group: *mut sockaddr,
     context: *mut c_void,
 ) -> c_int {
-    match errno::minus_one("rdma_join_multicast", join(id, group, JoinFlags::FullMember, context)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_join_multicast, || {
+        join(id, group, JoinFlags::FullMember, context)?;
+        complete(id)
+    })
 }
 
 unsafe fn join_as(
@@ -76,29 +76,26 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     attr: *mut rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> c_int {
-    match errno::minus_one("rdma_join_multicast_ex", join_as(id, attr, context)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_join_multicast_ex, || {
+        join_as(id, attr, context)?;
+        complete(id)
+    })
 }
 
 /// Waits until the program has acknowledged the group's events.
 unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_leave_multicast",
-        Id::get(id).and_then(|object| {
-            let ip = address::read(group)?.ip();
-            object.cm()?.leave_multicast(ip)?;
-            let left = object.leave_group(ip);
-            if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
-                // the program may have done so, or the event that would have attached it was never
-                // taken
-                ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
-            }
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_leave_multicast, || {
+        let object = Id::get(id)?;
+        let ip = address::read(group)?.ip();
+        object.cm()?.leave_multicast(ip)?;
+        let left = object.leave_group(ip);
+        if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
+            // the program may have done so, or the event that would have attached it was never
+            // taken
+            ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
+        }
+        Ok(())
+    })
 }
 
 export!(rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast);

@@ -2,14 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use roce_provider::{calls::Call, cm::IdState, transport::qp::QpType};
+use roce_provider::{cm::IdState, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, ibv_path_data, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 
@@ -88,8 +89,7 @@ unsafe extern "C" fn rdma_set_option(
     at: *mut c_void,
     length: usize,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one("rdma_set_option", set(id, level, option, at, length))
+    call::control(CallId::rdma_set_option, || set(id, level, option, at, length))
 }
 
 export!(rdma_set_option);

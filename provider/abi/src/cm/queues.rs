@@ -10,24 +10,26 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
-    channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
-    check::records,
-    cq::{Cq, ibv_create_cq, ibv_destroy_cq},
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
+    hooks::check::records,
     layout::{
         consts::*, ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr,
         ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
         ibv_xrcd_init_attr, rdma_cm_id,
     },
-    object::Object,
-    qp::{Qp, ibv_destroy_qp},
-    qp_create::create_qp_ex,
+    objects::{
+        channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
+        cq::{Cq, ibv_create_cq, ibv_destroy_cq},
+        object::Object,
+        qp::{Qp, ibv_destroy_qp},
+        qp_create::create_qp_ex,
+        srq, xrc,
+    },
     rule::Rule,
-    srq,
     sync::Mutex,
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
-    xrc,
 };
 
 /// Error that a call which returned null has left in `errno`, and explained.
@@ -148,17 +150,14 @@ unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_create_qp_ex",
-        init_attr_from_c(attr).and_then(|mut full| {
-            create_qp(id, &mut full)?;
-            let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
-            ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
-            ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_create_qp_ex, || {
+        let mut full = init_attr_from_c(attr)?;
+        create_qp(id, &mut full)?;
+        let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
+        ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
+        ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
+        Ok(())
+    })
 }
 
 /// Makes a queue pair from the shorter structure, and writes back what has become of it.
@@ -179,13 +178,10 @@ unsafe extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_create_qp",
-        attr.as_mut()
-            .ok_or(Errno::of(Rule::NullArgument))
-            .and_then(|attr| create_plain_qp(id, pd, attr)),
-    )
+    call::control(CallId::rdma_create_qp, || {
+        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        create_plain_qp(id, pd, attr)
+    })
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
@@ -255,17 +251,14 @@ unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_create_srq_ex",
-        srq::init_attr_from_c(attr).and_then(|mut full| {
-            let srq = create_srq(id, &mut full)?;
-            ((*id).srq, (*id).pd) = (srq, full.pd);
-            ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
-            ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_create_srq_ex, || {
+        let mut full = srq::init_attr_from_c(attr)?;
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
+        ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn rdma_create_srq(
@@ -273,25 +266,22 @@ unsafe extern "C" fn rdma_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_create_srq",
-        attr.as_mut().ok_or(Errno::of(Rule::NullArgument)).and_then(|attr| {
-            let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
-            let mut full = ibv_srq_init_attr_ex {
-                srq_context: attr.srq_context,
-                attr: attr.attr,
-                comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-                srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
-                pd,
-                ..ibv_srq_init_attr_ex::zeroed()
-            };
-            let srq = create_srq(id, &mut full)?;
-            ((*id).srq, (*id).pd) = (srq, full.pd);
-            attr.attr = full.attr;
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_create_srq, || {
+        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
+        let mut full = ibv_srq_init_attr_ex {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+            srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
+            pd,
+            ..ibv_srq_init_attr_ex::zeroed()
+        };
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        attr.attr = full.attr;
+        Ok(())
+    })
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {

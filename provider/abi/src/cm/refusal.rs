@@ -5,11 +5,9 @@ use std::sync::Once;
 
 use roce_provider::{
     cm::{CmEvent, RejectReason, Status},
-    published_counters,
+    published_counters, report,
     transport::addr::Gid,
 };
-
-use crate::message;
 
 /// Says who has the address at which no program listens; once, for a program may try again and
 /// again.
@@ -30,7 +28,7 @@ pub(super) fn explain(event: &CmEvent) {
                 true => "no program of this user".to_owned(),
                 false => holders.join(", "),
             };
-            message::print(&format!(
+            report::line(format_args!(
                 "nothing listens on port {} of {}, which {holders} has; `roce devinfo --counters` \
                  shows who has which address",
                 peer.port(),

@@ -8,10 +8,11 @@ use roce_provider::calls::Call;
 
 use super::{address, get_event::complete, id::Id};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::rdma_cm_id,
-    object::Object,
+    objects::object::Object,
 };
 
 fn timeout(milliseconds: c_int) -> Duration {
@@ -19,8 +20,7 @@ fn timeout(milliseconds: c_int) -> Duration {
 }
 
 unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, local: *mut sockaddr) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one("rdma_bind_addr", bind(id, local))
+    call::control(CallId::rdma_bind_addr, || bind(id, local))
 }
 
 pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result<()> {
@@ -30,17 +30,14 @@ pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result
 }
 
 unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_listen",
-        Id::get(id).and_then(|id| {
-            id.cm()?.listen(usize::try_from(backlog).unwrap_or(0))?;
-            id.fill()
-        }),
-    )
+    call::control(CallId::rdma_listen, || {
+        let id = Id::get(id)?;
+        id.cm()?.listen(usize::try_from(backlog).unwrap_or(0))?;
+        id.fill()
+    })
 }
 
-unsafe fn start_addr(
+pub(super) unsafe fn start_addr(
     id: *mut rdma_cm_id,
     local: *const sockaddr,
     peer: *const sockaddr,
@@ -58,13 +55,13 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
     peer: *mut sockaddr,
     milliseconds: c_int,
 ) -> c_int {
-    match errno::minus_one("rdma_resolve_addr", start_addr(id, local, peer, milliseconds)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_resolve_addr, || {
+        start_addr(id, local, peer, milliseconds)?;
+        complete(id)
+    })
 }
 
-unsafe fn start_route(id: *mut rdma_cm_id, milliseconds: c_int) -> Result<()> {
+pub(super) unsafe fn start_route(id: *mut rdma_cm_id, milliseconds: c_int) -> Result<()> {
     let _call = Call::begin();
     Id::get(id)?.cm()?.resolve_route(timeout(milliseconds)).map_err(Errno::from)
 }
@@ -73,10 +70,10 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
     id: *mut rdma_cm_id,
     milliseconds: c_int,
 ) -> c_int {
-    match errno::minus_one("rdma_resolve_route", start_route(id, milliseconds)) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_resolve_route, || {
+        start_route(id, milliseconds)?;
+        complete(id)
+    })
 }
 
 /// In network byte order, as its counterpart below.

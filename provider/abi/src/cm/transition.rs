@@ -3,7 +3,6 @@
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
-    calls::Call,
     cm::{CmId, IdState, UDP_QKEY},
     transport::{
         cm::QpSetup,
@@ -13,11 +12,11 @@ use roce_provider::{
 
 use super::id::Id;
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
-    modify::required,
-    object::Object,
+    objects::{modify::required, object::Object},
     rule::Rule,
     translate::{
         address, mtu,
@@ -94,19 +93,16 @@ unsafe extern "C" fn rdma_init_qp_attr(
     attr: *mut ibv_qp_attr,
     mask: *mut c_int,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_init_qp_attr",
-        Id::get(id).and_then(|id| {
-            if mask.is_null() {
-                return Err(Errno::of(Rule::NullArgument));
-            }
-            let mut full = attr_from_c(attr)?;
-            *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
-            copy_sized(&full, attr, QP_ATTR);
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_init_qp_attr, || {
+        let id = Id::get(id)?;
+        if mask.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        let mut full = attr_from_c(attr)?;
+        *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
+        copy_sized(&full, attr, QP_ATTR);
+        Ok(())
+    })
 }
 
 export!(rdma_init_qp_attr);

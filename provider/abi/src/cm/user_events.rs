@@ -14,10 +14,11 @@ use super::{
     id::Id,
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     layout::{consts::*, rdma_addrinfo, rdma_cm_id},
-    object::Object,
+    objects::object::Object,
     rule::Rule,
 };
 
@@ -28,17 +29,14 @@ unsafe extern "C" fn rdma_write_cm_event(
     status: c_int,
     arg: u64,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_write_cm_event",
-        Id::get(id).and_then(|id| {
-            if event != EventKind::User as c_uint {
-                return Err(Errno::of(Rule::Event));
-            }
-            id.cm()?.write_event(status, arg);
-            Ok(())
-        }),
-    )
+    call::control(CallId::rdma_write_cm_event, || {
+        let id = Id::get(id)?;
+        if event != EventKind::User as c_uint {
+            return Err(Errno::of(Rule::Event));
+        }
+        id.cm()?.write_event(status, arg);
+        Ok(())
+    })
 }
 
 /// Reserves the place for the addresses. `EBUSY` until the program has taken those of the call
@@ -85,14 +83,11 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     service: *const c_char,
     hints: *const rdma_addrinfo,
 ) -> c_int {
-    let done = match reserve(id, hints) {
-        Ok(()) => settle(id, look_up(node, service, hints)),
-        refused => refused,
-    };
-    match errno::minus_one("rdma_resolve_addrinfo", done) {
-        0 => complete(id),
-        failed => failed,
-    }
+    call::waiting(CallId::rdma_resolve_addrinfo, || {
+        reserve(id, hints)?;
+        settle(id, look_up(node, service, hints))?;
+        complete(id)
+    })
 }
 
 /// `ENOENT` if nothing has been found, or was taken before.
@@ -100,24 +95,21 @@ unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     to: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rdma_query_addrinfo",
-        Id::get(id).and_then(|id| {
-            let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-            let addresses = &mut id.settings().addresses;
-            match mem::take(addresses) {
-                Addresses::Found(found) => {
-                    *to = found.into_raw();
-                    Ok(())
-                }
-                other => {
-                    *addresses = other;
-                    Err(Errno::of(Rule::Name))
-                }
+    call::control(CallId::rdma_query_addrinfo, || {
+        let id = Id::get(id)?;
+        let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let addresses = &mut id.settings().addresses;
+        match mem::take(addresses) {
+            Addresses::Found(found) => {
+                *to = found.into_raw();
+                Ok(())
             }
-        }),
-    )
+            other => {
+                *addresses = other;
+                Err(Errno::of(Rule::Name))
+            }
+        }
+    })
 }
 
 export!(rdma_write_cm_event, rdma_resolve_addrinfo, rdma_query_addrinfo);
@@ -142,14 +134,13 @@ mod tests {
             get_event::next,
             lifecycle,
         },
-        layout::{rdma_cm_event, rdma_event_channel},
+        layout::rdma_event_channel,
         testing::errno,
     };
 
     /// The next event of a channel: its number, its status, and what came with it.
     unsafe fn take(channel: *mut rdma_event_channel) -> (c_uint, c_int, u64) {
-        let mut event: *mut rdma_cm_event = null_mut();
-        assert_eq!(next(channel, &raw mut event), 0);
+        let event = next(channel).unwrap();
         let taken = ((*event).event, (*event).status, (*event).param.arg);
         assert_eq!(rdma_ack_cm_event(event), 0);
         taken

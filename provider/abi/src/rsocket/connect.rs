@@ -6,15 +6,15 @@ use std::{
 };
 
 use libc::{AF_INET6, sockaddr, socklen_t};
-use roce_provider::calls::Call;
 
 use super::{
     table::{self, Entry},
-    wait::{Patience, until},
+    wait::{AGAIN, Patience, until},
 };
 use crate::{
+    call::{self, CallId},
     cm::address,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -67,20 +67,16 @@ pub(super) unsafe fn give(
 }
 
 unsafe extern "C" fn rbind(number: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    let _call = Call::begin();
-    let bind = || -> Result<()> {
+    call::control(CallId::rbind, || {
         let entry = table::find(number)?;
         Ok(entry.socket.bind(given(address, length)?)?)
-    };
-    errno::minus_one("rbind", bind())
+    })
 }
 
 unsafe extern "C" fn rlisten(number: c_int, backlog: c_int) -> c_int {
-    let _call = Call::begin();
-    let listen = || -> Result<()> {
+    call::control(CallId::rlisten, || {
         Ok(table::find(number)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
-    };
-    errno::minus_one("rlisten", listen())
+    })
 }
 
 unsafe extern "C-unwind" fn raccept(
@@ -88,16 +84,15 @@ unsafe extern "C-unwind" fn raccept(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    errno::value(
-        "raccept",
+    call::waiting(CallId::raccept, || {
         until(number, Patience::Receiving, |entry| {
             let accepted = entry.accepted(entry.socket.accept()?);
             if let Ok(peer) = accepted.socket.peer_addr() {
                 give(&accepted, peer, address, length);
             }
             Ok(table::add(accepted))
-        }),
-    )
+        })
+    })
 }
 
 unsafe extern "C-unwind" fn rconnect(
@@ -105,28 +100,30 @@ unsafe extern "C-unwind" fn rconnect(
     address: *const sockaddr,
     length: socklen_t,
 ) -> c_int {
-    let mut begun = false;
-    let connected = until(number, Patience::Sending, |entry| {
-        let result = if begun {
-            entry.socket.connected()
-        } else {
-            entry.socket.connect(given(address, length)?)
-        };
-        match result {
-            Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => {
-                Err(Errno::told(libc::EINPROGRESS))
+    call::waiting(CallId::rconnect, || {
+        let mut begun = false;
+        let connected = until(number, Patience::Sending, |entry| {
+            let result = if begun {
+                entry.socket.connected()
+            } else {
+                entry.socket.connect(given(address, length)?)
+            };
+            match result {
+                Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => {
+                    Err(Errno::told(libc::EINPROGRESS))
+                }
+                Err(rustix::io::Errno::INPROGRESS) => {
+                    begun = true;
+                    Err(AGAIN)
+                }
+                Err(rustix::io::Errno::ALREADY) if begun => Err(AGAIN),
+                other => Ok(other?),
             }
-            Err(rustix::io::Errno::INPROGRESS) => {
-                begun = true;
-                Err(Errno::told(libc::EAGAIN))
-            }
-            Err(rustix::io::Errno::ALREADY) if begun => Err(Errno::told(libc::EAGAIN)),
-            other => Ok(other?),
-        }
-    });
-    // it goes on, but this call has waited long enough
-    let late = begun && connected == Err(Errno::told(libc::EAGAIN));
-    errno::minus_one("rconnect", if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected })
+        });
+        // it goes on, but this call has waited long enough
+        let late = begun && connected == Err(AGAIN);
+        if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected }
+    })
 }
 
 /// Writes the peer's address.
@@ -145,8 +142,7 @@ unsafe extern "C" fn rgetpeername(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one("rgetpeername", give_peer(number, address, length))
+    call::control(CallId::rgetpeername, || give_peer(number, address, length))
 }
 
 unsafe extern "C" fn rgetsockname(
@@ -154,8 +150,7 @@ unsafe extern "C" fn rgetsockname(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    let _call = Call::begin();
-    let own = || -> Result<()> {
+    call::control(CallId::rgetsockname, || {
         let entry = table::find(number)?;
         let any: IpAddr = match entry.family {
             AF_INET6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -164,8 +159,7 @@ unsafe extern "C" fn rgetsockname(
         let own = entry.socket.local_addr().unwrap_or_else(|| SocketAddr::new(any, 0));
         give(&entry, own, address, length);
         Ok(())
-    };
-    errno::minus_one("rgetsockname", own())
+    })
 }
 
 export!(rbind, rlisten, raccept, rconnect, rgetpeername, rgetsockname);

@@ -5,12 +5,13 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use roce_provider::{calls::Call, rsocket::Socket};
+use roce_provider::rsocket::Socket;
 
 use super::table::{self, Entry};
 use crate::{
+    call::{self, CallId},
     cm,
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -35,8 +36,7 @@ fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
 }
 
 unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    let _call = Call::begin();
-    errno::value("rsocket", create(domain, kind, protocol))
+    call::control(CallId::rsocket, || create(domain, kind, protocol))
 }
 
 fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
@@ -62,8 +62,7 @@ fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
 
 /// Variadic in C, where a third argument is passed as one that is named.
 unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_uint) -> c_int {
-    let _call = Call::begin();
-    errno::value("rfcntl", control(number, command, argument))
+    call::control(CallId::rfcntl, || control(number, command, argument))
 }
 
 export!(rsocket, rfcntl);

@@ -11,7 +11,8 @@ use roce_provider::{
 
 use super::{poll, table};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
     sync::Mutex,
@@ -55,12 +56,13 @@ impl Watched {
 
 /// Of the flags of a descriptor, those that `epoll` has no use for do nothing.
 unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
-    let _call = Call::begin();
-    let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
-    if epoll >= 0 {
-        INSTANCES.lock().insert(epoll, BTreeMap::new());
-    }
-    epoll
+    call::control(CallId::repoll_create, || {
+        let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
+        if epoll >= 0 {
+            INSTANCES.lock().insert(epoll, BTreeMap::new());
+        }
+        Ok(epoll)
+    })
 }
 
 fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>) -> Result<()> {
@@ -93,11 +95,15 @@ unsafe extern "C" fn repoll_ctl(
     descriptor: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let _call = Call::begin();
-    if table::is_one(descriptor) {
-        return errno::minus_one("repoll_ctl", watch(instance, op, descriptor, event.as_ref()));
-    }
-    libc::epoll_ctl(instance, op, descriptor, event)
+    call::control(CallId::repoll_ctl, || {
+        if table::is_one(descriptor) {
+            return watch(instance, op, descriptor, event.as_ref());
+        }
+        match libc::epoll_ctl(instance, op, descriptor, event) {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    })
 }
 
 /// What is ready now, at most so much.
@@ -183,17 +189,17 @@ unsafe extern "C-unwind" fn repoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    errno::value("repoll_wait", wait(instance, events, most, timeout))
+    call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
 }
 
 /// Closes an instance. `EBADF` for another descriptor.
-pub(super) fn close(instance: c_int) -> c_int {
+pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
-    if INSTANCES.lock().remove(&instance).is_some() {
-        // SAFETY: `repoll_create` has made it.
-        unsafe { libc::close(instance) }
-    } else {
-        errno::minus_one("close", Err(Errno::of(Rule::NotARsocket)))
+    INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;
+    // SAFETY: `repoll_create` has made it.
+    match unsafe { libc::close(instance) } {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
     }
 }
 
@@ -204,7 +210,6 @@ mod tests {
     use std::{io::Write as _, os::fd::AsRawFd};
 
     use super::*;
-    use crate::testing::errno;
 
     #[test]
     fn descriptors_are_waited_for_until_the_instance_is_closed() {
@@ -222,9 +227,9 @@ mod tests {
             assert_eq!(repoll_wait(epoll, found.as_mut_ptr(), 2, -1), 1);
             assert_eq!({ found[0].u64 }, 77);
 
-            assert_eq!((close(reader.as_raw_fd()), errno()), (-1, libc::EBADF));
-            assert_eq!(close(epoll), 0);
-            assert_eq!((close(epoll), errno()), (-1, libc::EBADF));
+            assert_eq!(close(reader.as_raw_fd()), Err(Errno::told(libc::EBADF)));
+            assert_eq!(close(epoll), Ok(()));
+            assert_eq!(close(epoll), Err(Errno::told(libc::EBADF)));
         }
     }
 }

@@ -10,7 +10,8 @@ use super::{
     wait::{Patience, transfer, until},
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -46,14 +47,13 @@ unsafe extern "C-unwind" fn riomap(
     _flags: c_int,
     offset: off_t,
 ) -> off_t {
-    errno::value("riomap", map(number, at, length, prot, offset))
+    call::waiting(CallId::riomap, || map(number, at, length, prot, offset))
 }
 
 unsafe extern "C-unwind" fn riounmap(number: c_int, at: *mut c_void, length: usize) -> c_int {
-    errno::minus_one(
-        "riounmap",
-        until(number, Patience::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?)),
-    )
+    call::waiting(CallId::riounmap, || {
+        until(number, Patience::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
+    })
 }
 
 unsafe fn write(
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn riowrite(
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    errno::value("riowrite", write(number, at, length, offset, flags))
+    call::waiting(CallId::riowrite, || write(number, at, length, offset, flags))
 }
 
 export!(riomap, riounmap, riowrite);

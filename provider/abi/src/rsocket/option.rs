@@ -7,11 +7,12 @@ use std::{
 };
 
 use libc::{linger, socklen_t, timeval};
-use roce_provider::{calls::Call, rsocket::Settings};
+use roce_provider::rsocket::Settings;
 
 use super::table::{self, Entry, Limit};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -119,11 +120,10 @@ unsafe extern "C" fn rsetsockopt(
     at: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rsetsockopt",
-        table::find(number).and_then(|entry| set(&entry, level, name, at, length)),
-    )
+    call::control(CallId::rsetsockopt, || {
+        let entry = table::find(number)?;
+        set(&entry, level, name, at, length)
+    })
 }
 
 /// Gives a value, cut to the room that there is.
@@ -208,11 +208,10 @@ unsafe extern "C" fn rgetsockopt(
     at: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    let _call = Call::begin();
-    errno::minus_one(
-        "rgetsockopt",
-        table::find(number).and_then(|entry| get(&entry, level, name, at, length)),
-    )
+    call::control(CallId::rgetsockopt, || {
+        let entry = table::find(number)?;
+        get(&entry, level, name, at, length)
+    })
 }
 
 export!(rsetsockopt, rgetsockopt);

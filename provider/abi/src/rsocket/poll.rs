@@ -14,7 +14,8 @@ use roce_provider::{
 
 use super::table;
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     wait::{may_end_here, milliseconds, poll_once},
 };
@@ -154,11 +155,12 @@ unsafe fn has_rsockets(all: *const pollfd, count: usize) -> bool {
 }
 
 unsafe extern "C-unwind" fn rpoll(all: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int {
-    if !has_rsockets(all, count as usize) {
-        return poll_once(all, count, timeout);
-    }
-    let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
-    errno::value("rpoll", poll_all(all, count as usize, limit))
+    call::waiting(CallId::rpoll, || {
+        if !has_rsockets(all, count as usize) {
+            return Ok(poll_once(all, count, timeout));
+        }
+        poll_all(all, count as usize, u64::try_from(timeout).ok().map(Duration::from_millis))
+    })
 }
 
 export!(rpoll);

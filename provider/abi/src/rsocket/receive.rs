@@ -11,7 +11,8 @@ use super::{
     wait::{Patience, transfer},
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -37,14 +38,14 @@ unsafe fn receive(
 }
 
 unsafe fn receive_one(
-    call: &str,
+    call: CallId,
     number: c_int,
     at: *mut c_void,
     length: usize,
     flags: c_int,
 ) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    errno::value(call, receive_from(number, &raw const piece, 1, flags, NOBODY).map(|got| got.0))
+    call::waiting(call, || Ok(receive_from(number, &raw const piece, 1, flags, NOBODY)?.0))
 }
 
 unsafe extern "C-unwind" fn rrecv(
@@ -53,7 +54,7 @@ unsafe extern "C-unwind" fn rrecv(
     length: usize,
     flags: c_int,
 ) -> isize {
-    receive_one("rrecv", number, at, length, flags)
+    receive_one(CallId::rrecv, number, at, length, flags)
 }
 
 unsafe extern "C-unwind" fn rrecvfrom(
@@ -65,8 +66,9 @@ unsafe extern "C-unwind" fn rrecvfrom(
     size: *mut socklen_t,
 ) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    let received = receive_from(number, &raw const piece, 1, flags, (from, size));
-    errno::value("rrecvfrom", received.map(|got| got.0))
+    call::waiting(CallId::rrecvfrom, || {
+        Ok(receive_from(number, &raw const piece, 1, flags, (from, size))?.0)
+    })
 }
 
 /// Receives, and writes where it came from; the second is true for a datagram that was cut.
@@ -94,41 +96,33 @@ unsafe fn receive_from(
 
 /// Without control data, which rsockets have none of. A stream gives no address.
 unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags: c_int) -> isize {
-    if message.is_null() {
-        return errno::value("rrecvmsg", Err(Errno::of(Rule::SocketPointer)));
-    }
-    let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-    let mut size = 0;
-    let is_datagram = match datagram::is_one(number) {
-        Ok(is_one) => is_one,
-        Err(error) => return errno::value("rrecvmsg", Err(error)),
-    };
-    let name = if is_datagram {
-        size = msg_namelen;
-        (msg_name.cast(), &raw mut size)
-    } else {
-        NOBODY
-    };
-    let received = receive_from(number, msg_iov, msg_iovlen, flags, name);
-    if let Ok((_, is_cut)) = received {
+    call::waiting(CallId::rrecvmsg, || {
+        if message.is_null() {
+            return Err(Errno::of(Rule::SocketPointer));
+        }
+        let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
+        let mut size = 0;
+        let name = if datagram::is_one(number)? {
+            size = msg_namelen;
+            (msg_name.cast(), &raw mut size)
+        } else {
+            NOBODY
+        };
+        let (length, is_cut) = receive_from(number, msg_iov, msg_iovlen, flags, name)?;
         (*message).msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
         ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
-    }
-    errno::value("rrecvmsg", received.map(|(length, _)| length))
+        Ok(length)
+    })
 }
 
 unsafe extern "C-unwind" fn rread(number: c_int, at: *mut c_void, length: usize) -> isize {
-    receive_one("rread", number, at, length, 0)
+    receive_one(CallId::rread, number, at, length, 0)
 }
 
 unsafe extern "C-unwind" fn rreadv(number: c_int, pieces: *const iovec, count: c_int) -> isize {
-    match Cursor::number(count) {
-        Ok(count) => {
-            let received = receive_from(number, pieces, count, 0, NOBODY);
-            errno::value("rreadv", received.map(|got| got.0))
-        }
-        Err(error) => errno::value("rreadv", Err(error)),
-    }
+    call::waiting(CallId::rreadv, || {
+        Ok(receive_from(number, pieces, Cursor::number(count)?, 0, NOBODY)?.0)
+    })
 }
 
 export!(rrecv, rrecvfrom, rrecvmsg, rread, rreadv);

@@ -11,7 +11,8 @@ use roce_provider::rsocket::Deadline;
 
 use super::{poll::poll_all, table};
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -118,10 +119,12 @@ unsafe extern "C-unwind" fn rselect(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    if table::is_empty() {
-        return select(count, read, write, except, timeout);
-    }
-    errno::value("rselect", wait(count, Sets([read, write, except]), timeout))
+    call::waiting(CallId::rselect, || {
+        if table::is_empty() {
+            return Ok(select(count, read, write, except, timeout));
+        }
+        wait(count, Sets([read, write, except]), timeout)
+    })
 }
 
 export!(rselect);

@@ -10,7 +10,8 @@ use super::{
     wait::{Patience, transfer},
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
@@ -42,7 +43,7 @@ unsafe fn send(
 }
 
 unsafe fn send_one(
-    call: &str,
+    call: CallId,
     number: c_int,
     at: *const c_void,
     length: usize,
@@ -50,7 +51,7 @@ unsafe fn send_one(
     to: (*const sockaddr, socklen_t),
 ) -> isize {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    errno::value(call, send(number, &raw const piece, 1, flags, to))
+    call::waiting(call, || send(number, &raw const piece, 1, flags, to))
 }
 
 unsafe extern "C-unwind" fn rsend(
@@ -59,7 +60,7 @@ unsafe extern "C-unwind" fn rsend(
     length: usize,
     flags: c_int,
 ) -> isize {
-    send_one("rsend", number, at, length, flags, NOWHERE)
+    send_one(CallId::rsend, number, at, length, flags, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rsendto(
@@ -70,31 +71,29 @@ unsafe extern "C-unwind" fn rsendto(
     to: *const sockaddr,
     size: socklen_t,
 ) -> isize {
-    send_one("rsendto", number, at, length, flags, (to, size))
+    send_one(CallId::rsendto, number, at, length, flags, (to, size))
 }
 
 /// Without control data, which rsockets have none of.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
-    if message.is_null() {
-        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketPointer)));
-    }
-    if (*message).msg_controllen > 0 {
-        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketOption)));
-    }
-    let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-    let to = (msg_name.cast_const().cast(), msg_namelen);
-    errno::value("rsendmsg", send(number, msg_iov, msg_iovlen, flags, to))
+    call::waiting(CallId::rsendmsg, || {
+        if message.is_null() {
+            return Err(Errno::of(Rule::SocketPointer));
+        }
+        if (*message).msg_controllen > 0 {
+            return Err(Errno::of(Rule::SocketOption));
+        }
+        let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
+        send(number, msg_iov, msg_iovlen, flags, (msg_name.cast_const().cast(), msg_namelen))
+    })
 }
 
 unsafe extern "C-unwind" fn rwrite(number: c_int, at: *const c_void, length: usize) -> isize {
-    send_one("rwrite", number, at, length, 0, NOWHERE)
+    send_one(CallId::rwrite, number, at, length, 0, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rwritev(number: c_int, pieces: *const iovec, count: c_int) -> isize {
-    match Cursor::number(count) {
-        Ok(count) => errno::value("rwritev", send(number, pieces, count, 0, NOWHERE)),
-        Err(error) => errno::value("rwritev", Err(error)),
-    }
+    call::waiting(CallId::rwritev, || send(number, pieces, Cursor::number(count)?, 0, NOWHERE))
 }
 
 export!(rsend, rsendto, rsendmsg, rwrite, rwritev);

@@ -6,17 +6,17 @@ use roce_provider::calls::Call;
 
 use super::{
     instance, table,
-    wait::{Patience, until},
+    wait::{AGAIN, Patience, until},
 };
 use crate::{
-    errno::{self, Errno, Result},
+    call::{self, CallId},
+    errno::{Errno, Result},
     export::export,
     rule::Rule,
 };
 
 unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
-    let _call = Call::begin();
-    let shut = || -> Result<()> {
+    call::control(CallId::rshutdown, || {
         let (read, write) = match how {
             libc::SHUT_RD => (true, false),
             libc::SHUT_WR => (false, true),
@@ -24,8 +24,7 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
             _ => return Err(Errno::of(Rule::SocketArgument)),
         };
         Ok(table::find(number)?.socket.shutdown(read, write)?)
-    };
-    errno::minus_one("rshutdown", shut())
+    })
 }
 
 /// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes,
@@ -54,16 +53,15 @@ fn end(number: c_int) {
 
 /// Closes an rsocket, or an instance of `repoll_create`. `EBADF` for another descriptor.
 unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
-    let limit = match begin(number) {
-        Ok(limit) => limit,
-        Err(_) => return instance::close(number),
-    };
-    // when the time is over, what is left is not sent
-    let _ = until(number, Patience::AtMost(limit), |entry| {
-        if entry.socket.is_sent() { Ok(()) } else { Err(Errno::told(libc::EAGAIN)) }
-    });
-    end(number);
-    0
+    call::waiting(CallId::rclose, || {
+        let Ok(limit) = begin(number) else { return instance::close(number) };
+        // when the time is over, what is left is not sent
+        let _ = until(number, Patience::AtMost(limit), |entry| {
+            if entry.socket.is_sent() { Ok(()) } else { Err(AGAIN) }
+        });
+        end(number);
+        Ok(())
+    })
 }
 
 export!(rshutdown, rclose);

@@ -55,6 +55,7 @@ pub(crate) unsafe fn list(
     Ok(elements(first, count))
 }
 
+#[inline]
 pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Result<SgeList> {
     Ok(list(first, count, limit)?.map(sge).collect())
 }

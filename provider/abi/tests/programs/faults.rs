@@ -165,6 +165,27 @@ fn each_operation_of_a_context_fails_before_it_has_done_anything() {
 }
 
 #[test]
+fn what_a_call_makes_in_turn_is_no_call_of_the_programs() {
+    let name = "faults::what_a_call_makes_in_turn_is_no_call_of_the_programs";
+    if again(name, "fail ibv_alloc_pd EXDEV") {
+        return;
+    }
+    let library = Library::load();
+    let mut number: c_int = 0;
+    // SAFETY: Functions of these types, and a context of the list.
+    unsafe {
+        let get_devices: unsafe extern "C" fn(*mut c_int) -> *mut *mut c_void =
+            library.function("rdma_get_devices");
+        let alloc_pd: unsafe extern "C" fn(*mut c_void) -> *mut c_void =
+            library.function("ibv_alloc_pd");
+        // each is a context with a protection domain for ids
+        let contexts = get_devices(&raw mut number);
+        assert!(number > 0 && !(*contexts).is_null());
+        assert!(alloc_pd(*contexts).is_null());
+    }
+}
+
+#[test]
 fn there_is_no_name_without_a_call() {
     let exported = public();
     for call in CallId::all() {

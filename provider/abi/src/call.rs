@@ -1,0 +1,162 @@
+//! Calls of C: what each does around its own work, in one order.
+//!
+//! 1. A rule of `ROCE_FAULT` may have it wait, or fail before it has looked at its arguments.
+//! 2. It does its work. What it notes for checks, it notes behind the translation from C.
+//! 3. If it fails, checks look why, the error is explained, and `errno` is set.
+//!
+//! What it returns then says the table of calls ([`CallId`]). As long as nothing is switched on,
+//! the first step costs one load.
+
+use std::ffi::c_int;
+
+use roce_provider::calls::Call;
+pub(crate) use roce_provider::faults::CallId;
+
+use crate::{
+    errno::{self, Errno, Result},
+    hooks::{self, check, fault},
+    objects::object::Object,
+};
+
+/// What a call returns in C.
+pub(crate) trait Outcome {
+    type C;
+
+    fn done(self) -> Self::C;
+
+    /// The value for an error.
+    fn failed(value: isize) -> Self::C;
+}
+
+impl Outcome for () {
+    type C = c_int;
+
+    fn done(self) -> c_int {
+        0
+    }
+
+    fn failed(value: isize) -> c_int {
+        value as c_int
+    }
+}
+
+impl<T> Outcome for *mut T {
+    type C = Self;
+
+    fn done(self) -> Self {
+        self
+    }
+
+    fn failed(_: isize) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Outcome for $number {
+            type C = Self;
+
+            fn done(self) -> Self {
+                self
+            }
+
+            fn failed(value: isize) -> Self {
+                value as Self
+            }
+        })*
+    };
+}
+
+numbers!(c_int, isize, i64);
+
+/// A call that a fork waits for. It does not wait itself, unless [`pause`](roce_provider::calls)d.
+pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
+    waiting(id, || {
+        let _call = Call::begin();
+        work()
+    })
+}
+
+/// A call that waits, between [`Call`]s of its own. Where it is a cancellation point, nothing may
+/// need to be dropped in its callers.
+pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
+    let verdict = if hooks::are_on() { verdict(id) } else { Ok(()) };
+    finish(id, verdict.and_then(|()| work()))
+}
+
+/// A call that moves data: a fork waits for it only if the program is checked.
+#[inline]
+pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> T::C {
+    // the work is there twice: once without anything to look at
+    let result = match hooks::are_on() {
+        false => work(Moving { id, is_checked: false }),
+        true => hooked(id, work),
+    };
+    finish(id, result)
+}
+
+#[cold]
+#[inline(never)]
+fn hooked<T>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> Result<T> {
+    verdict(id)?;
+    let is_checked = check::is_on();
+    let _call = is_checked.then(Call::begin); // what is noted has locks
+    work(Moving { id, is_checked })
+}
+
+/// A call that moves data, and whether the program is checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Moving {
+    pub(crate) id: CallId,
+    pub(crate) is_checked: bool,
+}
+
+impl Moving {
+    /// The object behind a pointer, [without a look](Object::trust) at the list of those that there
+    /// are; `EINVAL` also for one that a program which is checked has destroyed.
+    ///
+    /// # Safety
+    /// That of [`Object::trust`].
+    pub(crate) unsafe fn object<'a, T: Object>(self, pointer: *const T::C) -> Result<&'a T> {
+        if self.is_checked && check::records::used(pointer.addr(), self.id.name()) {
+            return Err(Errno::told(libc::EINVAL));
+        }
+        T::trust(pointer)
+    }
+}
+
+/// The error with which a rule has the call fail now.
+#[cold]
+fn verdict(id: CallId) -> Result<()> {
+    match fault::decide(id) {
+        None => Ok(()),
+        Some((number, reason)) => Err(Errno::because(number, reason)),
+    }
+}
+
+/// What a call returns in C.
+#[inline]
+fn finish<T: Outcome>(id: CallId, result: Result<T>) -> T::C {
+    match result {
+        Ok(done) => done.done(),
+        Err(error) => T::failed(failure(id, &error)),
+    }
+}
+
+#[cold]
+fn failure(id: CallId, error: &Errno) -> isize {
+    fail(id.name(), error);
+    id.failing().failure.value(error.number())
+}
+
+/// Explains the error of a call, and leaves its number in `errno`.
+#[cold]
+pub(crate) fn fail(call: &str, error: &Errno) {
+    let _call = Call::begin();
+    if error.is_missing_object() {
+        check::records::refused(call);
+    }
+    error.explain(call);
+    errno::set(error.number());
+}

@@ -1,0 +1,155 @@
+//! Requests that need what a READ or an atomic in front of them brings, or that a repeated READ
+//! could see: without a fence they begin before it is done.
+//!
+//! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
+
+use std::{ops::Range, sync::Arc};
+
+use roce_provider::transport::work::Remote;
+use smallvec::SmallVec;
+
+use super::{
+    finding::{Finding, Kind},
+    watch::{self, Subject},
+};
+
+/// What a send request has to do with those in front of it.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// It begins when the READs and atomics in front of it are done (`IBV_SEND_FENCE`).
+    pub(crate) is_fenced: bool,
+    /// What it sends has been copied when it is posted (`IBV_SEND_INLINE`).
+    pub(crate) is_inline: bool,
+    /// The peer's memory that it reads or writes.
+    pub(crate) remote: Option<RemoteUse>,
+    /// The program's memory that it sends.
+    pub(crate) source: SmallVec<[Range<usize>; 2]>,
+}
+
+/// The peer's memory, and what is done with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteUse {
+    pub(crate) start: Remote,
+    pub(crate) length: u64,
+    pub(crate) deed: Deed,
+}
+
+/// What is done with the peer's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    /// It is fetched, again when the answer is lost.
+    Read,
+    /// It is changed; an answer that is lost is not worked out anew.
+    Atomic,
+    Write,
+}
+
+impl RemoteUse {
+    fn overlaps(&self, other: &Self) -> bool {
+        let end = |of: &Self| of.start.address.saturating_add(of.length);
+        self.start.rkey == other.start.rkey
+            && self.start.address < end(other)
+            && other.start.address < end(self)
+    }
+}
+
+/// What is wrong with a request behind `before`, which are posted to the same queue and not done.
+pub(super) fn check<'a>(
+    subject: &Subject,
+    order: &Order,
+    before: impl DoubleEndedIterator<Item = (&'a Arc<Subject>, &'a Order)> + Clone,
+) -> Option<Finding> {
+    fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
+}
+
+/// It sends from a buffer that a READ or an atomic still fetches into.
+fn fetched_into<'a>(
+    subject: &Subject,
+    order: &Order,
+    before: &(impl DoubleEndedIterator<Item = (&'a Arc<Subject>, &'a Order)> + Clone),
+) -> Option<Finding> {
+    let readers = order.source.iter().flat_map(watch::readers);
+    let is_safe = |reader: &Arc<Subject>| {
+        let at = before.clone().position(|(other, _)| Arc::ptr_eq(other, reader));
+        let fenced_since =
+            |at: usize| before.clone().skip(at + 1).any(|(_, other)| other.is_fenced);
+        // of another queue, no fence helps
+        !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
+    };
+    let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
+    let copied = if order.is_inline { ", copied when it was posted," } else { "" };
+    Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
+}
+
+/// It changes memory of the peer that a READ in front of it fetches.
+fn written_behind<'a>(
+    subject: &Subject,
+    order: &Order,
+    before: impl DoubleEndedIterator<Item = (&'a Arc<Subject>, &'a Order)>,
+) -> Option<Finding> {
+    let written = order.remote.filter(|remote| remote.deed != Deed::Read && !order.is_fenced)?;
+    for (reader, other) in before.rev() {
+        if other.remote.is_some_and(|read| read.deed == Deed::Read && read.overlaps(&written)) {
+            return Some(found(subject, reader, "changes what it fetches"));
+        }
+        if other.is_fenced {
+            break;
+        }
+    }
+    None
+}
+
+fn found(subject: &Subject, reader: &Subject, what: &str) -> Finding {
+    Finding {
+        kind: Kind::FenceMissing,
+        what: format!("{}: it is behind {}, and {what}", subject.text(), reader.text()),
+        stacks: vec![
+            ("posted", subject.posted.clone()),
+            ("the one in front", reader.posted.clone()),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_provider::transport::mem::RKey;
+
+    use super::*;
+    use crate::hooks::check::stack::Stack;
+
+    fn subject(wr_id: u64) -> Arc<Subject> {
+        let (call, name) = ("ibv_post_send", "request");
+        Arc::new(Subject { queue: ("qp", 1), call, wr_id, name, posted: Stack::none() })
+    }
+
+    fn at(address: u64, rkey: u32, deed: Deed) -> Order {
+        let start = Remote { address, rkey: RKey(rkey) };
+        Order { remote: Some(RemoteUse { start, length: 100, deed }), ..Order::default() }
+    }
+
+    fn fenced(order: Order) -> Order {
+        Order { is_fenced: true, ..order }
+    }
+
+    /// Whether the last of these is told of.
+    fn is_told(orders: &[Order]) -> bool {
+        let all: Vec<_> = orders.iter().map(|order| (subject(0), order)).collect();
+        let ((last, order), before) = all.split_last().unwrap();
+        check(last, order, before.iter().map(|(subject, order)| (subject, *order))).is_some()
+    }
+
+    #[test]
+    fn a_write_behind_a_read_of_the_same_bytes_needs_a_fence() {
+        use Deed::{Atomic, Read, Write};
+        assert!(is_told(&[at(0, 1, Read), at(99, 1, Write)]));
+        assert!(is_told(&[at(0, 1, Read), at(500, 1, Write), at(50, 1, Atomic)]));
+        assert!(!is_told(&[at(0, 1, Read), at(100, 1, Write)]), "other bytes");
+        assert!(!is_told(&[at(0, 1, Read), at(0, 2, Write)]), "another key");
+        assert!(!is_told(&[at(0, 1, Read), at(0, 1, Read)]));
+        assert!(!is_told(&[at(0, 1, Atomic), at(0, 1, Write)]), "its answer is kept");
+        assert!(!is_told(&[at(0, 1, Write), at(0, 1, Write)]));
+        assert!(!is_told(&[at(0, 1, Read), fenced(at(0, 1, Write))]));
+        assert!(!is_told(&[at(0, 1, Read), fenced(Order::default()), at(0, 1, Write)]));
+        assert!(is_told(&[fenced(at(0, 1, Read)), at(0, 1, Write)]), "the fence is too early");
+    }
+}

@@ -1,0 +1,178 @@
+//! Objects that a program holds, where they were made, and by whom they were destroyed.
+
+use std::{
+    alloc::{Layout, dealloc},
+    cell::Cell,
+    collections::{BTreeMap, VecDeque},
+    process, ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::{
+    finding::{Finding, Kind},
+    form::is_on,
+    report,
+    stack::Stack,
+};
+use crate::sync::Mutex;
+
+/// Number of destroyed objects that are remembered, and whose memory is kept so long: a program may
+/// still look at it.
+const REMEMBERED: usize = 16_384;
+/// Number of places that are shown of objects of one type.
+const PLACES: usize = 3;
+
+static RECORDS: Mutex<Records> =
+    Mutex::new(Records { alive: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
+/// The process that has made one: a forked child begins with none.
+static MAKER: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// True while this thread makes objects for the library itself.
+    static OWN: Cell<bool> = const { Cell::new(false) };
+    /// The destroyed object that this thread's call has named.
+    static NAMED: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Records {
+    alive: BTreeMap<usize, Alive>,
+    gone: BTreeMap<usize, Gone>,
+    /// Those that are gone, the oldest first.
+    order: VecDeque<usize>,
+}
+
+struct Alive {
+    kind: &'static str,
+    made: Stack,
+    process: u32,
+    /// Made by the library, for itself.
+    is_own: bool,
+}
+
+struct Gone {
+    kind: &'static str,
+    made: Stack,
+    destroyed: Stack,
+    /// Where its memory begins, and what it is.
+    memory: (usize, Layout),
+}
+
+/// True if the program has ever made an object.
+pub(super) fn were_made() -> bool {
+    MAKER.load(Ordering::Relaxed) == process::id()
+}
+
+/// Makes objects that stay, and that are none of the program's.
+pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
+    let before = OWN.replace(true);
+    let made = make();
+    OWN.set(before);
+    made
+}
+
+/// Notes a new object of a kind.
+pub(crate) fn made(pointer: usize, kind: &'static str) {
+    if !is_on() {
+        return;
+    }
+    let (made, is_own) = (Stack::here(), OWN.get());
+    if !is_own {
+        MAKER.store(process::id(), Ordering::Relaxed);
+    }
+    let mut records = RECORDS.lock();
+    // memory that was given back by another way
+    records.forget(pointer, false);
+    records.alive.insert(pointer, Alive { kind, made, process: process::id(), is_own });
+}
+
+/// Notes the end of one, whose memory of this layout is freed here, later.
+///
+/// # Safety
+/// The memory is allocated with this layout, and nothing else frees it.
+pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) {
+    let destroyed = Stack::here();
+    let mut records = RECORDS.lock();
+    let (kind, made) = match records.alive.remove(&pointer) {
+        Some(alive) => (alive.kind, alive.made),
+        None => ("object", Stack::none()),
+    };
+    let memory = (memory.expose_provenance(), layout);
+    records.gone.insert(pointer, Gone { kind, made, destroyed, memory });
+    records.order.push_back(pointer);
+    if records.order.len() > REMEMBERED
+        && let Some(oldest) = records.order.pop_front()
+    {
+        records.forget(oldest, true);
+    }
+}
+
+/// Notes that this thread's call names an object that is not there.
+pub(crate) fn named(pointer: usize) {
+    NAMED.set(pointer);
+}
+
+/// Tells of the call, if the object that it named has been destroyed.
+pub(crate) fn refused(call: &str) {
+    if is_on() {
+        used(NAMED.replace(0), call);
+    }
+}
+
+/// Tells of a call on an object, if that has been destroyed. True: it has.
+pub(crate) fn used(pointer: usize, call: &str) -> bool {
+    let records = RECORDS.lock();
+    let Some(gone) = records.gone.get(&pointer) else { return false };
+    let finding = Finding {
+        kind: Kind::UsedAfterDestroy,
+        what: format!("{call} with the {} {pointer:#x}", gone.kind),
+        stacks: vec![
+            ("called", Stack::here()),
+            ("destroyed", gone.destroyed.clone()),
+            ("made", gone.made.clone()),
+        ],
+    };
+    drop(records);
+    report::tell(&finding);
+    true
+}
+
+/// Tells which objects there are at the end of the process.
+pub(super) fn tell_alive() {
+    let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
+    let process = process::id();
+    for alive in RECORDS.lock().alive.values() {
+        if alive.process == process && !alive.is_own {
+            by_kind.entry(alive.kind).or_default().push(alive.made.clone());
+        }
+    }
+    for (kind, stacks) in by_kind {
+        let mut places: BTreeMap<Stack, u32> = BTreeMap::new();
+        let number = stacks.len();
+        for stack in stacks {
+            *places.entry(stack).or_default() += 1;
+        }
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+        let others = places.len().saturating_sub(PLACES);
+        let more =
+            if others > 0 { format!(", made at {others} more places") } else { String::new() };
+        report::tell(&Finding {
+            kind: Kind::ObjectAlive,
+            what: format!("{number} × {kind}{more}"),
+            stacks: places.into_iter().take(PLACES).map(|(stack, _)| ("made", stack)).collect(),
+        });
+    }
+}
+
+impl Records {
+    /// Forgets one that is gone, and frees its memory if nobody else has.
+    fn forget(&mut self, pointer: usize, free: bool) {
+        let Some(gone) = self.gone.remove(&pointer) else { return };
+        if free {
+            // SAFETY: By the contract of `destroyed`.
+            unsafe { dealloc(ptr::with_exposed_provenance_mut(gone.memory.0), gone.memory.1) };
+        } else {
+            self.order.retain(|other| *other != pointer);
+        }
+    }
+}

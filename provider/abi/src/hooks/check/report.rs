@@ -1,0 +1,282 @@
+//! Findings, told on stderr at the moment, each once, and together at the end.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::PathBuf,
+    process,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use roce_provider::{
+    CheckForm,
+    environment::{self, CHECK_SUPPRESSIONS},
+    report::{Report, line, line_of},
+};
+use serde_json::json;
+
+use super::{
+    finding::{Finding, Kind},
+    form,
+    sarif::{self, Found},
+    stack::{Frame, Stack},
+    suppressions::Suppressions,
+};
+use crate::sync::Mutex;
+
+/// Number of findings that are told; more are counted.
+const MOST: usize = 100;
+
+/// What has been found in this process.
+static TOLD: Mutex<Told> =
+    Mutex::new(Told { process: 0, has_written: false, places: BTreeMap::new() });
+
+struct Told {
+    /// The process that found it: a forked child begins with nothing.
+    process: u32,
+    has_written: bool,
+    places: BTreeMap<Key, Place>,
+}
+
+/// What makes two findings one: their kind and place, and for objects that are alive, which they
+/// are.
+type Key = (Kind, Stack, Option<String>);
+
+/// One finding at one place.
+struct Place {
+    times: u32,
+    /// The program's own caller that is named in the summary; `None`: it is suppressed.
+    shown: Option<String>,
+    /// What a document at the end has.
+    found: Option<Found>,
+}
+
+/// What has been found under a lock.
+static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
+static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
+
+static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
+    let Some(path) = environment::value(CHECK_SUPPRESSIONS).map(PathBuf::from) else {
+        return Suppressions::default();
+    };
+    let (lines, wrong) = Suppressions::read(&path);
+    for wrong in wrong {
+        line(format_args!("{CHECK_SUPPRESSIONS}: {wrong}"));
+    }
+    lines
+});
+
+/// Tells of it, unless it was told before. The caller holds no lock of an engine.
+#[cold]
+pub(crate) fn tell(finding: &Finding) {
+    let Some(form) = form::form() else { return };
+    let mut told = TOLD.lock();
+    told.begin();
+    let stack = finding.stacks.first().map_or_else(Stack::none, |(_, stack)| stack.clone());
+    let is_alive = finding.kind == Kind::ObjectAlive;
+    let key = (finding.kind, stack.place(), is_alive.then(|| finding.what.clone()));
+    if let Some(place) = told.places.get_mut(&key) {
+        place.times += 1;
+        return;
+    }
+    let stacks: Vec<_> =
+        finding.stacks.iter().map(|(name, stack)| (*name, stack.frames())).collect();
+    let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
+    let shown = (!SUPPRESSIONS.cover(finding.kind, frames)).then(|| own_caller(frames));
+    let is_shown = shown.is_some() && told.places.len() < MOST;
+    let text = (is_shown && form != CheckForm::Sarif)
+        .then(|| report(finding, &stacks).in_form(form == CheckForm::Json));
+    let own = own(frames);
+    let found = (form == CheckForm::Sarif).then(|| Found {
+        finding: finding.clone(),
+        own,
+        is_suppressed: shown.is_none(),
+        times: 1,
+        stacks,
+    });
+    told.places.insert(key, Place { times: 1, shown, found });
+    if let Some(text) = text {
+        told.write(&text);
+    }
+}
+
+/// Has it told by [`tell_postponed`]: for callers that hold locks.
+pub(super) fn postpone(finding: Finding) {
+    POSTPONED.lock().push(finding);
+    ARE_POSTPONED.store(true, Ordering::Release);
+}
+
+/// Tells what was found under locks.
+pub(crate) fn tell_postponed() {
+    if ARE_POSTPONED.swap(false, Ordering::Acquire) {
+        let postponed = std::mem::take(&mut *POSTPONED.lock());
+        postponed.iter().for_each(tell);
+    }
+}
+
+/// Tells what was found in all: the number of different findings, without advice.
+pub(super) fn summarize() -> usize {
+    let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
+    let mut told = TOLD.lock();
+    told.begin();
+    let documented: Vec<_> = told
+        .places
+        .values_mut()
+        .filter_map(|place| Some(Found { times: place.times, ..place.found.take()? }))
+        .collect();
+    let shown: Vec<_> = told
+        .places
+        .iter()
+        .filter_map(|((kind, ..), place)| Some((kind.name(), place.shown.as_ref()?, place.times)))
+        .collect();
+    let suppressed = told.places.len() - shown.len();
+    let advice =
+        told.places.iter().filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
+    let number = shown.len() - advice.count();
+    let text = match form {
+        CheckForm::Sarif => sarif::document(&documented, checks),
+        CheckForm::Json => {
+            let list: Vec<_> = shown
+                .iter()
+                .map(|(kind, at, times)| json!({ "finding": kind, "at": at, "times": times }))
+                .collect();
+            let mut summary = json!({ "summary": list, "suppressed": suppressed });
+            if checks.are_late() {
+                summary["seed"] = checks.seed().into();
+            }
+            line_of(&summary)
+        }
+        CheckForm::Text => {
+            let mut text = match number {
+                0 => "roce check: no findings".to_owned(),
+                1 => "roce check: 1 finding".to_owned(),
+                number => format!("roce check: {number} findings"),
+            };
+            if shown.len() > number {
+                let _ = write!(text, ", advice: {}", shown.len() - number);
+            }
+            if suppressed > 0 {
+                let _ = write!(text, ", {suppressed} suppressed");
+            }
+            text.push('\n');
+            for (kind, at, times) in &shown {
+                let _ = writeln!(text, "  {times:>5} × {kind}  {at}");
+            }
+            text
+        }
+    };
+    told.write(&text);
+    number
+}
+
+impl Told {
+    /// Forgets what the parent of a forked child has found.
+    fn begin(&mut self) {
+        let process = process::id();
+        if self.process != process {
+            self.process = process;
+            self.has_written = false;
+            self.places.clear();
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        form::write(text, !std::mem::replace(&mut self.has_written, true));
+    }
+}
+
+/// The innermost caller that is not one of the functions which the headers of the libraries define.
+fn own(frames: &[Frame]) -> usize {
+    // programs have such names, too, which stand before a place in them
+    let is_header = |frame: &&Frame| {
+        let function = &frame.function;
+        !function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start))
+    };
+    frames.iter().position(|frame| !is_header(&frame)).unwrap_or(0)
+}
+
+fn own_caller(frames: &[Frame]) -> String {
+    frames.get(own(frames)).map_or_else(|| "?".to_owned(), Frame::to_string)
+}
+
+fn report(finding: &Finding, stacks: &[(&'static str, Vec<Frame>)]) -> Report {
+    let Finding { kind, what, .. } = finding;
+    let is_advice = kind.is_advice();
+    let frame = |frame: &Frame| json!({ "function": frame.function, "place": frame.place });
+    let object = json!({
+        "finding": kind.name(),
+        "advice": is_advice,
+        "what": what,
+        "why": kind.rule(),
+        "look": kind.advice(),
+        "stacks": stacks.iter().map(|(name, frames)| json!({
+            "what": name,
+            "frames": frames.iter().map(frame).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    });
+    let lines = |frames: &[Frame]| frames.iter().map(Frame::to_string).collect();
+    Report {
+        about: "roce check".to_owned(),
+        what: format!("{}{}: {what}", if is_advice { "advice: " } else { "" }, kind.name()),
+        is_advice,
+        said: vec![("why", kind.rule().to_owned()), ("look", kind.advice().to_owned())],
+        lists: stacks.iter().map(|(name, frames)| (*name, lines(frames))).collect(),
+        end: None,
+        object,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Finding, Vec<(&'static str, Vec<Frame>)>) {
+        let frame = |function: &str, place: &str| Frame {
+            function: function.to_owned(),
+            place: place.to_owned(),
+            source: None,
+        };
+        let finding = Finding {
+            kind: Kind::TimeoutZero,
+            what: "qp 0x000012: ibv_modify_qp".to_owned(),
+            stacks: vec![("called", Stack::none())],
+        };
+        let frames = vec![frame("ibv_x", "verbs.h:3"), frame("connect", "a.c:7")];
+        (finding, vec![("called", frames), ("made", Vec::new())])
+    }
+
+    #[test]
+    fn text_says_what_why_where_to_look_and_where_it_was() {
+        let (finding, stacks) = example();
+        let text = report(&finding, &stacks).in_form(false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "roce check: timeout_zero: qp 0x000012: ibv_modify_qp");
+        assert!(
+            lines[1].starts_with("  why:  timeout is 0") && lines[2].starts_with("  look: set")
+        );
+        assert_eq!(lines[3..], ["  called:", "    ibv_x (verbs.h:3)", "    connect (a.c:7)"]);
+        assert_eq!(own_caller(&stacks[0].1), "connect (a.c:7)");
+    }
+
+    #[test]
+    fn advice_is_called_so() {
+        let (mut finding, stacks) = example();
+        finding.kind = Kind::EachSignaled;
+        let text = report(&finding, &stacks).in_form(false);
+        assert!(text.starts_with("roce check: advice: each_request_signaled: qp"), "{text}");
+        assert!(report(&finding, &stacks).in_form(true).contains("\"advice\":true"));
+    }
+
+    #[test]
+    fn json_is_one_line_for_programs() {
+        let (finding, stacks) = example();
+        let line = report(&finding, &stacks).in_form(true);
+        assert_eq!(line.matches('\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["finding"], "timeout_zero");
+        assert_eq!(value["stacks"][0]["frames"][1]["place"], "a.c:7");
+    }
+}

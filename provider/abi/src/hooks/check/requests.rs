@@ -1,0 +1,673 @@
+//! Requests that programs have posted and whose completions they have not polled, and the queues
+//! that these are in.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, MutexGuard},
+};
+
+use roce_provider::{
+    QueuePair,
+    transport::{
+        addr::Qpn,
+        qp::{QpInfo, State},
+        work::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, Wc, WcOpcode},
+    },
+};
+use smallvec::SmallVec;
+
+use super::{
+    finding::{Finding, Kind},
+    form::is_on,
+    order::{self, Deed, Order, RemoteUse},
+    report,
+    stack::Stack,
+    wake_ups,
+    watch::{self, Role, Subject, WatchId},
+};
+use crate::sync::Mutex;
+
+/// Number of requests in flight beside which a request need not be signaled.
+const DEEP: usize = 16;
+/// Number of such requests after which it is said.
+const IN_A_ROW: u32 = 1000;
+
+/// A queue pair: its device, as an address, and its number.
+pub(crate) type QpKey = (usize, u32);
+
+/// A request that a program is about to post.
+#[derive(Debug)]
+pub(crate) struct Request {
+    wr_id: u64,
+    /// The operation.
+    name: &'static str,
+    /// What is done with the memory; `None`: nothing, or it has been copied.
+    role: Option<Role>,
+    sges: SgeList,
+    is_signaled: bool,
+    order: Order,
+}
+
+impl Request {
+    /// A send request. Where the bytes of an inline one were is only known where it was translated.
+    pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>) -> Self {
+        let (name, role, remote) = operation(&wr.op);
+        let is_inline = inline.is_some();
+        let sges = match (inline, &wr.data) {
+            (Some(sges), _) => sges,
+            (None, Data::Sges(sges)) => sges.clone(),
+            (None, _) => SgeList::default(),
+        };
+        let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        let remote = remote.map(|(start, deed)| RemoteUse { start, length, deed });
+        let is_fenced = wr.flags.contains(SendFlags::FENCE);
+        Self {
+            wr_id: wr.wr_id,
+            name,
+            role: role.filter(|_| !is_inline),
+            sges,
+            is_signaled: sq_sig_all || wr.flags.contains(SendFlags::SIGNALED),
+            order: Order { is_fenced, is_inline, remote, ..Order::default() },
+        }
+    }
+
+    pub(crate) fn receive(wr: &RecvWr) -> Self {
+        Self {
+            wr_id: wr.wr_id,
+            name: "receive",
+            role: Some(Role::Receive),
+            sges: wr.sges.clone(),
+            is_signaled: true,
+            order: Order::default(),
+        }
+    }
+}
+
+/// The name of an operation, what it does with its memory, and with which memory of the peer's.
+const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
+    const SEND: Option<Role> = Some(Role::Send);
+    const READ: Option<Role> = Some(Role::Read);
+    match *op {
+        SendOp::Write { remote, immediate: None } => {
+            ("RDMA WRITE", SEND, Some((remote, Deed::Write)))
+        }
+        SendOp::Write { remote, .. } => {
+            ("RDMA WRITE with immediate", SEND, Some((remote, Deed::Write)))
+        }
+        SendOp::AtomicWrite { remote } => ("ATOMIC WRITE", SEND, Some((remote, Deed::Write))),
+        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, Deed::Read))),
+        SendOp::CompareSwap { remote, .. } => {
+            ("compare and swap", READ, Some((remote, Deed::Atomic)))
+        }
+        SendOp::FetchAdd { remote, .. } => ("fetch and add", READ, Some((remote, Deed::Atomic))),
+        SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => {
+            ("SEND", SEND, None)
+        }
+        SendOp::Send { .. } | SendOp::SendTo { .. } => ("SEND with immediate", SEND, None),
+        SendOp::SendInvalidate { .. } => ("SEND with invalidate", SEND, None),
+        _ => ("request", None, None),
+    }
+}
+
+/// The queue that requests are posted to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queue {
+    Send(QpKey),
+    Receive(QpKey),
+    /// A shared receive queue, by its pointer.
+    Shared(usize),
+}
+
+/// Memory of a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionMemory {
+    /// Address of the first byte in requests.
+    pub(crate) iova: u64,
+    /// Its address in the process.
+    pub(crate) address: usize,
+    pub(crate) length: usize,
+}
+
+/// A new queue pair.
+pub(crate) struct NewPair {
+    pub(crate) qp: QueuePair,
+    /// Its completion queues and its shared receive queue, by their pointers.
+    pub(crate) send_cq: usize,
+    pub(crate) recv_cq: usize,
+    pub(crate) srq: Option<usize>,
+    pub(crate) max_send: usize,
+}
+
+static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
+    pairs: BTreeMap::new(),
+    shared: BTreeMap::new(),
+    cqs: BTreeMap::new(),
+    regions: BTreeMap::new(),
+});
+
+struct Requests {
+    pairs: BTreeMap<QpKey, Pair>,
+    shared: BTreeMap<usize, Shared>,
+    /// Completion queues by their pointers.
+    cqs: BTreeMap<usize, Completions>,
+    /// Regions by device and local key.
+    regions: BTreeMap<(usize, u32), RegionMemory>,
+}
+
+struct Pair {
+    new: NewPair,
+    sends: VecDeque<Posted>,
+    receives: VecDeque<Posted>,
+    /// Number of sends in a row that were signaled while others were in flight.
+    signaled: u32,
+    /// A request has failed: all that follow do.
+    has_failed: bool,
+    /// Completion counters tell the program what has completed: it need not poll.
+    is_counted: bool,
+}
+
+struct Shared {
+    device: usize,
+    /// Of an XRC one, where its requests complete: which queue pairs take from it is not known
+    /// here.
+    cq: Option<usize>,
+    list: VecDeque<Posted>,
+}
+
+/// A posted request.
+struct Posted {
+    subject: Arc<Subject>,
+    is_signaled: bool,
+    order: Order,
+    watches: SmallVec<[WatchId; 2]>,
+    lkeys: SmallVec<[u32; 2]>,
+}
+
+struct Completions {
+    capacity: usize,
+    /// Requests of queue pairs that are to complete here.
+    pending: usize,
+    made: Stack,
+}
+
+/// All of them, if programs are checked.
+fn locked() -> Option<MutexGuard<'static, Requests>> {
+    is_on().then(|| REQUESTS.lock())
+}
+
+/// Notes a new completion queue, or its new size.
+pub(crate) fn size_cq(cq: usize, capacity: usize) {
+    let Some(mut requests) = locked() else { return };
+    let new = Completions { capacity, pending: 0, made: Stack::here() };
+    requests.cqs.entry(cq).or_insert(new).capacity = capacity;
+}
+
+/// Forgets a completion queue.
+pub(crate) fn remove_cq(cq: usize) {
+    if let Some(mut requests) = locked() {
+        requests.cqs.remove(&cq);
+    }
+}
+
+/// Number of requests that are to complete in a completion queue, and may.
+pub(crate) fn pending(cq: usize) -> usize {
+    let requests = REQUESTS.lock();
+    let may_complete = |pair: &&Pair| {
+        !matches!(pair.new.qp.query().state, State::Reset | State::Init)
+            && (pair.new.send_cq == cq || pair.new.recv_cq == cq)
+    };
+    match requests.pairs.values().any(|pair| may_complete(&pair)) {
+        true => requests.load(cq),
+        false => 0,
+    }
+}
+
+/// Notes a new queue pair.
+pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
+    let Some(mut requests) = locked() else { return };
+    let (new, (sends, receives)) = (new(), Default::default());
+    let new = Pair { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
+    requests.pairs.insert(key, new);
+}
+
+/// Forgets one.
+pub(crate) fn remove_pair(key: QpKey) {
+    let Some(mut requests) = locked() else { return };
+    requests.clear(key);
+    let removed = requests.pairs.remove(&key);
+    drop(requests);
+    drop(removed);
+}
+
+/// Notes that completion counters count for a queue pair: what has completed is not known here any
+/// more.
+pub(crate) fn count_pair(key: QpKey) {
+    if let Some(pair) = locked().as_mut().and_then(|requests| requests.pairs.get_mut(&key)) {
+        pair.is_counted = true;
+    }
+}
+
+/// Forgets what is posted to a queue pair, which is in RESET.
+pub(crate) fn reset_pair(key: QpKey) {
+    if let Some(mut requests) = locked() {
+        requests.clear(key);
+    }
+}
+
+/// Notes a new shared receive queue, and of an XRC one the completion queue.
+pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
+    if let Some(mut requests) = locked() {
+        requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
+    }
+}
+
+/// Forgets one, with what is posted to it.
+pub(crate) fn remove_shared(srq: usize) {
+    let removed = locked().and_then(|mut requests| requests.shared.remove(&srq));
+    removed.into_iter().flat_map(|shared| shared.list).for_each(Posted::forget);
+}
+
+/// Notes memory of a region.
+pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
+    if let Some(mut requests) = locked() {
+        requests.regions.insert((device, lkey), memory);
+    }
+}
+
+/// A request that needs a region which the program is about to deregister. Without the region, the
+/// request may fail at once, and nothing needs it then.
+pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
+    locked()?.user_of(device, lkey)
+}
+
+/// Forgets a region that the program has deregistered, and tells if a request still needed it.
+pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
+    let Some(mut requests) = locked() else { return };
+    requests.regions.remove(&(device, lkey));
+    drop(requests);
+    let found = user.map(|subject| Finding {
+        kind: Kind::RegionInUse,
+        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),
+        stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
+    });
+    found.iter().for_each(report::tell);
+}
+
+/// Number of regions that there are.
+pub(super) fn regions() -> usize {
+    REQUESTS.lock().regions.len()
+}
+
+/// Attributes of a queue pair and of the one of this process that it is connected with, if there is
+/// one.
+pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
+    let requests = REQUESTS.lock();
+    let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
+    let this = all().find(|info| info.qpn == qpn)?;
+    let is_peer = |info: &QpInfo| info.qpn == this.dest_qpn && info.dest_qpn == this.qpn;
+    let peer = all().find(is_peer)?;
+    Some((this, peer))
+}
+
+/// Posts requests: `post` returns how many were taken, and its result.
+pub(crate) fn post<R>(
+    queue: Queue,
+    call: &'static str,
+    list: Vec<Request>,
+    post: impl FnOnce() -> (usize, R),
+) -> R {
+    let posted_at = Stack::here();
+    let mut requests = REQUESTS.lock();
+    let mut prepared = Vec::with_capacity(list.len());
+    for request in list {
+        let (posted, overlap) = requests.prepare(queue, call, request, &posted_at);
+        let unordered = requests.unordered(queue, &posted, &prepared);
+        prepared.push((posted, overlap.into_iter().chain(unordered)));
+    }
+    let (number, result) = post();
+    let mut findings = Vec::new();
+    for (index, (posted, found)) in prepared.into_iter().enumerate() {
+        if index < number {
+            findings.extend(found);
+            requests.push(queue, posted, &mut findings);
+        } else {
+            posted.forget();
+        }
+    }
+    drop(requests);
+    findings.iter().for_each(report::tell);
+    report::tell_postponed();
+    result
+}
+
+/// Notes a completion that was taken from a completion queue, and of which the program has not
+/// heard.
+pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
+    let mut findings = Vec::new();
+    let mut requests = REQUESTS.lock();
+    requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
+    drop(requests);
+    findings.iter().for_each(report::tell);
+}
+
+impl Requests {
+    /// Watches the memory of a request.
+    fn prepare(
+        &self,
+        queue: Queue,
+        call: &'static str,
+        request: Request,
+        posted: &Stack,
+    ) -> (Posted, Option<Finding>) {
+        let Request { wr_id, name, mut role, sges, is_signaled, mut order } = request;
+        if let Queue::Send(key) | Queue::Receive(key) = queue
+            && self.pairs.get(&key).is_some_and(|pair| pair.is_counted)
+        {
+            role = None;
+            order = Order::default();
+        }
+        let (device, number) = match queue {
+            Queue::Send(key) | Queue::Receive(key) => (Some(key.0), ("qp", key.1 as usize)),
+            Queue::Shared(srq) => (self.shared.get(&srq).map(|shared| shared.device), ("srq", srq)),
+        };
+        let posted = posted.clone();
+        let subject = Arc::new(Subject { queue: number, call, wr_id, name, posted });
+        let (mut watches, mut overlap) = (SmallVec::new(), None);
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let Some(role) = role else { break };
+            let region = device.and_then(|device| self.regions.get(&(device, sge.lkey.0)));
+            let Some(address) = region.and_then(|region| region.at(sge)) else { continue };
+            if role == Role::Send {
+                order.source.push(address..address + sge.length as usize);
+            }
+            let (id, other) = watch::add(address, sge.length as usize, role, &subject);
+            watches.push(id);
+            overlap = overlap.or(other.map(|other| Finding {
+                kind: Kind::ReceiveOverlap,
+                what: format!(
+                    "{}: its {} bytes at {address:#x} overlap those of {}",
+                    subject.text(),
+                    sge.length,
+                    other.text()
+                ),
+                stacks: vec![
+                    ("posted", subject.posted.clone()),
+                    ("the other one", other.posted.clone()),
+                ],
+            }));
+        }
+        if order.is_inline {
+            let range = |sge: &Sge| {
+                sge.address as usize..sge.address.wrapping_add(sge.length.into()) as usize
+            };
+            order.source.extend(sges.iter().map(range));
+        }
+        let lkeys = role.map(|_| sges.iter().map(|sge| sge.lkey.0).collect()).unwrap_or_default();
+        (Posted { subject, is_signaled, order, watches, lkeys }, overlap)
+    }
+
+    /// What is wrong with the place of a new request, behind those of the queue and of a list.
+    fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
+        let Queue::Send(key) = queue else { return None };
+        let before =
+            self.pairs.get(&key)?.sends.iter().chain(list.iter().map(|(posted, _)| posted));
+        let before = before.map(|posted| (&posted.subject, &posted.order));
+        order::check(&new.subject, &new.order, before)
+    }
+
+    /// Notes a request that the adapter has taken.
+    fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
+        let (subject, is_counted) = (posted.subject.clone(), posted.is_signaled);
+        let mut cqs = SmallVec::<[usize; 1]>::new();
+        match queue {
+            Queue::Send(key) => {
+                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                if pair.is_counted {
+                    return posted.forget();
+                }
+                findings.extend(pair.is_full().map(|kind| Finding {
+                    kind,
+                    what: format!(
+                        "{}, and {} are posted, of max_send_wr {}",
+                        subject.text(),
+                        pair.sends.len(),
+                        pair.new.max_send
+                    ),
+                    stacks: vec![("posted", subject.posted.clone())],
+                }));
+                findings.extend(pair.signals_each(&posted));
+                pair.sends.push_back(posted);
+                cqs.push(pair.new.send_cq);
+                // what is sent may be answered
+                [pair.new.send_cq, pair.new.recv_cq].into_iter().for_each(wake_ups::posted);
+            }
+            Queue::Receive(key) => {
+                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                if pair.is_counted {
+                    return posted.forget();
+                }
+                pair.receives.push_back(posted);
+                cqs.push(pair.new.recv_cq);
+                wake_ups::posted(pair.new.recv_cq);
+            }
+            Queue::Shared(srq) => {
+                let Some(shared) = self.shared.get_mut(&srq) else { return posted.forget() };
+                shared.list.push_back(posted);
+                cqs.extend(shared.cq);
+                let receivers = self.pairs.values().filter(|pair| pair.new.srq == Some(srq));
+                cqs.extend(receivers.map(|pair| pair.new.recv_cq));
+                cqs.dedup();
+            }
+        }
+        for cq in cqs.into_iter().filter(|_| is_counted) {
+            let Some(completions) = self.cqs.get_mut(&cq) else { continue };
+            completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
+            let (capacity, made) = (completions.capacity, completions.made.clone());
+            let load = self.load(cq);
+            if load > capacity {
+                findings.push(Finding {
+                    kind: Kind::CqOverrun,
+                    what: format!(
+                        "{}: {load} requests are to complete in a queue for {capacity}",
+                        subject.text()
+                    ),
+                    stacks: vec![("posted", subject.posted.clone()), ("the queue was made", made)],
+                });
+            }
+        }
+    }
+
+    /// Number of requests that may complete in a completion queue.
+    fn load(&self, cq: usize) -> usize {
+        let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
+        let feeds = |srq: &usize, shared: &Shared| {
+            let mut pairs = self.pairs.values();
+            shared.cq == Some(cq)
+                || pairs.any(|pair| pair.new.srq == Some(*srq) && pair.new.recv_cq == cq)
+        };
+        let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
+        own + shared
+            .filter(|(srq, shared)| feeds(srq, shared))
+            .map(|(_, shared)| shared.list.len())
+            .sum::<usize>()
+    }
+
+    fn complete(&mut self, key: QpKey, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
+        let Some(pair) = self.pairs.get_mut(&key) else {
+            return self.complete_xrc(cq, wc, findings);
+        };
+        let is_receive = match &wc.result {
+            Ok(ok) => matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm),
+            Err(_) => pair.has_received(cq, wc.wr_id),
+        };
+        pair.has_failed |= wc.result.is_err();
+        let has_succeeded = wc.result.is_ok();
+        let queue = match (is_receive, pair.new.srq) {
+            (true, Some(srq)) => {
+                if let Some(shared) = self.shared.get_mut(&srq) {
+                    complete_shared(&mut shared.list, wc.wr_id, has_succeeded, findings);
+                }
+                return;
+            }
+            (true, None) => &mut pair.receives,
+            (false, _) => &mut pair.sends,
+        };
+        // requests of one queue complete in their order; those in front of this one, too
+        let is_this = |posted: &Posted| {
+            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
+        };
+        let Some(at) = queue.iter().position(is_this) else { return };
+        let mut counted = 0;
+        for posted in queue.drain(..=at) {
+            counted += usize::from(posted.is_signaled);
+            posted.finish(has_succeeded, findings);
+        }
+        self.discount(cq, counted);
+    }
+
+    /// Of an XRC target, whose shared receive queue is one of those that complete in this queue.
+    fn complete_xrc(&mut self, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
+        let of_queue = self.shared.values_mut().filter(|shared| shared.cq == Some(cq));
+        let is_it = |posted: &Posted| posted.subject.wr_id == wc.wr_id;
+        let mut having: Vec<_> = of_queue.filter(|shared| shared.list.iter().any(is_it)).collect();
+        match &mut having[..] {
+            [] => {}
+            [shared] => complete_shared(&mut shared.list, wc.wr_id, wc.result.is_ok(), findings),
+            // which of them is not known
+            several => {
+                for posted in
+                    several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
+                {
+                    posted.watches.iter().for_each(|id| watch::doubt(*id));
+                }
+                complete_shared(&mut several[0].list, wc.wr_id, false, findings);
+            }
+        }
+    }
+
+    fn discount(&mut self, cq: usize, number: usize) {
+        if let Some(completions) = self.cqs.get_mut(&cq) {
+            completions.pending = completions.pending.saturating_sub(number);
+        }
+    }
+
+    /// Forgets what is posted to a queue pair.
+    fn clear(&mut self, key: QpKey) {
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        pair.has_failed = false;
+        let (sends, receives) =
+            (std::mem::take(&mut pair.sends), std::mem::take(&mut pair.receives));
+        let NewPair { send_cq, recv_cq, .. } = pair.new;
+        for (list, cq) in [(sends, send_cq), (receives, recv_cq)] {
+            self.discount(cq, list.iter().filter(|posted| posted.is_signaled).count());
+            list.into_iter().for_each(Posted::forget);
+        }
+    }
+
+    /// A posted request that needs a region, and whose queue pair is able to work.
+    fn user_of(&self, device: usize, lkey: u32) -> Option<Arc<Subject>> {
+        let needs = |posted: &&Posted| posted.lkeys.contains(&lkey);
+        let pairs = self.pairs.iter().filter(|((of, _), _)| *of == device);
+        pairs.into_iter().find_map(|(_, pair)| {
+            let shared = pair.new.srq.and_then(|srq| self.shared.get(&srq));
+            let posted = pair
+                .sends
+                .iter()
+                .chain(&pair.receives)
+                .chain(shared.into_iter().flat_map(|shared| &shared.list));
+            let user = posted.into_iter().find(needs)?;
+            let is_able = !matches!(pair.new.qp.query().state, State::Reset | State::Err);
+            (is_able && !pair.has_failed).then(|| user.subject.clone())
+        })
+    }
+}
+
+impl Pair {
+    /// What is wrong with one more send.
+    fn is_full(&self) -> Option<Kind> {
+        if self.has_failed || self.sends.len() < self.new.max_send {
+            return None;
+        }
+        let any_signaled = self.sends.iter().any(|posted| posted.is_signaled);
+        Some(if any_signaled { Kind::SendQueueFull } else { Kind::NothingSignaled })
+    }
+
+    /// Advice about a queue in whose depth every request is signaled.
+    fn signals_each(&mut self, posted: &Posted) -> Option<Finding> {
+        let is_deep = self.sends.len() >= DEEP;
+        self.signaled = match posted.is_signaled {
+            true => self.signaled + u32::from(is_deep),
+            false => 0,
+        };
+        (is_deep && self.signaled == IN_A_ROW).then(|| Finding {
+            kind: Kind::EachSignaled,
+            what: format!(
+                "{}: it and {} in front of it are signaled, {} of them are in flight",
+                posted.subject.text(),
+                IN_A_ROW - 1,
+                self.sends.len()
+            ),
+            stacks: vec![("posted", posted.subject.posted.clone())],
+        })
+    }
+
+    /// True if it is a receive that has failed, as far as can be told.
+    fn has_received(&self, cq: usize, wr_id: u64) -> bool {
+        let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
+        if send_cq != recv_cq {
+            return cq == *recv_cq;
+        }
+        let is_it = |posted: &Posted| posted.subject.wr_id == wr_id;
+        let sent = self.sends.iter().any(is_it);
+        match self.receives.front() {
+            Some(first) if is_it(first) => !sent || !self.sends.front().is_some_and(is_it),
+            _ => !sent && (srq.is_some() || self.receives.iter().any(is_it)),
+        }
+    }
+}
+
+/// Requests of a shared receive queue complete in any order. If several have this `wr_id`, it is
+/// not known which of them it was.
+fn complete_shared(
+    shared: &mut VecDeque<Posted>,
+    wr_id: u64,
+    has_succeeded: bool,
+    findings: &mut Vec<Finding>,
+) {
+    let is_it = |posted: &&Posted| posted.subject.wr_id == wr_id;
+    let is_known = shared.iter().filter(is_it).nth(1).is_none();
+    if !is_known {
+        let watches = shared.iter().filter(is_it).flat_map(|posted| &posted.watches);
+        watches.for_each(|id| watch::doubt(*id));
+    }
+    let at = shared.iter().position(|posted| posted.subject.wr_id == wr_id);
+    if let Some(posted) = at.and_then(|at| shared.remove(at)) {
+        posted.finish(has_succeeded && is_known, findings);
+    }
+}
+
+impl Posted {
+    /// Ends watching its memory, and looks at it if it is to be compared.
+    fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
+        for id in self.watches {
+            if compare {
+                findings.extend(watch::finish(id));
+            } else {
+                watch::forget(id);
+            }
+        }
+    }
+
+    fn forget(self) {
+        self.watches.into_iter().for_each(watch::forget);
+    }
+}
+
+impl RegionMemory {
+    /// Address in the process of what an element names; `None` if it is not inside.
+    fn at(&self, sge: &Sge) -> Option<usize> {
+        let offset = usize::try_from(sge.address.checked_sub(self.iova)?).ok()?;
+        let end = offset.checked_add(sge.length as usize)?;
+        (end <= self.length).then(|| self.address.wrapping_add(offset))
+    }
+}

@@ -1,0 +1,170 @@
+//! Findings as one document of the Static Analysis Results Interchange Format, for tools that show
+//! them beside the source.
+//!
+//! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
+
+use std::{env, path::Path};
+
+use roce_provider::Checks;
+use serde_json::{Value, json};
+
+use super::{
+    finding::{Finding, Kind},
+    stack::Frame,
+};
+
+/// A finding, with what is known of it at the end.
+pub(super) struct Found {
+    pub(super) finding: Finding,
+    /// The stacks of the finding, resolved.
+    pub(super) stacks: Vec<(&'static str, Vec<Frame>)>,
+    /// Which of the first stack's callers is the program's own.
+    pub(super) own: usize,
+    pub(super) times: u32,
+    pub(super) is_suppressed: bool,
+}
+
+/// The whole document.
+pub(super) fn document(found: &[Found], checks: &Checks) -> String {
+    let rules: Vec<_> = Kind::ALL
+        .iter()
+        .map(|kind| {
+            json!({
+                "id": kind.name(),
+                "shortDescription": { "text": kind.rule() },
+                "help": { "text": kind.advice() },
+                "defaultConfiguration": { "level": level(*kind) },
+            })
+        })
+        .collect();
+    let mut properties = json!({ "reorder": checks.reorder, "delay": checks.delay });
+    if checks.are_late() {
+        properties["seed"] = checks.seed().into();
+    }
+    let document = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "roce check",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": rules,
+            }},
+            "columnKind": "utf16CodeUnits",
+            "properties": properties,
+            "results": found.iter().map(result).collect::<Vec<_>>(),
+        }],
+    });
+    format!("{document}\n")
+}
+
+const fn level(kind: Kind) -> &'static str {
+    if kind.is_advice() { "note" } else { "warning" }
+}
+
+fn result(found: &Found) -> Value {
+    let Found { finding, stacks, own, times, is_suppressed } = found;
+    let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
+    let locations: Vec<_> = frames.get(*own).map(location).into_iter().collect();
+    let stacks: Vec<_> = stacks
+        .iter()
+        .filter(|(_, frames)| !frames.is_empty())
+        .map(|(name, frames)| {
+            let frames: Vec<_> =
+                frames.iter().map(|frame| json!({ "location": location(frame) })).collect();
+            json!({ "message": { "text": name }, "frames": frames })
+        })
+        .collect();
+    let mut result = json!({
+        "ruleId": finding.kind.name(),
+        "ruleIndex": Kind::ALL.iter().position(|kind| *kind == finding.kind),
+        "level": level(finding.kind),
+        "message": { "text": format!("{}: {}", finding.what, finding.kind.rule()) },
+        "locations": locations,
+        "occurrenceCount": times,
+    });
+    if !stacks.is_empty() {
+        result["stacks"] = stacks.into();
+    }
+    if *is_suppressed {
+        result["suppressions"] = json!([{ "kind": "external" }]);
+    }
+    result
+}
+
+fn location(frame: &Frame) -> Value {
+    let mut location = json!({ "logicalLocations": [{ "fullyQualifiedName": frame.function, "kind": "function" }] });
+    if let Some((file, line)) = &frame.source {
+        location["physicalLocation"] = json!({
+            "artifactLocation": { "uri": uri(file) },
+            "region": { "startLine": line },
+        });
+    }
+    location
+}
+
+/// Relative, if it is below the working directory, as viewers like it; else a URI of its own.
+fn uri(file: &Path) -> String {
+    let here = env::current_dir().ok();
+    let inside = here.as_ref().and_then(|here| file.strip_prefix(here).ok());
+    let (start, path) = match inside {
+        Some(inside) => ("", inside),
+        None if file.is_absolute() => ("file://", file),
+        None => ("", file),
+    };
+    let mut uri = start.to_owned();
+    for byte in path.to_string_lossy().bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(byte.into());
+            }
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hooks::check::stack::Stack;
+
+    #[test]
+    fn a_document_has_what_the_schema_asks_for() {
+        let frame = |function: &str, source: Option<(&str, u32)>| Frame {
+            function: function.to_owned(),
+            place: String::new(),
+            source: source.map(|(file, line)| (file.into(), line)),
+        };
+        let frames = vec![frame("ibv_x", None), frame("main", Some(("/a b/c.c", 7)))];
+        let finding = Finding {
+            kind: Kind::TimeoutZero,
+            what: "qp 0x12: ibv_modify_qp".to_owned(),
+            stacks: vec![("called", Stack::none())],
+        };
+        let found = Found {
+            finding,
+            stacks: vec![("called", frames), ("made", Vec::new())],
+            own: 1,
+            times: 3,
+            is_suppressed: true,
+        };
+        let checks = "sarif,reorder,seed=7".parse().unwrap();
+        let value: Value = serde_json::from_str(&document(&[found], &checks)).unwrap();
+        assert_eq!(value["version"], "2.1.0");
+        let run = &value["runs"][0];
+        assert_eq!(run["properties"]["seed"], 7);
+        let result = &run["results"][0];
+        let rule = &run["tool"]["driver"]["rules"][result["ruleIndex"].as_u64().unwrap() as usize];
+        assert_eq!(
+            (&rule["id"], &result["ruleId"]),
+            (&json!("timeout_zero"), &json!("timeout_zero"))
+        );
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], "file:///a%20b/c.c");
+        assert_eq!(place["region"]["startLine"], 7);
+        assert_eq!(result["stacks"].as_array().unwrap().len(), 1, "an empty one is left out");
+        assert_eq!(result["suppressions"][0]["kind"], "external");
+    }
+}

@@ -1,0 +1,403 @@
+//! Memory of posted requests: checksums of what it was when it was posted, and of what the adapter
+//! has placed in it since. What differs from them was written by the program.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use roce_provider::{
+    copy_from_program,
+    transport::mem::{Memory, MemoryFault},
+};
+
+use super::{
+    finding::{Finding, Kind},
+    form::is_on,
+    report,
+    stack::Stack,
+};
+use crate::sync::Mutex;
+
+/// Bytes that have one checksum.
+const BLOCK: usize = 256;
+/// Bytes that are read at a time.
+const PART: usize = 4096;
+/// Bytes of a piece that are looked at.
+const MOST: usize = 64 << 20;
+
+/// What the adapter does with the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Sends it.
+    Send,
+    /// Places a message in it.
+    Receive,
+    /// Places what a READ or an atomic brings.
+    Read,
+}
+
+/// A request, as findings name it.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    /// The queue, by its kind and number.
+    pub(crate) queue: (&'static str, usize),
+    pub(crate) call: &'static str,
+    pub(crate) wr_id: u64,
+    /// The operation.
+    pub(crate) name: &'static str,
+    pub(crate) posted: Stack,
+}
+
+impl Subject {
+    pub(crate) fn text(&self) -> String {
+        let Self { queue: (kind, number), call, wr_id, name, .. } = self;
+        format!("{kind} {number:#x}: {call} {wr_id}: {name}")
+    }
+}
+
+/// A piece of memory that is watched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct WatchId {
+    start: usize,
+    serial: u64,
+}
+
+struct Watch {
+    length: usize,
+    role: Role,
+    subject: Arc<Subject>,
+    /// Of each block; empty if it is not compared, or not any more.
+    sums: Vec<u32>,
+}
+
+struct Watches {
+    all: BTreeMap<WatchId, Watch>,
+    next: u64,
+    /// The greatest length that there ever was.
+    longest: usize,
+}
+
+static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
+
+/// Watches memory for a request that is about to be posted. For a receive also the request whose
+/// buffer overlaps: what is placed in such memory means nothing, and it is not compared.
+pub(crate) fn add(
+    start: usize,
+    length: usize,
+    role: Role,
+    subject: &Arc<Subject>,
+) -> (WatchId, Option<Arc<Subject>>) {
+    let mut watches = WATCHES.lock();
+    let is_receive = |watch: &Watch| watch.role == Role::Receive;
+    let other = watches
+        .overlapping(start, length)
+        .find(|(_, watch)| role == Role::Receive && is_receive(watch))
+        .map(|(_, watch)| watch.subject.clone());
+    // a fenced request sends what a READ in front of it brings
+    let is_fetched = role == Role::Send
+        && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
+    let sums = match other {
+        Some(_) => Vec::new(),
+        None if is_fetched => Vec::new(),
+        None => sums(start, 0..length.min(MOST)).unwrap_or_default(),
+    };
+    let id = WatchId { start, serial: watches.next };
+    watches.next += 1;
+    watches.longest = watches.longest.max(length);
+    watches.all.insert(id, Watch { length, role, subject: subject.clone(), sums });
+    (id, other)
+}
+
+/// The requests that fetch into some memory.
+pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
+    let watches = WATCHES.lock();
+    let found = watches.overlapping(range.start, range.len());
+    let reads = found.filter(|(_, watch)| watch.role == Role::Read);
+    reads.map(|(_, watch)| watch.subject.clone()).collect()
+}
+
+/// Ends watching without a look.
+pub(crate) fn forget(id: WatchId) {
+    WATCHES.lock().all.remove(&id);
+}
+
+/// Compares no more: it is not known any longer which request has the memory.
+pub(crate) fn doubt(id: WatchId) {
+    if let Some(watch) = WATCHES.lock().all.get_mut(&id) {
+        watch.sums.clear();
+    }
+}
+
+/// Ends watching for a request that has completed, of which the program has not heard yet.
+pub(crate) fn finish(id: WatchId) -> Option<Finding> {
+    let mut watches = WATCHES.lock();
+    let watch = watches.all.remove(&id)?;
+    watch.difference(id.start, 0..watch.compared())
+}
+
+/// Has the adapter write to memory.
+fn place<R>(address: usize, length: usize, write: impl FnOnce() -> R) -> R {
+    let mut watches = WATCHES.lock();
+    let found: Vec<_> = watches
+        .overlapping(address, length)
+        .filter(|(_, watch)| !watch.sums.is_empty())
+        .map(|(id, watch)| (*id, blocks(id.start, watch.compared(), address, length)))
+        .filter(|(_, range)| !range.is_empty())
+        .collect();
+    if found.is_empty() {
+        drop(watches);
+        return write();
+    }
+    for (id, range) in &found {
+        let Some(watch) = watches.all.get_mut(id) else { continue };
+        if let Some(finding) = watch.difference(id.start, range.clone()) {
+            watch.sums.clear();
+            report::postpone(finding);
+        }
+    }
+    let result = write();
+    for (id, range) in found {
+        let Some(watch) = watches.all.get_mut(&id).filter(|watch| !watch.sums.is_empty()) else {
+            continue;
+        };
+        let Some(sums) = sums(id.start, range.clone()) else { continue };
+        let first = range.start / BLOCK;
+        let old = &mut watch.sums[first..first + sums.len()];
+        let is_changed = old != &*sums;
+        old.copy_from_slice(&sums);
+        if is_changed && watch.role == Role::Send {
+            report::postpone(watch.finding(Kind::SendBufferOverwritten, id.start, &range));
+            watch.sums.clear();
+        }
+    }
+    result
+}
+
+impl Watches {
+    fn overlapping(&self, start: usize, length: usize) -> impl Iterator<Item = (&WatchId, &Watch)> {
+        let first = WatchId { start: start.saturating_sub(self.longest), serial: 0 };
+        let end = WatchId { start: start.saturating_add(length), serial: 0 };
+        self.all.range(first..end).filter(move |(id, watch)| id.start + watch.length > start)
+    }
+}
+
+impl Watch {
+    /// Number of bytes that have checksums.
+    fn compared(&self) -> usize {
+        self.length.min(self.sums.len() * BLOCK)
+    }
+
+    /// What the program has done to a range, which starts with a block and ends with one.
+    fn difference(&self, start: usize, range: Range<usize>) -> Option<Finding> {
+        if range.is_empty() {
+            return None;
+        }
+        let Some(now) = sums(start, range.clone()) else {
+            return Some(self.finding(Kind::MemoryUnmapped, start, &range));
+        };
+        let first = range.start / BLOCK;
+        let at = now.iter().zip(&self.sums[first..]).position(|(now, then)| now != then)?;
+        let kind = match self.role {
+            Role::Send => Kind::SendBufferChanged,
+            Role::Receive => Kind::ReceiveWritten,
+            Role::Read => Kind::ReadTargetWritten,
+        };
+        let from = (first + at) * BLOCK;
+        Some(self.finding(kind, start, &(from..(from + BLOCK).min(self.length))))
+    }
+
+    fn finding(&self, kind: Kind, start: usize, range: &Range<usize>) -> Finding {
+        let (subject, Range { start: from, end }) = (self.subject.text(), range);
+        Finding {
+            kind,
+            what: format!(
+                "{subject}: among bytes {from}..{end} of the {} at {start:#x}",
+                self.length
+            ),
+            stacks: vec![("posted", self.subject.posted.clone())],
+        }
+    }
+}
+
+/// The whole blocks of a watched piece that lie in some memory.
+fn blocks(start: usize, watched: usize, address: usize, length: usize) -> Range<usize> {
+    let from = address.saturating_sub(start) / BLOCK * BLOCK;
+    let end = (address + length).saturating_sub(start).next_multiple_of(BLOCK);
+    from..end.min(watched)
+}
+
+/// Checksums of the blocks of a range; `None` if the memory is not there.
+fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
+    let mut sums = Vec::with_capacity(range.len().div_ceil(BLOCK));
+    let mut part = [0; PART];
+    for from in range.clone().step_by(PART) {
+        let length = PART.min(range.end - from);
+        // SAFETY: What is not there is noticed: the program has registered it, so that faults are
+        // caught. The part is ours, and long enough.
+        unsafe { copy_from_program((start + from) as *const u8, part.as_mut_ptr(), length) }
+            .ok()?;
+        sums.extend(part[..length].chunks(BLOCK).map(crc32fast::hash));
+    }
+    Some(sums)
+}
+
+/// Memory of a program's region, of which it is noted what the adapter writes to it.
+struct WatchedMemory<M> {
+    memory: M,
+    address: usize,
+}
+
+/// Memory of a program, watched if it is checked.
+pub(crate) fn watched(memory: impl Memory + 'static) -> Arc<dyn Memory> {
+    if is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
+}
+
+impl<M: Memory> WatchedMemory<M> {
+    fn new(memory: M) -> Self {
+        let address = memory.origin() as usize;
+        Self { memory, address }
+    }
+
+    fn place<R>(&self, offset: u64, length: usize, write: impl FnOnce() -> R) -> R {
+        place(self.address.wrapping_add(offset as usize), length, write)
+    }
+}
+
+impl<M: Memory> Memory for WatchedMemory<M> {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn origin(&self) -> u64 {
+        self.memory.origin()
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.memory.read_at(offset, to)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.place(offset, from.len(), || self.memory.write_at(offset, from))
+    }
+
+    fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
+        self.memory.load_u64(offset)
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
+        self.place(offset, 8, || self.memory.store_u64(offset, value))
+    }
+
+    fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        self.place(offset, 8, || self.memory.compare_swap(offset, compare, swap))
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
+        self.place(offset, 8, || self.memory.fetch_add(offset, add))
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
+        self.memory.prefetch(offset, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_provider::ForeignMemory;
+
+    use super::*;
+
+    fn subject() -> Arc<Subject> {
+        let posted = Stack::none();
+        Arc::new(Subject {
+            queue: ("qp", 1),
+            call: "ibv_post_recv",
+            wr_id: 7,
+            name: "receive",
+            posted,
+        })
+    }
+
+    fn watched(memory: &mut [u8]) -> WatchedMemory<ForeignMemory> {
+        // SAFETY: The memory outlives it in these tests, which touch it through pointers alone.
+        WatchedMemory::new(unsafe { ForeignMemory::on_demand(memory.as_mut_ptr(), memory.len()) })
+    }
+
+    fn kind(finding: Option<Finding>) -> Option<Kind> {
+        finding.map(|finding| finding.kind)
+    }
+
+    #[test]
+    fn what_the_adapter_places_is_expected_and_what_the_program_writes_is_not() {
+        let mut bytes = vec![1_u8; 5000];
+        let memory = watched(&mut bytes);
+        let start = memory.address;
+        let (first, other) = add(start + 100, 4000, Role::Receive, &subject());
+        assert!(other.is_none());
+        memory.write_at(90, &[2; 1000]).unwrap();
+        memory.write_at(4090, &[2; 100]).unwrap();
+        memory.store_u64((8 - start % 8) as u64 + 200, 7).unwrap();
+        assert_eq!(kind(finish(first)), None);
+
+        let (second, _) = add(start + 100, 4000, Role::Receive, &subject());
+        memory.write_at(100, &[3; 10]).unwrap();
+        memory.memory.write_at(3000, &[9]).unwrap(); // as the program does
+        let finding = finish(second).unwrap();
+        assert_eq!(finding.kind, Kind::ReceiveWritten);
+        assert!(
+            finding.what.contains("7: receive: among bytes 2816..3072 of the 4000"),
+            "{}",
+            finding.what
+        );
+
+        // before the piece and behind it is nobody's matter
+        let (third, _) = add(start + 100, 4000, Role::Read, &subject());
+        memory.memory.write_at(99, &[9]).unwrap();
+        memory.memory.write_at(4100, &[9]).unwrap();
+        assert_eq!(kind(finish(third)), None);
+    }
+
+    #[test]
+    fn receives_may_not_overlap_and_sends_may() {
+        let mut bytes = vec![1_u8; 1000];
+        let memory = watched(&mut bytes);
+        let start = memory.address;
+        let (send, _) = add(start, 500, Role::Send, &subject());
+        let (first, none) = add(start, 500, Role::Receive, &subject());
+        let (second, overlap) = add(start + 499, 10, Role::Receive, &subject());
+        let (third, beside) = add(start + 509, 10, Role::Receive, &subject());
+        assert!(none.is_none() && overlap.is_some() && beside.is_none());
+        [send, first, second, third].into_iter().for_each(forget);
+        let (last, none) = add(start + 499, 10, Role::Receive, &subject());
+        assert!(none.is_none());
+        forget(last); // its memory may be another test's next
+    }
+
+    #[test]
+    fn memory_that_is_gone_is_noticed() {
+        let length = 8192;
+        // SAFETY: A new mapping, which only this test uses.
+        let start = unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0)
+        };
+        // SAFETY: As above; this is how faults come to be caught.
+        let _memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
+        let (id, _) = add(start as usize, length, Role::Send, &subject());
+        // SAFETY: Nothing refers to it.
+        assert_eq!(unsafe { libc::munmap(start, length) }, 0);
+        assert_eq!(kind(finish(id)), Some(Kind::MemoryUnmapped));
+    }
+
+    #[test]
+    fn a_message_in_a_buffer_that_is_being_sent_is_told_of_if_it_changes_it() {
+        let mut bytes = vec![1_u8; 600];
+        let memory = watched(&mut bytes);
+        let (same, _) = add(memory.address, 600, Role::Send, &subject());
+        memory.write_at(0, &[1; 600]).unwrap();
+        assert_eq!(kind(finish(same)), None);
+        let (other, _) = add(memory.address, 600, Role::Send, &subject());
+        memory.write_at(300, &[2]).unwrap();
+        assert!(WATCHES.lock().all[&other].sums.is_empty(), "it is told, and compared no more");
+        forget(other);
+    }
+}

@@ -1,0 +1,73 @@
+//! How often each call was made, in a file that others read when the process has ended, however it
+//! ended (`ROCE_CALLS`): for `roce run --fail-each`.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    path::Path,
+    process, ptr, slice,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use roce_provider::{
+    environment::{self, CALLS},
+    faults::CallId,
+    report,
+};
+
+/// A word for each call, and one for those that were made to fail.
+const WORDS: usize = CallId::COUNT + 1;
+
+static COUNTS: OnceLock<&[AtomicU32]> = OnceLock::new();
+
+/// Begins, if the environment names a directory for it.
+pub(super) fn begin() {
+    let Some(directory) = environment::value(CALLS) else { return };
+    match map(Path::new(&directory)) {
+        Ok(counts) => drop(COUNTS.set(counts)),
+        Err(error) => report::line(format_args!("{CALLS}: calls are not counted: {error}")),
+    }
+}
+
+/// A file of this process, which a forked child shares.
+fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
+    let path = directory.join(process::id().to_string());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    file.set_len((WORDS * size_of::<u32>()) as u64)?;
+    // SAFETY: A new mapping at a place of the kernel's choice.
+    let place = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            WORDS * size_of::<u32>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if place == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: So many words, which stay mapped; whoever else writes there uses atomics, too. The
+    // directory is its user's own, who gains nothing by cutting the file short.
+    Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
+}
+
+/// Counts a call, and whether it was made to fail.
+pub(super) fn count(call: CallId, fails: bool) {
+    let Some(counts) = COUNTS.get() else { return };
+    counts[call.number()].fetch_add(1, Ordering::Relaxed);
+    if fails {
+        counts[CallId::COUNT].fetch_add(1, Ordering::Relaxed);
+    }
+}

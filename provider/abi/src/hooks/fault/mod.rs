@@ -1,0 +1,73 @@
+//! Calls that fail, or wait, on request (`ROCE_FAULT`): the rules of this process, and what becomes
+//! of a call.
+//!
+//! Every call asks ([`call`](crate::call)) before it does anything else.
+
+mod counts;
+mod rules;
+
+use std::time::Duration;
+
+use libc::c_int;
+use roce_provider::{
+    calls::{self, Call},
+    faults::{CallEffect, CallId, error_of},
+    transport::explain::Reason,
+};
+use rustix::thread::{Timespec, nanosleep};
+
+use super::switch::Hook;
+
+/// To be called when the library is loaded.
+pub(crate) fn at_load() {
+    if rules::at_load() {
+        Hook::Faults.switch_on();
+        // SAFETY: The function is there as long as the process is: the library is never unloaded.
+        unsafe { libc::atexit(end) };
+    }
+}
+
+extern "C" fn end() {
+    let _call = Call::begin();
+    rules::at_end();
+}
+
+/// Time between two looks whether a call still has to wait.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The error with which a call of the program's fails now, if it does, and why. What a call makes
+/// in turn is the library's own.
+pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
+    if !Hook::Faults.is_on() || calls::is_inside() {
+        return None;
+    }
+    let decided = {
+        let _call = Call::begin();
+        rules::decide(call)
+    };
+    match decided? {
+        (number, CallEffect::Wait(length)) => {
+            wait(number, length);
+            None
+        }
+        (number, CallEffect::Fail(errno)) => {
+            let _call = Call::begin();
+            let ((errno, name), rule) = (error_of(call, errno), rules::text(number));
+            let what = format!("the rule \"{rule}\" has it fail");
+            Some((errno, Reason::new("fault", &what, ADVICE).with_errno(name)))
+        }
+    }
+}
+
+const ADVICE: &str = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
+
+/// Waits so long, or as long as there is this rule. The thread holds nothing.
+fn wait(rule: u64, length: Option<Duration>) {
+    let mut left = length.unwrap_or(Duration::MAX);
+    while !left.is_zero() && rules::has(rule) {
+        let part = left.min(LOOK);
+        left -= part;
+        // that a signal ends it early does not matter
+        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(part.subsec_nanos()) });
+    }
+}

@@ -1,0 +1,210 @@
+//! The rules of this process: those of the environment, and those that come while it runs
+//! (`ROCE_CONTROL`).
+
+use std::{
+    io, process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use roce_provider::{
+    attend_rules,
+    calls::Call,
+    control::{self, Listening},
+    environment::{self, CALLS, FAULT, FAULT_SEED},
+    faults::{CallEffect, CallFaults, CallId, FaultRules, devices, live},
+    report,
+};
+
+use super::counts;
+use crate::sync::Mutex;
+
+static RULES: Mutex<Option<Rules>> = Mutex::new(None);
+/// The process that has said where it takes rules: a forked child does so anew.
+static LISTENS: AtomicU32 = AtomicU32::new(0);
+
+struct Rules {
+    faults: CallFaults,
+    texts: Vec<(u64, String)>,
+    next: u64,
+    listening: Option<Listening>,
+}
+
+/// The rules of the environment. What cannot be understood is told when a device is opened.
+fn from_environment() -> FaultRules {
+    let text = environment::value(FAULT).and_then(|text| text.into_string().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// True if devices are to be opened so that rules for them can come.
+fn has_live_rules() -> bool {
+    control::is_wanted() || !from_environment().devices.is_empty()
+}
+
+/// To be called when the library is loaded. True if calls are to be asked about: there are rules
+/// for them, or may be later, or they are counted.
+pub(super) fn at_load() -> bool {
+    let mut given = from_environment();
+    if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
+        return false;
+    }
+    counts::begin();
+    let seed = environment::value(FAULT_SEED).and_then(|seed| seed.into_string().ok());
+    let seed = seed.and_then(|seed| environment::parse_seed(seed.trim())).unwrap_or(0);
+    let mut rules =
+        Rules { faults: CallFaults::new(seed), texts: Vec::new(), next: 1, listening: None };
+    devices::set_seed(seed);
+    if has_live_rules() {
+        live::enable();
+    } else {
+        given.packet_clauses.clear(); // links have them
+    }
+    if let Err(problem) = rules.add(given) {
+        report::line(problem);
+    }
+    *RULES.lock() = Some(rules);
+    listen();
+    true
+}
+
+/// Takes rules from others, if the environment says so, and this process does not yet.
+fn listen() {
+    let own = process::id();
+    if !control::is_wanted() || LISTENS.swap(own, Ordering::SeqCst) == own {
+        return;
+    }
+    let started = control::start(answer);
+    if let Err(error) = &started {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+            _ => error.to_string(),
+        };
+        report::line(format_args!("ROCE_CONTROL: no rules can be given later: {why}"));
+    }
+    let before = RULES
+        .lock()
+        .as_mut()
+        .and_then(|rules| std::mem::replace(&mut rules.listening, started.ok()));
+    drop(before);
+}
+
+/// To be called when the process ends.
+pub(super) fn at_end() {
+    let listening = RULES.lock().as_mut().and_then(|rules| rules.listening.take());
+    drop(listening);
+}
+
+/// What the control socket is told, and what it answers.
+fn answer(command: &str) -> Result<Vec<String>, String> {
+    let _call = Call::begin();
+    let answer = obey(command);
+    attend_rules(); // without the lock of the rules, which calls take
+    answer
+}
+
+fn obey(command: &str) -> Result<Vec<String>, String> {
+    let mut rules = RULES.lock();
+    let rules = rules.as_mut().ok_or("the process ends")?;
+    let words: Vec<&str> = command.split_whitespace().collect();
+    match words[..] {
+        [] => Err("nothing was said; write a rule, list, or clear".to_owned()),
+        ["list"] => Ok(rules.list()),
+        ["clear"] => {
+            rules.retain(|_| false);
+            Ok(Vec::new())
+        }
+        ["clear", number] => {
+            let number = number
+                .parse::<u64>()
+                .ok()
+                .filter(|number| rules.numbers().any(|known| known == *number))
+                .ok_or_else(|| format!("there is no rule {number}; list shows the rules"))?;
+            rules.retain(|other| other != number);
+            Ok(Vec::new())
+        }
+        _ => {
+            let given = command.parse::<FaultRules>().map_err(|error| error.to_string())?;
+            let first = rules.next;
+            rules.add(given)?;
+            Ok((first..rules.next).map(|number| number.to_string()).collect())
+        }
+    }
+}
+
+impl Rules {
+    /// Adds rules, each under a number of its own, or none of them.
+    fn add(&mut self, given: FaultRules) -> Result<(), String> {
+        let FaultRules { calls, packet_clauses, devices: of_devices, .. } = given;
+        let mut next = self.next;
+        let mut numbered = || {
+            next += 1;
+            next - 1
+        };
+        let clauses: Vec<_> =
+            packet_clauses.into_iter().map(|clause| (numbered(), clause)).collect();
+        if !clauses.is_empty() {
+            live::add(clauses).map_err(|error| error.to_string())?;
+        }
+        for (text, rule) in calls {
+            let number = numbered();
+            self.faults.add(number, rule);
+            self.texts.push((number, text));
+        }
+        for (text, rule) in of_devices {
+            devices::add(numbered(), text, rule);
+        }
+        self.next = next;
+        Ok(())
+    }
+
+    fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.faults.retain(&keep);
+        self.texts.retain(|(number, _)| keep(*number));
+        live::retain(&keep);
+        devices::retain(keep);
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let own = self.texts.iter().map(|(number, _)| *number);
+        own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
+    }
+
+    /// A line for each rule: its number, how often it has hit, and of how many that matched; for
+    /// those without counters `-`.
+    fn list(&self) -> Vec<String> {
+        let own = self
+            .faults
+            .counts()
+            .map(|(number, counts)| (number, text_of(&self.texts, number), Some(counts)));
+        let mut all: Vec<_> = own.chain(live::list()).chain(devices::list()).collect();
+        all.sort_by_key(|(number, ..)| *number);
+        all.into_iter()
+            .map(|(number, text, counts)| match counts {
+                Some(counts) => format!("{number} {} of {} {text}", counts.hits, counts.seen),
+                None => format!("{number} - {text}"),
+            })
+            .collect()
+    }
+}
+
+fn text_of(texts: &[(u64, String)], number: u64) -> String {
+    texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
+}
+
+/// What becomes of a call, and by which rule.
+pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
+    listen();
+    let decided = RULES.lock().as_mut()?.faults.decide(call);
+    counts::count(call, matches!(decided, Some((_, CallEffect::Fail(_)))));
+    decided
+}
+
+/// The text of a rule.
+pub(super) fn text(number: u64) -> String {
+    RULES.lock().as_ref().map_or_else(String::new, |rules| text_of(&rules.texts, number))
+}
+
+/// True if there is this rule.
+pub(super) fn has(number: u64) -> bool {
+    let rules = RULES.lock();
+    rules.iter().flat_map(|rules| &rules.texts).any(|(of, _)| *of == number)
+}

@@ -1,0 +1,30 @@
+//! Which hooks are on.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// One of them.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Hook {
+    Faults = 1,
+    Checks = 2,
+}
+
+/// Those that are on, as bits. They are switched on when the library is loaded.
+static ON: AtomicU8 = AtomicU8::new(0);
+
+impl Hook {
+    pub(super) fn switch_on(self) {
+        ON.fetch_or(self as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_on(self) -> bool {
+        ON.load(Ordering::Relaxed) & self as u8 != 0
+    }
+}
+
+/// True if any of them is on.
+#[inline]
+pub(crate) fn are_on() -> bool {
+    ON.load(Ordering::Relaxed) != 0
+}

@@ -1,0 +1,123 @@
+//! Address handles.
+
+use std::{cell::UnsafeCell, ffi::c_int};
+
+use roce_provider::{AddressHandle, copy_from_program};
+
+use super::{
+    context::Ctx,
+    object::{Identity, Object, User},
+    pd::Pd,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
+    rule::Rule,
+    translate::address,
+};
+
+/// An address handle as programs hold it.
+#[repr(C)]
+pub(crate) struct Ah {
+    c: UnsafeCell<ibv_ah>,
+    pub(crate) handle: AddressHandle,
+    _pd: User,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Ah {
+    type C = ibv_ah;
+    const NAME: &str = "ibv_ah";
+
+    unsafe fn identity(c: *const ibv_ah) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
+    let pd = Pd::get(pd)?;
+    let handle = pd.domain.create_ah(address::from_c(attr)?)?;
+    let c = ibv_ah { context: pd.context(), pd: pd.c(), handle: pd.ctx.new_handle() };
+    Ok(Ah { c: UnsafeCell::new(c), handle, _pd: pd.users.add() }.into_raw())
+}
+
+unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    call::control(CallId::ibv_create_ah, || {
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        create(pd, attr)
+    })
+}
+
+unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    call::control(CallId::ibv_destroy_ah, || {
+        Ah::get(ah)?;
+        drop(Ah::from_raw(ah));
+        Ok(())
+    })
+}
+
+/// Hop limit of answers: the highest.
+const HOP_LIMIT: u8 = 0xFF;
+
+/// Path back to the sender of the datagram that `wc` and the 40 bytes in front of it describe.
+unsafe fn reply_path(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *const ibv_wc,
+    grh: *const ibv_grh,
+) -> Result<ibv_ah_attr> {
+    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
+    if port != 1 {
+        return Err(Errno::of(Rule::Port));
+    }
+    let link = ibv_ah_attr {
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        port_num: port,
+        ..ibv_ah_attr::zeroed()
+    };
+    if wc.wc_flags & IBV_WC_GRH == 0 {
+        return Ok(link);
+    }
+    if grh.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    // it stands in the receive buffer
+    let mut area = [0; size_of::<ibv_grh>()];
+    copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
+    let mut attr = address::to_c(
+        &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
+    );
+    attr.grh.hop_limit = HOP_LIMIT;
+    // of a packet over Ethernet wc.sl is its kind
+    Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
+}
+
+unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    call::control(CallId::ibv_init_ah_from_wc, || {
+        reply_path(context, port, wc, grh).map(|found| *attr = found)
+    })
+}
+
+unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    call::control(CallId::ibv_create_ah_from_wc, || {
+        let context = Pd::get(pd)?.context();
+        create(pd, &reply_path(context, port, wc, grh)?)
+    })
+}
+
+export!(ibv_create_ah, ibv_destroy_ah, ibv_init_ah_from_wc, ibv_create_ah_from_wc);

@@ -1,0 +1,179 @@
+//! Completion channels.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    io,
+    os::fd::{AsFd, AsRawFd},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use roce_provider::{CompletionChannel, calls::Call};
+
+use super::{
+    context::{ContextInner, Ctx},
+    object::{Awaited, Object, Users},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::{self, wake_ups},
+    layout::{ibv_comp_channel, ibv_context, ibv_cq},
+    wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
+};
+
+/// Time after which an event comes no more for what is there already: longer than events are held
+/// back.
+const A_WHILE: Duration = Duration::from_millis(150);
+
+/// A completion channel as programs hold it.
+#[repr(C)]
+pub(crate) struct Channel {
+    c: UnsafeCell<ibv_comp_channel>,
+    pub(crate) channel: CompletionChannel,
+    pub(crate) ctx: Arc<ContextInner>,
+    /// Completion queues that have the channel.
+    pub(crate) users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Channel {
+    type C = ibv_comp_channel;
+    const NAME: &str = "ibv_comp_channel";
+}
+
+impl Channel {
+    fn new(ctx: &Ctx) -> Result<Self> {
+        let channel = ctx.inner.context.create_channel()?;
+        blocking(&channel)?;
+        let c = ibv_comp_channel { context: ctx.c(), fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
+        Ok(Self { c: UnsafeCell::new(c), channel, ctx: ctx.inner.clone(), users: Users::default() })
+    }
+}
+
+/// The next queue of a channel that has an event, which is now taken.
+fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> {
+    loop {
+        let cq = channel.poll()?;
+        // a queue that is being destroyed has no events any more
+        if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
+            return Some(cq as *mut ibv_cq);
+        }
+    }
+}
+
+/// Keeps the number that programs see of a channel's queues; the channel may be null.
+pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
+    if !channel.is_null() {
+        AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
+    call::control(CallId::ibv_create_comp_channel, || {
+        let ctx = Ctx::get(context)?;
+        Ok(Channel::new(ctx)?.into_raw())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    call::control(CallId::ibv_destroy_comp_channel, || {
+        Channel::get(channel)?.users.none_left()?;
+        drop(Channel::from_raw(channel));
+        Ok(())
+    })
+}
+
+/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
+/// destroys the channel meanwhile, it sleeps on, as in libibverbs.
+pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    call::waiting(CallId::ibv_get_cq_event, || {
+        may_end_here();
+        let mut awaited = Awaited::default();
+        loop {
+            let descriptor = match look(channel, &mut awaited)? {
+                Look::Event(taken) => {
+                    wake_ups::woken(taken as usize);
+                    *cq = taken;
+                    *cq_context = (*taken).cq_context;
+                    return Ok(());
+                }
+                Look::Nothing(descriptor) => descriptor,
+            };
+            let may_have_event = match (is_blocking(descriptor), check::is_on()) {
+                (true, false) => serve(channel, &mut awaited)?,
+                (true, true) => wait_checked(channel, descriptor)?,
+                (false, _) => serve_in_loop(channel, &mut awaited),
+            };
+            if !may_have_event {
+                wait_readable(descriptor)?;
+            }
+        }
+    })
+}
+
+unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<Look<*mut ibv_cq>> {
+    let _call = Call::begin();
+    let (channel, ctx, descriptor) =
+        Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
+    channel.note_use(|| !is_blocking(descriptor));
+    Ok(Look::of(take(&channel, &ctx), descriptor))
+}
+
+/// Serves the device instead of sleeping, for some time. True if there may be an event.
+unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
+    let shared = {
+        let _call = Call::begin();
+        Channel::share(channel, awaited, |c| c.channel.clone())
+    };
+    let Ok(shared) = shared else { return Ok(true) }; // the next look says so
+    let served = shared.prepare_to_wait();
+    {
+        let _call = Call::begin();
+        drop(shared); // which ends the channel, if it was destroyed meanwhile
+    }
+    match served {
+        Ok(has_event) => Ok(has_event),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted().map(|()| true),
+        // what serving fails with, sleeping does not
+        Err(_) => Ok(false),
+    }
+}
+
+/// Serves the device for a program that waits in its own ways. True if there is an event now.
+unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
+    let _call = Call::begin();
+    let shared = Channel::share(channel, awaited, |c| c.channel.clone());
+    shared.map_or(true, |channel| channel.serve()) // the next look says what is wrong
+}
+
+/// Waits for a while, and looks whether it is for an event that does not come. False: it may go on.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<bool> {
+    wake_ups::before_wait(channel as usize);
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    let began = Instant::now();
+    let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
+    if done < 0 {
+        return Err(Errno::told(Errno::last().number()));
+    }
+    // a signal may have ended it before
+    if done == 0 && began.elapsed() >= A_WHILE {
+        wake_ups::still_waits(channel as usize);
+    }
+    Ok(false)
+}
+
+export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

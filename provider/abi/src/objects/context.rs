@@ -1,0 +1,249 @@
+//! Open devices.
+
+use std::{
+    cell::UnsafeCell,
+    collections::HashMap,
+    ffi::c_int,
+    mem::offset_of,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
+
+use super::{
+    command_file::CommandFile,
+    device::Dev,
+    object::{self, Awaited, Identity, Object},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::{self, Finding, Kind, Stack},
+    layout::{ibv_context, verbs_context},
+    sync::{Changes, Mutex},
+    translate::event::{self, Subject},
+    wait::blocking,
+};
+
+/// Time in which events are acknowledged by programs that do so at all.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A context as programs hold it: a pointer to the last member of the structure at its start.
+#[repr(C)]
+pub(crate) struct Ctx {
+    verbs: UnsafeCell<verbs_context>,
+    pub(crate) dev: &'static Dev,
+    pub(crate) inner: Arc<ContextInner>,
+    _imported_by: Option<OwnedFd>,
+}
+
+/// The part of a context that its objects share.
+pub(crate) struct ContextInner {
+    pub(crate) context: Context,
+    pub(crate) events: AsyncEvents,
+    pub(crate) command_file: Arc<CommandFile>,
+    objects: Arc<Mutex<Objects>>,
+    /// Notified when every event about some object is acknowledged.
+    acknowledged: Changes,
+}
+
+/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
+/// An engine asks for them under its lock and that of a queue of events: nobody takes those under
+/// the lock of these.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) cqs: HashMap<u32, usize>,
+    pub(crate) qps: HashMap<u32, usize>,
+    pub(crate) srqs: HashMap<u32, usize>,
+    /// Number of events about an object that the program has taken and not acknowledged.
+    unacknowledged: HashMap<usize, u32>,
+}
+
+impl Objects {
+    /// The program's pointer to the object that an event is about, unless there is none.
+    pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
+        match subject {
+            Subject::Cq(cq) => self.cqs.get(&cq),
+            Subject::Qp(qpn) => self.qps.get(&qpn),
+            Subject::Srq(srq) => self.srqs.get(&srq),
+            Subject::Port | Subject::Device => None,
+        }
+        .copied()
+    }
+
+    /// True for an event about one of them, or about what every context has.
+    fn hear_of(&self, event: AsyncEvent) -> bool {
+        event::to_c(event).is_some_and(|(_, subject)| {
+            matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
+        })
+    }
+}
+
+impl ContextInner {
+    /// True if both number their objects together: they are one context, or imports of one.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.command_file, &other.command_file)
+    }
+
+    /// What tells its device from others, as a number.
+    pub(crate) fn device(&self) -> usize {
+        std::ptr::from_ref(self.command_file.dev).addr()
+    }
+
+    /// Number for a new object's `handle`.
+    pub(crate) fn new_handle(&self) -> u32 {
+        self.command_file.new_handle()
+    }
+
+    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock()
+    }
+
+    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is
+    /// no such object here.
+    pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
+        let mut objects = self.objects();
+        let pointer = find(&objects)?;
+        *objects.unacknowledged.entry(pointer).or_default() += 1;
+        Some(pointer)
+    }
+
+    /// Acknowledges so many events about an object.
+    pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
+        let mut objects = self.objects();
+        let Some(left) = objects.unacknowledged.get_mut(&pointer) else { return };
+        *left = left.saturating_sub(number);
+        if *left == 0 {
+            objects.unacknowledged.remove(&pointer);
+            drop(objects);
+            self.acknowledged.announce();
+        }
+    }
+
+    /// For an object that is being destroyed: after `remove` there are no more events about it, and
+    /// those that the program has taken are waited for until it has acknowledged them. What is
+    /// found if that does not happen soon is `kind`.
+    pub(crate) fn remove_object(
+        &self,
+        pointer: usize,
+        kind: Kind,
+        remove: impl FnOnce(&mut Objects),
+    ) {
+        remove(&mut self.objects());
+        self.events.leave_out_unwanted();
+        let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
+        if check::is_on()
+            && self.acknowledged.wait_within(SOON, || are_acknowledged().then_some(())).is_none()
+        {
+            let number = self.objects().unacknowledged.get(&pointer).copied().unwrap_or(0);
+            check::tell(&Finding {
+                kind,
+                what: format!("{number} events of {pointer:#x} are not acknowledged"),
+                stacks: vec![("called", Stack::here())],
+            });
+        }
+        self.acknowledged.wait_for(|| are_acknowledged().then_some(()));
+    }
+}
+
+impl Ctx {
+    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context,
+    /// or none any more.
+    pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
+        object::find::<Self>(pointer.cast())?;
+        Ok(Self::at(pointer))
+    }
+
+    /// The same without a look whether it is there.
+    unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
+        &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
+    }
+
+    /// What objects share of a context that a call waits with, and its descriptor of asynchronous
+    /// events.
+    pub(crate) unsafe fn share(
+        pointer: *const ibv_context,
+        awaited: &mut Awaited,
+    ) -> Result<(Arc<ContextInner>, c_int)> {
+        awaited.read::<Self, _>(pointer.cast(), || {
+            (Self::at(pointer).inner.clone(), (*pointer).async_fd)
+        })
+    }
+
+    /// The structure that programs see.
+    pub(crate) fn c(&self) -> *mut ibv_context {
+        // SAFETY: The member lies inside.
+        unsafe { &raw mut (*self.verbs.get()).context }
+    }
+
+    /// A context of the device of `command_file`, which has been opened for it, with these
+    /// operations. An imported one owns the descriptor that it is imported by.
+    pub(crate) fn open(
+        opened: Result<Context, OpenError>,
+        operations: verbs_context,
+        command_file: Arc<CommandFile>,
+        imported_by: Option<c_int>,
+    ) -> Result<*mut ibv_context> {
+        let dev = command_file.dev;
+        let context = opened.map_err(|error| {
+            report::line(format_args!("cannot open {}: {error}", dev.device().name()));
+            Errno::from(error)
+        })?;
+        let objects: Arc<Mutex<Objects>> = Arc::default();
+        let own = objects.clone();
+        let events = context
+            .read_async_events_if(move |event| own.lock().hear_of(event))
+            .and_then(|events| blocking(&events).map(|()| events));
+        let events = match events {
+            Ok(events) => events,
+            Err(error) => {
+                dev.close(context);
+                return Err(error.into());
+            }
+        };
+        let async_fd = events.as_fd().as_raw_fd();
+        let mut verbs = operations;
+        verbs.sz = size_of::<verbs_context>();
+        verbs.context.device = dev.c();
+        verbs.context.cmd_fd = imported_by.unwrap_or(command_file.descriptor());
+        verbs.context.async_fd = async_fd;
+        verbs.context.num_comp_vectors = c_int::from(context.query_device().num_comp_vectors);
+        verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        verbs.context.abi_compat = usize::MAX as *mut _;
+        // SAFETY: The program gives the descriptor to the context that it imports.
+        let _imported_by =
+            imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let inner =
+            ContextInner { context, events, command_file, objects, acknowledged: Changes::new() };
+        let context = Box::new(Self {
+            verbs: UnsafeCell::new(verbs),
+            dev,
+            inner: Arc::new(inner),
+            _imported_by,
+        });
+        let context = Box::leak(context).c();
+        object::add::<Self>(context.cast(), Identity::default(), "ibv_context");
+        Ok(context)
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    call::control(CallId::ibv_close_device, || {
+        let ctx = match Ctx::get(context) {
+            Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
+            Err(error) => {
+                // and not -1
+                call::fail(CallId::ibv_close_device.name(), &error);
+                return Ok(error.number());
+            }
+        };
+        let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
+        dev.close(inner);
+        Ok(0)
+    })
+}
+
+export!(ibv_close_device);

@@ -1,0 +1,166 @@
+//! Counters objects. There are no flows that one could be attached to; without a flow, it counts
+//! the packets that the device receives.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+use super::{
+    context::{ContextInner, Ctx},
+    object::Object,
+};
+use crate::{
+    call::{self, CallId},
+    errno::Errno,
+    layout::{
+        consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
+    },
+    rule::Rule,
+    sync::Mutex,
+};
+
+/// A counters object as programs hold it.
+#[repr(C)]
+pub(crate) struct Counters {
+    c: UnsafeCell<ibv_counters>,
+    ctx: Arc<ContextInner>,
+    attached: Mutex<Vec<Attached>>,
+}
+
+/// Index of the number of packets among the values, and that number when it was attached.
+struct Attached {
+    index: u32,
+    before: u64,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Counters {
+    type C = ibv_counters;
+    const NAME: &str = "ibv_counters";
+}
+
+impl Counters {
+    fn packets(&self) -> u64 {
+        self.ctx.context.counters().received_packets
+    }
+}
+
+/// `ibv_create_counters`.
+pub(crate) unsafe extern "C" fn create_counters(
+    context: *mut ibv_context,
+    attr: *mut ibv_counters_init_attr,
+) -> *mut ibv_counters {
+    call::control(CallId::ibv_create_counters, || {
+        let ctx = Ctx::get(context)?;
+        if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
+            return Err(Errno::of(Rule::Members));
+        }
+        let (c, ctx) = (UnsafeCell::new(ibv_counters { context }), ctx.inner.clone());
+        Ok(Counters { c, ctx, attached: Mutex::default() }.into_raw())
+    })
+}
+
+/// `ibv_destroy_counters`.
+pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
+    call::control(CallId::ibv_destroy_counters, || {
+        Counters::get(counters).map(|_| drop(Counters::from_raw(counters)))
+    })
+}
+
+/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
+/// other counters than that of packets.
+pub(crate) unsafe extern "C" fn attach_counters_point_flow(
+    counters: *mut ibv_counters,
+    attr: *mut ibv_counter_attach_attr,
+    flow: *mut c_void,
+) -> c_int {
+    call::control(CallId::ibv_attach_counters_point_flow, || {
+        let counters = Counters::get(counters)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        if !flow.is_null() || attr.comp_mask != 0 {
+            return Err(Errno::of(Rule::Members));
+        }
+        if attr.counter_desc != IBV_COUNTER_PACKETS {
+            return Err(Errno::of(Rule::NotSupported));
+        }
+        counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });
+        Ok(())
+    })
+}
+
+/// `ibv_read_counters`. `EINVAL` if there are too few values.
+pub(crate) unsafe extern "C" fn read_counters(
+    counters: *mut ibv_counters,
+    values: *mut u64,
+    number: u32,
+    flags: u32,
+) -> c_int {
+    call::control(CallId::ibv_read_counters, || {
+        let counters = Counters::get(counters)?;
+        let attached = counters.attached.lock();
+        if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0
+            || values.is_null()
+            || attached.iter().any(|attached| attached.index >= number)
+        {
+            return Err(Errno::of(Rule::NoCounter));
+        }
+        let packets = counters.packets();
+        for Attached { index, before } in &*attached {
+            *values.add(*index as usize) = packets - before;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::testing::{Opened, errno};
+
+    #[test]
+    fn packets_are_told_where_the_program_wants_them() {
+        let context = Opened::new();
+        unsafe {
+            let refused = create_counters(context.0, &mut ibv_counters_init_attr { comp_mask: 1 });
+            assert_eq!((refused, errno()), (null_mut(), libc::EINVAL));
+            let counters = create_counters(context.0, &mut ibv_counters_init_attr { comp_mask: 0 });
+            let attach = |counter_desc, comp_mask, flow| {
+                let mut attr = ibv_counter_attach_attr { counter_desc, index: 2, comp_mask };
+                attach_counters_point_flow(counters, &raw mut attr, flow)
+            };
+            assert_eq!(
+                attach(IBV_COUNTER_PACKETS, 0, 8 as *mut c_void),
+                libc::EINVAL,
+                "there are no flows"
+            );
+            assert_eq!(attach(IBV_COUNTER_PACKETS, 1, null_mut()), libc::EINVAL);
+            assert_eq!(attach(1, 0, null_mut()), libc::EOPNOTSUPP, "bytes are not counted");
+            assert_eq!(attach(IBV_COUNTER_PACKETS, 0, null_mut()), 0);
+
+            let mut values = [u64::MAX; 3];
+            assert_eq!(read_counters(counters, values.as_mut_ptr(), 2, 0), libc::EINVAL, "no room");
+            assert_eq!(read_counters(counters, values.as_mut_ptr(), 3, 2), libc::EINVAL);
+            assert_eq!(values, [u64::MAX; 3]);
+            assert_eq!(
+                read_counters(
+                    counters,
+                    values.as_mut_ptr(),
+                    3,
+                    IBV_READ_COUNTERS_ATTR_PREFER_CACHED
+                ),
+                0
+            );
+            assert_eq!(values[..2], [u64::MAX; 2]);
+            assert_ne!(values[2], u64::MAX);
+            assert_eq!(destroy_counters(counters), 0);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Completion queues.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{
+    CompletionQueue,
+    calls::Call,
+    transport::work::{NotifyKind, Wc},
+};
+
+use super::{
+    batch::Batch,
+    channel::{self, Channel},
+    context::{ContextInner, Ctx},
+    event::count_acknowledged,
+    latest_time::LatestTime,
+    object::{Identity, Object, User, Users},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::{Kind, requests, wake_ups},
+    layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
+    rule::Rule,
+    translate::wc,
+};
+
+/// A completion queue as programs hold it. All of them are extended ones, which start with the
+/// members of others.
+#[repr(C)]
+pub(crate) struct Cq {
+    c: UnsafeCell<ibv_cq_ex>,
+    pub(crate) cq: CompletionQueue,
+    pub(crate) ctx: Arc<ContextInner>,
+    /// The queue pairs and shared receive queues that complete here.
+    pub(crate) users: Users,
+    _channel: Option<User>,
+    /// The parent domain that it was made with.
+    pub(crate) parent: Option<User>,
+    /// Where the program is between `ibv_start_poll` and `ibv_end_poll`.
+    pub(crate) batch: Batch<Visit>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
+unsafe impl Object for Cq {
+    type C = ibv_cq;
+    const NAME: &str = "ibv_cq";
+
+    unsafe fn identity(c: *const ibv_cq) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+/// The completion that the program is at, and the latest time of day that it was told.
+pub(crate) struct Visit {
+    pub(crate) wc: Wc,
+    pub(crate) wall: LatestTime,
+}
+
+impl Visit {
+    pub(crate) const NONE: Self = Self { wc: Wc::UNUSED, wall: LatestTime::NONE };
+}
+
+impl Cq {
+    pub(crate) unsafe fn new(
+        context: *mut ibv_context,
+        cqe: u32,
+        cq_context: *mut c_void,
+        channel: *mut ibv_comp_channel,
+        comp_vector: u32,
+    ) -> Result<Self> {
+        let ctx = Ctx::get(context)?;
+        let vectors = (*context).num_comp_vectors as u32;
+        if comp_vector >= vectors {
+            return Err(Errno::of(Rule::CompletionVector));
+        }
+        let told = Channel::get_optional(channel)?;
+        if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
+            return Err(Errno::of(Rule::ForeignChannel));
+        }
+        let cq = ctx.inner.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
+        let c = ibv_cq_ex {
+            context,
+            channel,
+            cq_context,
+            handle: ctx.inner.new_handle(),
+            cqe: cq.capacity() as c_int,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            ..ibv_cq_ex::zeroed()
+        };
+        let _channel = told.map(|told| told.users.add());
+        let (ctx, users, batch) =
+            (ctx.inner.clone(), Users::default(), Batch::single_threaded(Visit::NONE));
+        Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
+    }
+
+    /// The structure that programs see, which they do not yet.
+    pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
+        self.c.get_mut()
+    }
+
+    /// Hands it to the program, which gets its events from then on.
+    pub(crate) fn start(self) -> *mut ibv_cq {
+        let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
+        let pointer = self.into_raw();
+        // SAFETY: Its own members, and a channel that it keeps.
+        unsafe { channel::count((*pointer).channel, 1) };
+        ctx.objects().cqs.insert(id, pointer as usize);
+        // SAFETY: It was made above.
+        let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
+        requests::size_cq(pointer as usize, made.cq.capacity());
+        wake_ups::add(pointer as usize, channel as usize, &made.cq);
+        pointer
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    // negative numbers are too great
+    call::control(CallId::ibv_create_cq, || {
+        Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    call::control(CallId::ibv_destroy_cq, || {
+        let object = Cq::get(cq)?;
+        object.users.none_left()?;
+        let id = object.cq.id().0;
+        object.ctx.remove_object(cq as usize, Kind::CqEventsUnacknowledged, |objects| {
+            objects.cqs.remove(&id);
+        });
+        requests::remove_cq(cq as usize);
+        wake_ups::remove(cq as usize);
+        channel::count((*cq).channel, -1);
+        drop(Cq::from_raw(cq));
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    call::control(CallId::ibv_resize_cq, || {
+        let object = Cq::get(cq)?;
+        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
+        (*cq).cqe = object.cq.capacity() as c_int;
+        requests::size_cq(cq as usize, object.cq.capacity());
+        Ok(())
+    })
+}
+
+/// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
+/// `EOVERFLOW`: there will be no more.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
+    call::data(CallId::ibv_poll_cq, move |call| {
+        let object = call.object::<Cq>(cq)?;
+        let limit = usize::try_from(number).unwrap_or(0);
+        let mut next = wcs;
+        let taken = if call.is_checked {
+            let taken = object.cq.poll_each(limit, |wc| {
+                requests::completed(object.ctx.device(), cq as usize, &wc);
+                wc::write_checked(next, &wc);
+                next = next.add(1);
+            });
+            wake_ups::polled(cq as usize);
+            taken
+        } else {
+            object.cq.poll_each(limit, |wc| {
+                wc::write(next, &wc);
+                next = next.add(1);
+            })
+        };
+        if taken == 0 && limit > 0 && object.cq.has_overrun() {
+            return Err(Errno::of(Rule::CqOverrun));
+        }
+        Ok(taken as c_int)
+    })
+}
+
+/// `ibv_req_notify_cq`. For a program that is checked, as the specification has it: who counts on
+/// what network adapters do besides finds that out.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    call::data(CallId::ibv_req_notify_cq, move |call| {
+        // who arms what is no queue waits for ever, so it is looked for in the list
+        let _call = Call::begin();
+        Cq::get(cq)?;
+        let queue = &call.object::<Cq>(cq)?.cq;
+        let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
+        if call.is_checked {
+            wake_ups::armed(cq as usize, kind, requests::pending(cq as usize));
+            queue.req_notify(kind);
+        } else {
+            queue.req_notify_unpolled(kind);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+    let _call = Call::begin();
+    if let Ok(object) = Cq::get(cq) {
+        count_acknowledged(&raw mut (*cq).comp_events_completed, number);
+        object.ctx.acknowledge(cq as usize, number);
+    }
+}
+
+export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_ack_cq_events);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Extended completion queues: completions are visited one after another in batches, and their
+//! parts are read by calls.
+
+use std::{
+    ffi::{c_int, c_uint},
+    mem::offset_of,
+    time::{Duration, SystemTime},
+};
+
+use roce_provider::{
+    calls::Call,
+    transport::work::{CqModeration, Wc, WcError, WcOk},
+};
+
+use super::{
+    batch::Batch,
+    cq::{Cq, Visit},
+    object::Object,
+    pd::Pd,
+};
+use crate::{
+    call::{self, CallId, Moving},
+    errno::{Errno, Result},
+    hooks::check::{self, Finding, Kind, Stack, requests, wake_ups},
+    layout::{
+        consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
+        ibv_poll_cq_attr, read_sized,
+    },
+    rule::Rule,
+    translate::wc,
+};
+
+/// Parts of completions that can be read. There are no VLANs, no flow tags and no tag matching.
+const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_FLOW_TAG
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+/// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a
+/// queue that overwrites what was not polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    call::control(CallId::ibv_create_cq_ex, || {
+        let attr = given(attr)?;
+        create(context, &attr)
+    })
+}
+
+/// Members of the attributes, as far as the program has them.
+unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    let length = match (*attr).comp_mask {
+        mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
+        mask if mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 => {
+            offset_of!(ibv_cq_init_attr_ex, parent_domain)
+        }
+        _ => offset_of!(ibv_cq_init_attr_ex, flags),
+    };
+    Ok(read_sized(attr, length, ibv_cq_init_attr_ex::zeroed()))
+}
+
+unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
+    let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
+    if attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
+        || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
+        || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
+    {
+        return Err(Errno::of(Rule::UnknownMask));
+    }
+    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        Some(Pd::get(attr.parent_domain)?)
+    } else {
+        None
+    };
+    if parent.is_some_and(|parent| !parent.is_parent()) {
+        return Err(Errno::of(Rule::Members));
+    }
+    let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
+    if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
+        cq.batch = Batch::new(Visit::NONE);
+    }
+    cq.parent = parent.map(|parent| parent.users.add());
+    set_functions(cq.functions());
+    Ok(cq.start().cast())
+}
+
+fn set_functions(cq: &mut ibv_cq_ex) {
+    cq.start_poll = Some(start_poll);
+    cq.next_poll = Some(next_poll);
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_vendor_err);
+    cq.read_byte_len = Some(read_byte_len);
+    cq.read_imm_data = Some(read_imm_data);
+    cq.read_qp_num = Some(read_qp_num);
+    cq.read_src_qp = Some(read_src_qp);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_slid = Some(read_slid);
+    cq.read_sl = Some(read_sl);
+    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+    cq.read_flow_tag = Some(read_flow_tag);
+    cq.read_completion_ts = Some(read_completion_ts);
+    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
+    &*cq.cast::<Cq>()
+}
+
+/// The completion that the batch is at.
+unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
+    &(*object(cq).batch.state()).wc
+}
+
+/// What a completion that has succeeded says, by the name of the call that reads it. One that has
+/// failed says nothing: 0, or what no program takes for an answer if it is checked.
+unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
+    let wc = at(cq);
+    match &wc.result {
+        Ok(ok) => read(ok),
+        Err(error) => failed_read(wc, error, call),
+    }
+}
+
+#[cold]
+fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
+    if !check::is_on() {
+        return 0;
+    }
+    let _call = Call::begin();
+    check::tell(&Finding {
+        kind: Kind::FailedCompletionRead,
+        what: format!("qp {:#x}: {call} of request {}: {}", wc.qpn.get(), wc.wr_id, error.status),
+        stacks: vec![("read", Stack::here())],
+    });
+    wc::INVALID
+}
+
+/// Goes to the next completion: 0, or `ENOENT` if there is none.
+unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
+    let object = object(cq);
+    let found = object.cq.poll_one();
+    if call.is_checked {
+        if let Some(wc) = &found {
+            requests::completed(object.ctx.device(), cq as usize, wc);
+        }
+        wake_ups::polled(cq as usize);
+    }
+    let Some(wc) = found else {
+        return match object.cq.has_overrun() {
+            true => Err(Errno::of(Rule::CqOverrun)),
+            false => Ok(libc::ENOENT),
+        };
+    };
+    ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
+    (*object.batch.state()).wc = wc;
+    Ok(0)
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+        return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
+    }
+    let batch = &object(cq).batch;
+    batch.begin(); // it may wait for another thread's, which is no time to be inside a call
+    let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
+    if done != 0 {
+        batch.end();
+    }
+    done
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    call::data(CallId::ibv_next_poll, move |call| next(call, cq))
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    object(cq).batch.end();
+}
+
+unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
+    of_success(cq, "ibv_wc_read_opcode", |ok| wc::opcode(ok.opcode))
+}
+
+unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
+    at(cq).result.as_ref().err().map_or(0, wc::vendor_error)
+}
+
+unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_byte_len", |ok| ok.byte_len)
+}
+
+unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_imm_data", wc::immediate_or_key)
+}
+
+unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
+    at(cq).qpn.get()
+}
+
+unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_src_qp", |ok| ok.src_qp.map_or(0, |qpn| qpn.get()))
+}
+
+unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+    of_success(cq, "ibv_wc_read_wc_flags", wc::flags)
+}
+
+unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
+    of_success(cq, "ibv_wc_read_slid", |_| 0)
+}
+
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    of_success(cq, "ibv_wc_read_sl", |ok| wc::sl(ok).into()) as u8
+}
+
+unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
+    of_success(cq, "ibv_wc_read_dlid_path_bits", |_| 0) as u8
+}
+
+unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
+    at(cq).result.as_ref().map_or(0, |ok| ok.flow_tag)
+}
+
+/// In ticks of `hca_core_clock`, which are nanoseconds.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    at(cq).timestamp.as_nanos()
+}
+
+/// In nanoseconds since 1970.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    let object = object(cq);
+    let timestamp = at(cq).timestamp;
+    let wall = object.ctx.context.query_clock().wall_time(timestamp);
+    let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64
+}
+
+/// `ibv_modify_cq`.
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    call::control(CallId::ibv_modify_cq, || {
+        let object = Cq::get(cq)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        match attr.attr_mask {
+            IBV_CQ_ATTR_MODERATE => {
+                let period = Duration::from_micros(attr.moderate.cq_period.into());
+                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
+            }
+            0 => Err(Errno::of(Rule::CqAttributes)),
+            _ => Err(Errno::of(Rule::NotSupported)),
+        }
+    })
+}

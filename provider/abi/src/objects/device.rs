@@ -1,0 +1,265 @@
+//! The list of devices.
+
+use std::{
+    cell::UnsafeCell,
+    collections::BTreeMap,
+    ffi::{c_char, c_int},
+    net::IpAddr,
+    sync::Once,
+    time::Duration,
+};
+
+use roce_provider::{
+    Context, Device, OpenError, OpenOptions, WeakContext, calls::Call, environment,
+    link::BindError, report,
+};
+
+use super::{list, object::Object};
+use crate::{
+    call::{self, CallId},
+    errno::Result,
+    export::export,
+    layout::{consts::*, ibv_device},
+    second,
+    sync::Mutex,
+};
+
+/// A device as programs hold it. The tail is that of a driver's device, which the libraries of
+/// other drivers look at to see whether a device is theirs.
+#[repr(C)]
+pub(crate) struct Dev {
+    c: UnsafeCell<ibv_device>,
+    /// `verbs_device`'s members, of which `ops` must not be another driver's.
+    driver: [usize; 5],
+    index: c_int,
+    device: Mutex<Device>,
+    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that
+    /// opens and closes, which takes a moment.
+    open: Mutex<Option<Open>>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Dev {
+    type C = ibv_device;
+    const NAME: &str = "ibv_device";
+}
+
+// SAFETY: The structure is written when it is made, and never again.
+unsafe impl Sync for Dev {}
+// SAFETY: Its pointers are null.
+unsafe impl Send for Dev {}
+
+/// Every device that any list has shown, by name. They stay for as long as the process lives, so
+/// that a program may keep a device beyond its list.
+static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
+
+/// An adapter, which stays for as long as a context or an object of one does.
+struct Open {
+    adapter: WeakContext,
+    /// Address of it that another program has.
+    taken: Option<IpAddr>,
+}
+
+/// Time during which a request to a service without a listener is repeated. Programs that start
+/// both sides at one moment (perftest's, for example) rely on resolving addresses to take as long
+/// as it does with a kernel.
+const LISTEN_GRACE: Duration = Duration::from_millis(250);
+
+/// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
+pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
+    let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
+    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
+}
+
+/// The devices that the environment selects, or all; none if the environment is wrong.
+pub(crate) fn all() -> Vec<&'static Dev> {
+    static LOG: Once = Once::new();
+    static REPORTED: Once = Once::new();
+    LOG.call_once(|| {
+        if let Err(error) = environment::init_log() {
+            report::line(error);
+        }
+    });
+    // the faults and their seed are read here, too: errors in them are reported before the program
+    // opens a device
+    let devices = OpenOptions::from_environment()
+        .and_then(|_| environment::devices())
+        .unwrap_or_else(|error| {
+            REPORTED.call_once(|| report::line(error));
+            Vec::new()
+        });
+    let mut known = DEVICES.lock();
+    devices
+        .into_iter()
+        .enumerate()
+        .map(|(index, device)| Dev::known(&mut known, index as c_int, device))
+        .collect()
+}
+
+impl Dev {
+    /// The device of this name that a list has shown, or that was made [known](Self::of).
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        DEVICES.lock().get(name).copied()
+    }
+
+    /// A device that may be in no list: one with an address that no other has.
+    pub(crate) fn of(device: &Device) -> &'static Self {
+        let mut known = DEVICES.lock();
+        let index = known.len() as c_int;
+        Self::known(&mut known, index, device.clone())
+    }
+
+    fn known(
+        known: &mut BTreeMap<String, &'static Self>,
+        index: c_int,
+        device: Device,
+    ) -> &'static Self {
+        if let Some(&dev) = known.get(device.name()) {
+            *dev.device.lock() = device;
+            return dev;
+        }
+        let name = device.name().to_owned();
+        let dev: &'static Self = Box::leak(Box::new(Self::new(index, device)));
+        known.insert(name, dev);
+        dev
+    }
+
+    fn new(index: c_int, device: Device) -> Self {
+        let mut c = ibv_device::zeroed();
+        (c.node_type, c.transport_type) = (IBV_NODE_CA, IBV_TRANSPORT_IB);
+        copy_text(&mut c.name, device.name());
+        copy_text(&mut c.dev_name, &format!("uverbs{index}"));
+        copy_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
+        copy_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{}", device.name()));
+        let (device, open) = (Mutex::new(device), Mutex::default());
+        Self { c: UnsafeCell::new(c), driver: [0; 5], index, device, open }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device.lock().clone()
+    }
+
+    /// Its GUID, in network byte order: that of its interface, as a network card has it.
+    pub(crate) fn guid(&self) -> u64 {
+        u64::from_ne_bytes(
+            self.device()
+                .attributes(roce_provider::transport::adapter::Limits::default())
+                .sys_image_guid
+                .0,
+        )
+    }
+
+    /// The adapter, opened if it is not.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
+    pub(crate) fn open(&self) -> Result<Context, OpenError> {
+        self.open_or(Err)
+    }
+
+    /// The same; while another program has its addresses, it is opened with its port down: programs
+    /// that look at all devices go on to the next.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub(crate) fn open_or_down(&self) -> Result<Context, OpenError> {
+        self.open_or(Ok)
+    }
+
+    /// Opens the device. If an address of it is taken, `taken` decides: `Ok` opens it with its port
+    /// down.
+    fn open_or(
+        &self,
+        taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
+    ) -> Result<Context, OpenError> {
+        let device = self.device();
+        let busy = |address| OpenError::Bind(BindError::Taken(address));
+        let mut open = self.open.lock();
+        let known = open.as_ref().and_then(|open| Some((open.adapter.upgrade()?, open.taken)));
+        if let Some((adapter, lacks)) = known.filter(|(adapter, _)| adapter.is_of_this_process()) {
+            lacks.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
+            return Ok(adapter);
+        }
+        let options = || {
+            let mut options = OpenOptions::from_environment()
+                .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
+            options.cm.listen_grace = LISTEN_GRACE;
+            let distinct = environment::value(environment::DISTINCT_KEYS);
+            options.equal_keys = distinct.is_none_or(|value| value == "0");
+            Ok::<_, OpenError>(options)
+        };
+        let (context, taken) = match device.open(options()?) {
+            Err(OpenError::Bind(error)) => {
+                let address = match error {
+                    BindError::Taken(address) | BindError::OtherUser { address, .. } => address,
+                    _ => return Err(OpenError::Bind(error)),
+                };
+                if taken(address).is_err() {
+                    return Err(OpenError::Bind(error));
+                }
+                report::line(format_args!("the port of {} is down: {error}", device.name()));
+                (device.open_down(options()?)?, Some(address))
+            }
+            other => (other?, None),
+        };
+        *open = Some(Open { adapter: context.downgrade(), taken });
+        Ok(context)
+    }
+
+    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of
+    /// one that closes are free.
+    pub(crate) fn close<T>(&self, handle: T) {
+        let _open = self.open.lock();
+        drop(handle);
+    }
+}
+
+unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
+    call::control(CallId::ibv_get_device_list, || {
+        second::warn();
+        let devices = all();
+        if !number.is_null() {
+            // SAFETY: The caller gives a place for the number.
+            unsafe { *number = devices.len() as c_int };
+        }
+        let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).collect();
+        Ok(list::allocate(&pointers))
+    })
+}
+
+unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: It came from `ibv_get_device_list`, or is null.
+    unsafe { libc::free(list.cast()) };
+}
+
+unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: A device of a list.
+    match unsafe { Dev::trust(device) } {
+        // SAFETY: Its structure is never written again.
+        Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
+        Err(error) => {
+            call::fail("ibv_get_device_name", &error);
+            std::ptr::null()
+        }
+    }
+}
+
+unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    let _call = Call::begin();
+    // SAFETY: A device of a list.
+    unsafe { Dev::trust(device) }.map_or(0, Dev::guid)
+}
+
+unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    let _call = Call::begin();
+    // SAFETY: A device of a list.
+    unsafe { Dev::trust(device) }.map_or(-1, |dev| dev.index)
+}
+
+export!(
+    ibv_get_device_list,
+    ibv_free_device_list,
+    ibv_get_device_name,
+    ibv_get_device_guid,
+    ibv_get_device_index
+);

@@ -1,0 +1,292 @@
+//! Device memory.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{DeviceMemory, DeviceMemoryError, copy_from_program, copy_to_program};
+
+use super::{
+    command_file::Importable,
+    context::{ContextInner, Ctx},
+    mr::{Mr, Region},
+    object::{Identity, Object, Users},
+    pd::Pd,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
+    rule::Rule,
+    translate::rights,
+};
+
+/// Alignment: device memory starts on a page.
+const LOG_PAGE: u32 = 12;
+
+/// Size of the words that programs copy, as memory on a bus needs it.
+const WORD: usize = 4;
+
+/// Number of bytes that are copied at a time. The program's memory may be registered, so that a
+/// peer may write it meanwhile.
+const PIECE: usize = 1024;
+
+/// Device memory as programs hold it.
+#[repr(C)]
+pub(crate) struct Dm {
+    c: UnsafeCell<ibv_dm>,
+    pub(crate) memory: DeviceMemory,
+    ctx: Arc<ContextInner>,
+    /// Its regions.
+    users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Dm {
+    type C = ibv_dm;
+    const NAME: &str = "ibv_dm";
+
+    unsafe fn identity(c: *const ibv_dm) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+impl Dm {
+    pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
+        let c = ibv_dm {
+            context: ctx.c(),
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: 0,
+            handle,
+        };
+        Self { c: UnsafeCell::new(c), memory, ctx: ctx.inner.clone(), users: Users::default() }
+    }
+}
+
+impl From<DeviceMemoryError> for Errno {
+    fn from(error: DeviceMemoryError) -> Self {
+        match error {
+            DeviceMemoryError::Region(error) => error.into(),
+            error => Self::explained(&error),
+        }
+    }
+}
+
+/// `ibv_alloc_dm`.
+pub(crate) unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+) -> *mut ibv_dm {
+    call::control(CallId::ibv_alloc_dm, || {
+        let ctx = Ctx::get(context)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
+            return Err(Errno::of(Rule::Members));
+        }
+        let memory = ctx.inner.context.alloc_dm(attr.length)?;
+        let handle = ctx.inner.new_handle();
+        let dm = Dm::new(ctx, memory, handle).into_raw();
+        ctx.inner.command_file.insert(handle, Importable::Dm(dm as usize));
+        Ok(dm)
+    })
+}
+
+/// `ibv_free_dm`.
+pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    call::control(CallId::ibv_free_dm, || {
+        let object = Dm::get(dm)?;
+        object.users.none_left()?;
+        object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
+        drop(Dm::from_raw(dm));
+        Ok(())
+    })
+}
+
+/// `ibv_reg_dm_mr`.
+pub(crate) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+    access: c_uint,
+) -> *mut ibv_mr {
+    call::control(CallId::ibv_reg_dm_mr, || {
+        let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
+        let rights = rights::from_c(access)?;
+        let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
+        let end = start.checked_add(length).ok_or(Errno::of(Rule::DeviceRange))?;
+        if access & IBV_ACCESS_ZERO_BASED == 0 {
+            return Err(Errno::of(Rule::ZeroBased));
+        }
+        let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
+        Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
+    })
+}
+
+/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is
+/// not a multiple of four.
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut ibv_dm,
+    offset: u64,
+    from: *const c_void,
+    length: usize,
+) -> c_int {
+    call::control(CallId::ibv_memcpy_to_dm, || {
+        let (dm, offset) = place(dm, offset, from, length)?;
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
+            dm.memory.write_at(offset + at, piece)?;
+        }
+        Ok(())
+    })
+}
+
+/// `ibv_memcpy_from_dm`, with the same errors.
+unsafe extern "C" fn memcpy_from_dm(
+    to: *mut c_void,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+) -> c_int {
+    call::control(CallId::ibv_memcpy_from_dm, || {
+        let (dm, offset) = place(dm, offset, to, length)?;
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            dm.memory.read_at(offset + at, piece)?;
+            copy_to_program(to.cast::<u8>().add(at), piece)?;
+        }
+        Ok(())
+    })
+}
+
+/// `EFAULT` for what is not inside, before anything is copied.
+fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
+    let end = offset.checked_add(length);
+    if end.is_some_and(|end| end <= dm.memory.len()) {
+        Ok(())
+    } else {
+        Err(Errno::of(Rule::NotInside))
+    }
+}
+
+unsafe fn place<'a>(
+    dm: *mut ibv_dm,
+    offset: u64,
+    host: *const c_void,
+    length: usize,
+) -> Result<(&'a Dm, usize)> {
+    let dm = Dm::get(dm)?;
+    let offset = usize::try_from(offset).map_err(|_| Errno::of(Rule::NotInside))?;
+    if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0
+    {
+        return Err(Errno::of(Rule::Alignment));
+    }
+    Ok((dm, offset))
+}
+
+/// Device memory is memory of the process, of which there is no descriptor for other devices.
+unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
+    call::control::<()>(CallId::ibv_dm_export_dmabuf_fd, || Err(Errno::of(Rule::NotSupported)))
+}
+
+export!(ibv_dm_export_dmabuf_fd);
+
+#[cfg(test)]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::{
+        objects::mr::ibv_dereg_mr,
+        testing::{Allocated, Opened, errno},
+    };
+
+    fn alloc(context: &Opened, length: usize, log_align_req: u32, comp_mask: u32) -> *mut ibv_dm {
+        unsafe { alloc_dm(context.0, &mut ibv_alloc_dm_attr { length, log_align_req, comp_mask }) }
+    }
+
+    #[test]
+    fn sizes_that_are_not_to_be_had() {
+        let context = Opened::new();
+        let all = unsafe { Ctx::get(context.0) }.unwrap().inner.context.limits().max_dm_size;
+        for (length, align, mask, expected) in [
+            (0, 0, 0, libc::EINVAL),
+            (all + 1, 0, 0, libc::ENOMEM),
+            (64, 13, 0, libc::EINVAL),
+            (64, 0, 1, libc::EINVAL),
+        ] {
+            assert_eq!(
+                (alloc(&context, length, align, mask), errno()),
+                (null_mut(), expected),
+                "{length} {align} {mask}"
+            );
+        }
+    }
+
+    #[test]
+    fn copies_stay_inside_and_start_at_words() {
+        let context = Opened::new();
+        let dm = alloc(&context, 64, 12, 0);
+        let (to, from) = unsafe { ((*dm).memcpy_to_dm.unwrap(), (*dm).memcpy_from_dm.unwrap()) };
+        let mut bytes = [0u8; 8];
+        unsafe {
+            assert_eq!(to(dm, 56, b"abcdefgh".as_ptr().cast(), 8), 0);
+            assert_eq!(from(bytes.as_mut_ptr().cast(), dm, 56, 8), 0);
+            assert_eq!(&bytes, b"abcdefgh");
+            assert_eq!(to(dm, 64, std::ptr::null(), 0), 0);
+            for (offset, length, expected) in [
+                (60, 8, libc::EFAULT),
+                (2, 4, libc::EINVAL),
+                (4, 2, libc::EINVAL),
+                (u64::MAX - 3, 8, libc::EFAULT),
+                (64, 4, libc::EFAULT),
+            ] {
+                assert_eq!(to(dm, offset, bytes.as_ptr().cast(), length), expected, "{offset}");
+                assert_eq!(
+                    from(bytes.as_mut_ptr().cast(), dm, offset, length),
+                    expected,
+                    "{offset}"
+                );
+            }
+            assert_eq!(free_dm(dm), 0);
+        }
+    }
+
+    #[test]
+    fn a_region_is_zero_based_and_keeps_the_memory() {
+        let context = Opened::new();
+        let pd = Allocated::new(&context);
+        let dm = alloc(&context, 64, 0, 0);
+        unsafe {
+            for (offset, length, access) in
+                [(0, 64, 1), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)]
+            {
+                assert_eq!(
+                    (reg_dm_mr(pd.0, dm, offset, length, access), errno()),
+                    (null_mut(), libc::EINVAL),
+                    "{offset}"
+                );
+            }
+            let mr = reg_dm_mr(pd.0, dm, 32, 32, 33);
+            assert_eq!(((*mr).addr, (*mr).length), (null_mut(), 32));
+            assert_eq!(free_dm(dm), libc::EBUSY);
+            assert_eq!(ibv_dereg_mr(mr), 0);
+            let nothing = reg_dm_mr(pd.0, dm, 0, 0, 33);
+            assert_eq!(ibv_dereg_mr(nothing), 0);
+            assert_eq!(free_dm(dm), 0);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Thread domains and parent domains.
+
+use std::{cell::UnsafeCell, ffi::c_int, mem::offset_of, sync::Arc};
+
+use roce_provider::ThreadDomain;
+
+use super::{
+    context::{ContextInner, Ctx},
+    object::{Object, Users},
+    pd::Pd,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    layout::{
+        consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
+        read_sized,
+    },
+    rule::Rule,
+};
+
+/// A thread domain as programs hold it.
+#[repr(C)]
+pub(crate) struct Td {
+    c: UnsafeCell<ibv_td>,
+    domain: ThreadDomain,
+    ctx: Arc<ContextInner>,
+    /// The parent domains that it is in.
+    users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Td {
+    type C = ibv_td;
+    const NAME: &str = "ibv_td";
+}
+
+/// `ibv_alloc_td`.
+pub(crate) unsafe extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    attr: *mut ibv_td_init_attr,
+) -> *mut ibv_td {
+    call::control(CallId::ibv_alloc_td, || {
+        let ctx = Ctx::get(context)?;
+        if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
+            return Err(Errno::of(Rule::ThreadDomain));
+        }
+        let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
+        Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
+            .into_raw())
+    })
+}
+
+/// `ibv_dealloc_td`.
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    call::control(CallId::ibv_dealloc_td, || {
+        Td::get(td)?.users.none_left()?;
+        drop(Td::from_raw(td));
+        Ok(())
+    })
+}
+
+/// Members of the attributes, as far as the program has them.
+unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
+    if attr.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    let has_allocators = (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
+    let length = if has_allocators {
+        offset_of!(ibv_parent_domain_init_attr, pd_context)
+    } else {
+        offset_of!(ibv_parent_domain_init_attr, alloc)
+    };
+    Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
+}
+
+/// `ibv_alloc_parent_domain`. Leave to allocate memory that a confidential guest shares with its
+/// host is not needed, and so not asked for. A program's allocators are for the rings of queues
+/// that a device reads by itself; here there are no such rings, and so nothing to allocate with
+/// them.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    call::control(CallId::ibv_alloc_parent_domain, || {
+        let ctx = Ctx::get(context)?;
+        let attr = given(attr)?;
+        let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
+            && (attr.alloc.is_none() || attr.free.is_none());
+        if attr.comp_mask
+            & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+                | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+                | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC)
+            != 0
+            || lacks_allocators
+        {
+            return Err(Errno::of(Rule::Allocator));
+        }
+        let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td)?);
+        if !Arc::ptr_eq(&pd.ctx, &ctx.inner)
+            || td.is_some_and(|td| !Arc::ptr_eq(&td.ctx, &ctx.inner))
+        {
+            return Err(Errno::of(Rule::Members));
+        }
+        let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
+        let holds =
+            [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
+        Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw())
+    })
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::{
+        layout::ibv_cq_init_attr_ex,
+        objects::{cq::ibv_destroy_cq, cq_ex::create_cq_ex, pd::ibv_dealloc_pd},
+        testing::{Allocated, Opened, errno},
+    };
+
+    fn td(context: &Opened, comp_mask: u32) -> *mut ibv_td {
+        unsafe { alloc_td(context.0, &mut ibv_td_init_attr { comp_mask }) }
+    }
+
+    fn parent(context: &Opened, pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32) -> *mut ibv_pd {
+        let mut attr = ibv_parent_domain_init_attr {
+            pd,
+            td,
+            comp_mask,
+            ..ibv_parent_domain_init_attr::zeroed()
+        };
+        unsafe { alloc_parent_domain(context.0, &raw mut attr) }
+    }
+
+    #[test]
+    fn a_parent_domain_keeps_what_it_stands_for_and_a_queue_keeps_it() {
+        let context = Opened::new();
+        let pd = Allocated::new(&context);
+        let td = td(&context, 0);
+        let parent = parent(&context, pd.0, td, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT);
+        unsafe {
+            assert_eq!((*parent).handle, (*pd.0).handle);
+            assert_eq!(ibv_dealloc_pd(pd.0), libc::EBUSY);
+            assert_eq!(dealloc_td(td), libc::EBUSY);
+            let mut attr = ibv_cq_init_attr_ex {
+                cqe: 1,
+                comp_mask: 2,
+                parent_domain: parent,
+                ..ibv_cq_init_attr_ex::zeroed()
+            };
+            let cq = create_cq_ex(context.0, &raw mut attr);
+            assert_eq!(ibv_dealloc_pd(parent), libc::EBUSY);
+            assert_eq!(ibv_destroy_cq(cq.cast()), 0);
+            attr.parent_domain = pd.0;
+            assert_eq!(
+                (create_cq_ex(context.0, &raw mut attr), errno()),
+                (null_mut(), libc::EINVAL),
+                "not a parent domain"
+            );
+            assert_eq!(ibv_dealloc_pd(parent), 0);
+            assert_eq!(dealloc_td(td), 0);
+        }
+    }
+
+    #[test]
+    fn domains_that_cannot_be() {
+        let (context, other) = (Opened::new(), Opened::new());
+        let (pd, foreign) = (Allocated::new(&context), Allocated::new(&other));
+        assert_eq!((td(&context, 1), errno()), (null_mut(), libc::EINVAL));
+        for (pd, comp_mask) in [
+            (null_mut(), 0),
+            (pd.0, 8),
+            (pd.0, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS),
+            (foreign.0, 0),
+        ] {
+            assert_eq!(
+                (parent(&context, pd, null_mut(), comp_mask), errno()),
+                (null_mut(), libc::EINVAL),
+                "mask {comp_mask}"
+            );
+        }
+        let shared = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+        let parent_of = parent(&context, pd.0, null_mut(), shared);
+        assert_eq!(unsafe { ibv_dealloc_pd(parent_of) }, 0);
+        let td = td(&other, 0);
+        assert_eq!(
+            (parent(&context, pd.0, td, 0), errno()),
+            (null_mut(), libc::EINVAL),
+            "a thread domain of another context"
+        );
+        assert_eq!(unsafe { dealloc_td(td) }, 0);
+    }
+}

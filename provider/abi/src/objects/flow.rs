@@ -1,0 +1,90 @@
+//! Flows of raw packets.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{Flow, FlowError, copy_from_program};
+
+use super::{
+    context::ContextInner,
+    object::{Identity, Object, User},
+    qp::Qp,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    layout::{ibv_context, ibv_qp},
+    rule::Rule,
+    translate::flow,
+};
+
+/// `struct ibv_flow`.
+#[allow(non_camel_case_types, reason = "named as in C")]
+#[repr(C)]
+pub(crate) struct ibv_flow {
+    comp_mask: u32,
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+/// A flow as programs hold it.
+#[repr(C)]
+pub(crate) struct FlowObject {
+    c: UnsafeCell<ibv_flow>,
+    #[allow(dead_code, reason = "only held")]
+    flow: Flow,
+    #[allow(dead_code, reason = "only held")]
+    ctx: Arc<ContextInner>,
+    _qp: User,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for FlowObject {
+    type C = ibv_flow;
+    const NAME: &str = "ibv_flow";
+
+    unsafe fn identity(c: *const ibv_flow) -> Identity {
+        // SAFETY: By the contract, it is such a structure.
+        unsafe { Identity::new((*c).context, (*c).handle) }
+    }
+}
+
+impl From<FlowError> for Errno {
+    fn from(error: FlowError) -> Self {
+        match error {
+            FlowError::Interface(source) => Self::told(Self::from(source).number()),
+            error => Self::explained(&error),
+        }
+    }
+}
+
+unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
+    let object = Qp::get(qp)?;
+    if given.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    let attr = flow::whole(|at, to| {
+        Ok(copy_from_program(given.wrapping_add(at), to.as_mut_ptr(), to.len())?)
+    })?;
+    let flow = object.qp.create_flow(&attr)?;
+    let context = (*qp).context;
+    let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle: object.ctx.new_handle() });
+    let ctx = object.ctx.clone();
+    Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
+}
+
+/// `ibv_create_flow`.
+pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut c_void) -> *mut c_void {
+    call::control(CallId::ibv_create_flow, || create(qp, attr.cast())).cast()
+}
+
+/// `ibv_destroy_flow`.
+pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
+    call::control(CallId::ibv_destroy_flow, || {
+        let flow: *mut ibv_flow = flow.cast();
+        FlowObject::get(flow).map(|_| drop(FlowObject::from_raw(flow)))
+    })
+}

@@ -1,0 +1,37 @@
+//! Objects that programs hold: a file for the functions of each kind.
+
+pub(crate) mod advise;
+pub(crate) mod ah;
+pub(crate) mod batch;
+pub(crate) mod buf;
+pub(crate) mod channel;
+pub(crate) mod command_file;
+pub(crate) mod comp_cntr;
+pub(crate) mod context;
+pub(crate) mod counters;
+pub(crate) mod cq;
+pub(crate) mod cq_ex;
+pub(crate) mod device;
+pub(crate) mod dm;
+pub(crate) mod dma_buf;
+pub(crate) mod dmah;
+pub(crate) mod domain;
+pub(crate) mod event;
+pub(crate) mod flow;
+pub(crate) mod import;
+pub(crate) mod latest_time;
+pub(crate) mod list;
+pub(crate) mod mcast;
+pub(crate) mod modify;
+pub(crate) mod mr;
+pub(crate) mod mw;
+pub(crate) mod object;
+pub(crate) mod pd;
+pub(crate) mod port;
+pub(crate) mod post;
+pub(crate) mod qp;
+pub(crate) mod qp_create;
+pub(crate) mod qp_ex;
+pub(crate) mod srq;
+pub(crate) mod table;
+pub(crate) mod xrc;

@@ -1,0 +1,343 @@
+//! Memory regions.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{ForeignMemory, MemoryRegion, NullRegion, ReregMr};
+
+use super::{
+    command_file::{CommandFile, Importable},
+    context::ContextInner,
+    object::{Identity, Object, User},
+    pd::Pd,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::{
+        self,
+        requests::{self, RegionMemory},
+        watch,
+    },
+    layout::{consts::*, ibv_mr, ibv_pd},
+    rule::Rule,
+    sync::Mutex,
+    translate::rights,
+};
+
+/// Size of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// A memory region as programs hold it.
+#[repr(C)]
+pub(crate) struct Mr {
+    c: UnsafeCell<ibv_mr>,
+    pub(crate) ctx: Arc<ContextInner>,
+    state: Mutex<State>,
+}
+
+struct State {
+    region: Region,
+    /// `None` without memory: as on mlx5, the domain may go before.
+    _pd: Option<User>,
+}
+
+/// Memory of a region.
+#[derive(Clone)]
+pub(crate) enum Region {
+    /// Memory.
+    Memory(MemoryRegion),
+    /// Memory behind a descriptor.
+    DmaBuf(MemoryRegion),
+    /// Memory of the device.
+    Device(MemoryRegion, #[allow(dead_code, reason = "only held")] User),
+    /// Nothing.
+    Null(#[allow(dead_code, reason = "only held")] NullRegion),
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Mr {
+    type C = ibv_mr;
+    const NAME: &str = "ibv_mr";
+
+    unsafe fn identity(c: *const ibv_mr) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+impl Region {
+    /// The region with this local key that was registered in the protection domain with this
+    /// number. `ENOENT`: there is no such key; `EPERM`: it is of another domain.
+    ///
+    /// # Safety
+    /// Regions that can be imported exist.
+    pub(crate) unsafe fn find(
+        command_file: &CommandFile,
+        pd_handle: u32,
+        lkey: u32,
+    ) -> Result<Self> {
+        let find = |object| {
+            let Importable::Mr(mr) = object else { return None };
+            let mr = mr as *const ibv_mr;
+            if (*mr).lkey != lkey {
+                return None;
+            }
+            let same_domain = Pd::get((*mr).pd).is_ok() && (*(*mr).pd).handle == pd_handle;
+            Some(if same_domain {
+                Mr::get(mr).map(Mr::shared)
+            } else {
+                Err(Errno::of(Rule::ReadOnlyRegion))
+            })
+        };
+        command_file.find(find).unwrap_or(Err(Errno::of(Rule::NoSuchObject)))
+    }
+
+    /// The region in the adapter, if it has memory.
+    pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
+        match self {
+            Self::Memory(region) | Self::DmaBuf(region) | Self::Device(region, _) => Some(region),
+            Self::Null(_) => None,
+        }
+    }
+
+    fn keys(&self) -> (u32, u32) {
+        match self {
+            Self::Memory(region) | Self::DmaBuf(region) | Self::Device(region, _) => {
+                (region.lkey().0, region.rkey().0)
+            }
+            Self::Null(region) => (region.lkey().0, 0),
+        }
+    }
+}
+
+/// True if the range is all of the address space, for which on-demand regions can be made.
+fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
+    access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
+}
+
+/// `EINVAL` where the kernel has it: for an address for peers whose offset in its page is not that
+/// of the memory.
+fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
+    let is_implicit = is_implicit(address, length, access);
+    let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
+    if wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::of(Rule::Wraps)) } else { Ok(()) }
+}
+
+impl Mr {
+    /// A new region of `pd`, as programs see it.
+    pub(crate) unsafe fn create_raw(
+        pd: &Pd,
+        region: Region,
+        address: *mut c_void,
+        length: usize,
+    ) -> *mut ibv_mr {
+        let handle = pd.ctx.new_handle();
+        let mr = Self::with_handle(pd, region, address, length, handle).into_raw();
+        pd.ctx.command_file.insert(handle, Importable::Mr(mr as usize));
+        mr
+    }
+
+    /// One that has the number of another: they stand for the same region.
+    pub(crate) fn with_handle(
+        pd: &Pd,
+        region: Region,
+        address: *mut c_void,
+        length: usize,
+        handle: u32,
+    ) -> Self {
+        let (lkey, rkey) = region.keys();
+        let c =
+            ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
+        let has_memory = region.memory().is_some();
+        let state = State { region, _pd: has_memory.then(|| pd.users.add()) };
+        Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
+    }
+
+    /// Memory of the region, for another object that stands for the same region.
+    pub(crate) fn shared(&self) -> Region {
+        self.state.lock().region.clone()
+    }
+
+    /// The region, for windows that are bound to it; none for one without memory.
+    pub(crate) fn region(&self) -> Option<MemoryRegion> {
+        self.shared().memory().cloned()
+    }
+}
+
+/// Registers memory of the process.
+pub(crate) unsafe fn register(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<*mut ibv_mr> {
+    let pd = Pd::get(pd)?;
+    let rights = rights::from_c(access)?;
+    check(address, length, iova, access)?;
+    let start = if access & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { iova };
+    let region = if check::is_on() {
+        watched(pd, address, length, start, access)?
+    } else if access & IBV_ACCESS_ON_DEMAND != 0 {
+        pd.domain.register_raw_on_demand(address.cast(), length, start, rights)?
+    } else {
+        pd.domain.register_raw(address.cast(), length, start, rights)?
+    };
+    let lkey = region.lkey().0;
+    let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
+    let memory = RegionMemory { iova: start, address: address as usize, length };
+    requests::add_region(pd.ctx.device(), lkey, memory);
+    Ok(mr)
+}
+
+/// The same for a program that is checked.
+unsafe fn watched(
+    pd: &Pd,
+    address: *mut c_void,
+    length: usize,
+    start: u64,
+    access: c_uint,
+) -> Result<MemoryRegion> {
+    let rights = rights::from_c(access)?;
+    let memory = if access & IBV_ACCESS_ON_DEMAND != 0 {
+        ForeignMemory::on_demand(address.cast(), length)
+    } else {
+        match ForeignMemory::new(address.cast(), length, rights) {
+            Ok(memory) => memory,
+            // fails in the same way, and says so
+            Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
+        }
+    };
+    Ok(pd.domain.register(watch::watched(memory), start, rights)?)
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    call::control(CallId::ibv_reg_mr, || {
+        register(pd, address, length, address as u64, access as c_uint)
+    })
+}
+
+unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    call::control(CallId::ibv_reg_mr_iova, || register(pd, address, length, iova, access as c_uint))
+}
+
+unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    call::control(CallId::ibv_reg_mr_iova2, || register(pd, address, length, iova, access))
+}
+
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    call::control(CallId::ibv_dereg_mr, || {
+        let object = Mr::get(mr)?;
+        let (device, lkey) = (object.ctx.device(), (*mr).lkey);
+        let user = requests::user_of_region(device, lkey);
+        if let Some(region) = object.region() {
+            region.deregister()?;
+        }
+        requests::remove_region(device, lkey, user);
+        object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
+        drop(Mr::from_raw(mr));
+        Ok(())
+    })
+}
+
+unsafe fn reregister(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> Result<()> {
+    let object = Mr::get(mr)?;
+    let mut state = object.state.lock();
+    let Region::Memory(region) = &state.region else { return Err(Errno::of(Rule::NoRegion)) };
+    let new_pd = if flags & IBV_REREG_MR_CHANGE_PD != 0 { Some(Pd::get(pd)?) } else { None };
+    let access = access as c_uint;
+    let rights =
+        if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 { Some(rights::from_c(access)?) } else { None };
+    let (address, length, iova) = if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+        check(address, length, address as u64, access)?;
+        (address, length, address as u64)
+    } else {
+        ((*mr).addr, (*mr).length, region.address())
+    };
+    // also when only rights grow, the memory has to be looked at: it may not be writable
+    let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
+        None
+    } else if access & IBV_ACCESS_ON_DEMAND != 0
+        || is_implicit(address, length, IBV_ACCESS_ON_DEMAND)
+    {
+        Some(ForeignMemory::on_demand(address.cast(), length))
+    } else {
+        Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
+    };
+    let memory = memory.map(|memory| (watch::watched(memory), iova));
+    let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
+    let region = region.reregister(change)?;
+    state.region = Region::Memory(region);
+    if let Some(pd) = new_pd {
+        state._pd = Some(pd.users.add());
+        (*mr).pd = pd.c();
+    }
+    ((*mr).addr, (*mr).length) = (address, length);
+    let memory = RegionMemory { iova, address: address as usize, length };
+    requests::add_region(object.ctx.device(), (*mr).lkey, memory);
+    Ok(())
+}
+
+/// `IBV_REREG_MR_ERR_INPUT` when nothing was tried, `IBV_REREG_MR_ERR_CMD` when it failed.
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    call::control(CallId::ibv_rereg_mr, || {
+        let unknown = flags
+            & !(IBV_REREG_MR_CHANGE_TRANSLATION
+                | IBV_REREG_MR_CHANGE_PD
+                | IBV_REREG_MR_CHANGE_ACCESS);
+        if flags == 0
+            || unknown != 0
+            || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
+        {
+            call::fail(CallId::ibv_rereg_mr.name(), &Errno::of(Rule::Rereg));
+            return Ok(IBV_REREG_MR_ERR_INPUT);
+        }
+        reregister(mr, flags, pd, address, length, access)?;
+        Ok(0)
+    })
+}
+
+/// `ibv_alloc_null_mr`.
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    call::control(CallId::ibv_alloc_null_mr, || {
+        let pd = Pd::get(pd)?;
+        Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
+    })
+}
+
+export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr);

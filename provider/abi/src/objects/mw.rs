@@ -1,0 +1,128 @@
+//! Memory windows.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint},
+};
+
+use roce_provider::{
+    MemoryWindow,
+    transport::{
+        mem::{Access, LKey, RKey, WindowBind, WindowType},
+        qp::QpType,
+        work::SendWr,
+    },
+};
+
+use super::{
+    object::{Identity, Object, User},
+    pd::Pd,
+    qp::Qp,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
+    rule::Rule,
+    translate::{rights, wr},
+};
+
+/// A memory window as programs hold it.
+#[repr(C)]
+pub(crate) struct Mw {
+    c: UnsafeCell<ibv_mw>,
+    /// Deallocated when dropped.
+    window: MemoryWindow,
+    _pd: User,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Mw {
+    type C = ibv_mw;
+    const NAME: &str = "ibv_mw";
+
+    unsafe fn identity(c: *const ibv_mw) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
+    call::control(CallId::ibv_alloc_mw, || {
+        let pd = Pd::get(pd)?;
+        let window_type = match number {
+            IBV_MW_TYPE_1 => WindowType::Type1,
+            IBV_MW_TYPE_2 => WindowType::Type2B,
+            _ => return Err(Errno::of(Rule::WindowType)),
+        };
+        let window = pd.domain.alloc_window(window_type)?;
+        let handle = pd.ctx.new_handle();
+        let c = ibv_mw {
+            context: pd.context(),
+            pd: pd.c(),
+            rkey: window.rkey().0,
+            handle,
+            r#type: number,
+        };
+        Ok(Mw { c: UnsafeCell::new(c), window, _pd: pd.users.add() }.into_raw())
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    call::control(CallId::ibv_dealloc_mw, || {
+        Mw::get(mw)?;
+        drop(Mw::from_raw(mw));
+        Ok(())
+    })
+}
+
+impl Mw {
+    /// The key of this window that has the low eight bits of `key`. They are all that a program
+    /// chooses; mlx5 and rxe do not look at the others either, and programs count keys up from
+    /// anywhere.
+    fn key_like(&self, key: u32) -> RKey {
+        RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
+    }
+}
+
+/// Parameters of a bind request, by which the window gets a key with the low eight bits of `rkey`.
+pub(crate) unsafe fn bind(
+    mw: *const ibv_mw,
+    rkey: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<WindowBind> {
+    Ok(WindowBind {
+        rkey: Mw::trust(mw)?.key_like(rkey),
+        region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
+        address: info.addr,
+        length: info.length,
+        // rights of the owner mean nothing for a window
+        access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
+        zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
+    })
+}
+
+/// `ibv_bind_mw`: the window, one of type 1, gets its next key.
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    request: *mut ibv_mw_bind,
+) -> c_int {
+    call::control(CallId::ibv_bind_mw, || {
+        let qp = Qp::trust(qp)?;
+        if request.is_null() || mw.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
+        let rkey = RKey((*mw).rkey).next().0;
+        // type 1 is for connections, and has the addresses of its region
+        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
+            return Err(Errno::of(Rule::WindowBind));
+        }
+        let bind = bind(mw, rkey, &bind_info)?;
+        let rkey = bind.rkey.0;
+        let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
+        qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
+        (*mw).rkey = rkey;
+        Ok(())
+    })
+}

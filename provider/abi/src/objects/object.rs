@@ -1,0 +1,245 @@
+//! Objects that programs hold by pointer.
+
+use std::{
+    alloc::Layout,
+    any::TypeId,
+    cell::UnsafeCell,
+    collections::BTreeMap,
+    ffi::c_void,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    errno::{Errno, Result},
+    hooks::check::{self, records},
+    rule::Rule,
+    sync::Mutex,
+};
+
+/// Every object that the program holds, by its pointer: what is in no list is not looked at.
+static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
+
+struct Live {
+    kind: TypeId,
+    identity: Identity,
+    /// No other object has it, also where an earlier one was.
+    number: u64,
+}
+
+/// Members by which the kernel finds an object. A program that has overwritten one of them is told
+/// that there is no such object, as the kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Identity {
+    context: usize,
+    handle: u32,
+}
+
+impl Identity {
+    pub(crate) fn new<C>(context: *mut C, handle: u32) -> Self {
+        Self { context: context.addr(), handle }
+    }
+}
+
+/// Notes an object that the program holds from now on, by the name of its structure.
+pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
+    records::made(pointer.addr(), name);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });
+}
+
+/// Forgets one that it has given back.
+pub(crate) fn remove(pointer: *const c_void) {
+    LIVE.lock().remove(&pointer.addr());
+}
+
+/// Identity of an object that the program holds: `EINVAL` for null, `ENOENT` for what is none, or
+/// not one of this kind.
+pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
+    if pointer.is_null() {
+        return Err(Errno::of(Rule::NullObject));
+    }
+    let live = LIVE.lock();
+    let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
+    found.map(|live| live.identity).ok_or_else(|| {
+        records::named(pointer.addr());
+        Errno::of(Rule::NoSuchObject)
+    })
+}
+
+/// The object that a call waits with, as soon as the call has found it. Another thread may destroy
+/// it meanwhile, and make another one in its place.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    number: Option<u64>,
+}
+
+impl Awaited {
+    /// What `read` reads of the object, which nobody destroys meanwhile: shares of what it holds,
+    /// for the call to use afterwards. `EINVAL` for null; `EBADF` for what is no such object, or
+    /// not that one any more. `read` is short, and locks nothing.
+    pub(crate) fn read<T: 'static, R>(
+        &mut self,
+        pointer: *const c_void,
+        read: impl FnOnce() -> R,
+    ) -> Result<R> {
+        if pointer.is_null() {
+            return Err(Errno::of(Rule::NullObject));
+        }
+        let live = LIVE.lock();
+        let found = live.get(&pointer.addr()).filter(|live| {
+            live.kind == TypeId::of::<T>() && self.number.is_none_or(|number| number == live.number)
+        });
+        let Some(found) = found else {
+            records::named(pointer.addr());
+            return Err(Errno::of(Rule::NothingToWaitFor));
+        };
+        self.number = Some(found.number);
+        Ok(read())
+    }
+}
+
+/// Takes back the memory of an object: what it holds. The memory itself is kept for a while if
+/// programs are checked, which may look at it after that.
+///
+/// # Safety
+/// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program`
+/// is the program's pointer to it, which is the same, or leads inside.
+pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
+    remove(program);
+    if !check::is_on() {
+        // SAFETY: By the contract above.
+        return *unsafe { Box::from_raw(object) };
+    }
+    // SAFETY: As above; what is read is not dropped where it was.
+    unsafe {
+        let taken = object.read();
+        records::destroyed(program.addr(), object.cast(), Layout::new::<T>());
+        taken
+    }
+}
+
+/// An object that starts with the structure that programs see of it.
+///
+/// Programs read that structure, and write some of its members, at any time; so it is only touched
+/// through its pointer.
+///
+/// # Safety
+/// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
+pub(crate) unsafe trait Object: Sized + 'static {
+    /// Structure that programs see.
+    type C;
+    /// Name of that structure.
+    const NAME: &str;
+
+    /// What stands in the structure now.
+    ///
+    /// # Safety
+    /// The pointer is to such a structure.
+    unsafe fn identity(_: *const Self::C) -> Identity {
+        Identity::default()
+    }
+
+    /// The structure that programs see.
+    fn c(&self) -> *mut Self::C {
+        std::ptr::from_ref(self).cast::<UnsafeCell<Self::C>>().cast_mut().cast()
+    }
+
+    /// Pointer for the program, which owns the object from then on.
+    fn into_raw(self) -> *mut Self::C {
+        let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
+        // SAFETY: The object starts with its structure.
+        add::<Self>(pointer.cast(), unsafe { Self::identity(pointer) }, Self::NAME);
+        pointer
+    }
+
+    /// The object behind a program's pointer: `EINVAL` for null; `ENOENT` for a pointer that is no
+    /// such object, or not any more, and for one whose [identity](Self::identity) the program has
+    /// overwritten.
+    ///
+    /// # Safety
+    /// The reference is not used beyond the call that the program has made: destroying an object
+    /// during another call on it is as wrong as with any other library.
+    unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
+        let identity = find::<Self>(pointer.cast())?;
+        // SAFETY: It is in the list, and so an object of this type.
+        if unsafe { Self::identity(pointer) } == identity {
+            // SAFETY: As above; the object starts where its structure does.
+            Ok(unsafe { &*pointer.cast::<Self>() })
+        } else {
+            Err(Errno::of(Rule::NoSuchObject))
+        }
+    }
+
+    /// What `read` [reads](Awaited::read) of the object behind a pointer, for a call that waits
+    /// with it.
+    ///
+    /// # Safety
+    /// Nothing that `read` returns refers to the object.
+    unsafe fn share<R>(
+        pointer: *const Self::C,
+        awaited: &mut Awaited,
+        read: impl FnOnce(&Self) -> R,
+    ) -> Result<R> {
+        // SAFETY: It is in the list meanwhile, and so an object of this type, which starts where
+        // its structure does.
+        awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
+    }
+
+    /// The same as [`get`](Self::get) for a pointer that may be null.
+    ///
+    /// # Errors
+    /// `ENOENT`, as above.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    unsafe fn get_optional<'a>(pointer: *const Self::C) -> Result<Option<&'a Self>> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: The same contract.
+        unsafe { Self::get(pointer) }.map(Some)
+    }
+
+    /// The same without a look at the list, for calls that move data; `EINVAL` for null.
+    ///
+    /// # Safety
+    /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
+    /// back](Self::from_raw); and as for [`get`](Self::get).
+    unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
+        // SAFETY: By the contract above; the object starts where its structure does.
+        unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
+    }
+
+    /// Takes the object back from the program.
+    ///
+    /// # Safety
+    /// [`get`](Self::get) has found the object, and the pointer is not used again.
+    unsafe fn from_raw(pointer: *mut Self::C) -> Self {
+        // SAFETY: By the contract above, it came from `Box::into_raw` in `into_raw`.
+        unsafe { take(pointer.cast(), pointer.cast()) }
+    }
+}
+
+/// Number of existing objects that were made from one: it cannot be destroyed while there are any.
+#[derive(Default)]
+pub(crate) struct Users(Arc<()>);
+
+/// A reference that keeps an object from being destroyed.
+#[derive(Clone)]
+pub(crate) struct User(#[allow(dead_code, reason = "only held")] Arc<()>);
+
+impl Users {
+    /// Adds one.
+    pub(crate) fn add(&self) -> User {
+        User(self.0.clone())
+    }
+
+    /// `EBUSY` while there are any.
+    pub(crate) fn none_left(&self) -> Result<()> {
+        if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::of(Rule::StillUsed)) }
+    }
+}

@@ -1,0 +1,101 @@
+//! Protection domains.
+
+use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+
+use roce_provider::ProtectionDomain;
+
+use super::{
+    command_file::Importable,
+    context::{ContextInner, Ctx},
+    object::{Identity, Object, User, Users},
+};
+use crate::{
+    call::{self, CallId},
+    export::export,
+    layout::{ibv_context, ibv_pd},
+};
+
+/// A protection domain as programs hold it.
+#[repr(C)]
+pub(crate) struct Pd {
+    c: UnsafeCell<ibv_pd>,
+    pub(crate) domain: ProtectionDomain,
+    pub(crate) ctx: Arc<ContextInner>,
+    /// Objects that were made in it.
+    pub(crate) users: Users,
+    /// The domains that a parent domain was made from; empty for others.
+    parent_of: Vec<User>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Pd {
+    type C = ibv_pd;
+    const NAME: &str = "ibv_pd";
+
+    unsafe fn identity(c: *const ibv_pd) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+impl Pd {
+    /// One with a number of its own, under which it can be imported.
+    fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
+        let handle = ctx.inner.new_handle();
+        let pd = Self::with_handle(ctx, domain, handle).into_raw();
+        ctx.inner.command_file.insert(handle, Importable::Pd(pd as usize));
+        pd
+    }
+
+    /// Another object for the same domain, with the same number.
+    pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
+        Self::parent(ctx, domain, handle, Vec::new())
+    }
+
+    /// A parent domain: it keeps the domains that it was made from, and has the number of the
+    /// protection domain.
+    pub(crate) fn parent(
+        ctx: &Ctx,
+        domain: ProtectionDomain,
+        handle: u32,
+        parent_of: Vec<User>,
+    ) -> Self {
+        let c = ibv_pd { context: ctx.c(), handle };
+        Self {
+            c: UnsafeCell::new(c),
+            domain,
+            ctx: ctx.inner.clone(),
+            users: Users::default(),
+            parent_of,
+        }
+    }
+
+    /// True for a parent domain.
+    pub(crate) fn is_parent(&self) -> bool {
+        !self.parent_of.is_empty()
+    }
+
+    /// The context that it was made in.
+    pub(crate) fn context(&self) -> *mut ibv_context {
+        // SAFETY: The member is never written.
+        unsafe { (*self.c()).context }
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    call::control(CallId::ibv_alloc_pd, || {
+        let ctx = Ctx::get(context)?;
+        Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?))
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    call::control(CallId::ibv_dealloc_pd, || {
+        let object = Pd::get(pd)?;
+        object.users.none_left()?;
+        object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));
+        drop(Pd::from_raw(pd));
+        Ok(())
+    })
+}
+
+export!(ibv_alloc_pd, ibv_dealloc_pd);

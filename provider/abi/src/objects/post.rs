@@ -1,0 +1,264 @@
+//! Posting work requests: lists of C's, translated one by one while they are posted. They may be at
+//! any address: some programs have them in packed structures, and the stock libraries take them
+//! there.
+
+use std::ffi::c_int;
+
+use roce_provider::transport::{
+    addr::{QKey, Qpn},
+    mem::RKey,
+    qp::QpType,
+    work::{Data, RecvWr, SendOp, SendWr, SrqId, UdDestination},
+};
+
+use super::{ah::Ah, mw, object::Object, qp::Qp, srq::Srq};
+use crate::{
+    call::{self, CallId, Moving},
+    errno::{Errno, Result},
+    hooks::check::requests::{self, Queue, Request},
+    layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},
+    rule::Rule,
+    translate::wr::{flags, immediate, inline, list, remote, sges},
+};
+
+unsafe fn destination(ud: UdPart) -> Result<UdDestination> {
+    Ok(Ah::trust(ud.ah)?.handle.to(Qpn::new(ud.remote_qpn), QKey(ud.remote_qkey)))
+}
+
+/// Operation of a request, by its opcode (`enum ibv_wr_opcode`).
+unsafe fn operation(qp_type: QpType, wr: &ibv_send_wr) -> Result<SendOp> {
+    let target = || {
+        let part = wr.wr.rdma;
+        remote(part.remote_addr, part.rkey)
+    };
+    let send = |immediate| -> Result<_> {
+        Ok(match qp_type {
+            QpType::Ud => SendOp::SendTo { to: destination(wr.wr.ud)?, immediate },
+            _ => SendOp::Send { immediate },
+        })
+    };
+    Ok(match wr.opcode {
+        IBV_WR_RDMA_WRITE => SendOp::Write { remote: target(), immediate: None },
+        IBV_WR_RDMA_WRITE_WITH_IMM => {
+            SendOp::Write { remote: target(), immediate: immediate(wr.imm_data) }
+        }
+        IBV_WR_SEND => send(None)?,
+        IBV_WR_SEND_WITH_IMM => send(immediate(wr.imm_data))?,
+        IBV_WR_RDMA_READ => SendOp::Read { remote: target() },
+        IBV_WR_ATOMIC_CMP_AND_SWP => {
+            let part = wr.wr.atomic;
+            SendOp::CompareSwap {
+                remote: remote(part.remote_addr, part.rkey),
+                compare: part.compare_add,
+                swap: part.swap,
+            }
+        }
+        IBV_WR_ATOMIC_FETCH_AND_ADD => {
+            let part = wr.wr.atomic;
+            SendOp::FetchAdd { remote: remote(part.remote_addr, part.rkey), add: part.compare_add }
+        }
+        IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: RKey(wr.imm_data) },
+        IBV_WR_BIND_MW => {
+            let part = wr.bind_mw;
+            SendOp::BindWindow(mw::bind(part.mw, part.rkey, &part.bind_info)?)
+        }
+        IBV_WR_SEND_WITH_INV => SendOp::SendInvalidate { rkey: RKey(wr.imm_data) },
+        IBV_WR_TSO | IBV_WR_DRIVER1 => return Err(Errno::of(Rule::OtherOpcode)),
+        IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote: target() },
+        _ => return Err(Errno::of(Rule::Opcode)),
+    })
+}
+
+unsafe fn send_wr(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWr> {
+    let flags = flags(wr.send_flags)?;
+    let op = operation(qp.qp_type, wr)?;
+    let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
+    let (first, limit) = (wr.sg_list, qp.caps.max_send_sge);
+    let data = if op.is_bare() {
+        Data::empty() // the rest of the request is the window's
+    } else if wr.send_flags & IBV_SEND_INLINE != 0 {
+        let pieces =
+            list(first, count, limit)?.map(|sge| (sge.addr as *const u8, sge.length as usize));
+        inline(pieces, qp.caps.max_inline_data)?
+    } else {
+        Data::Sges(sges(first, count, limit)?)
+    };
+    let names_srq = qp.qp_type == QpType::XrcInitiator && !op.is_local();
+    let remote_srq = names_srq.then(|| SrqId::new(wr.qp_type.remote_srqn));
+    Ok(SendWr { wr_id: wr.wr_id, op, data, flags, remote_srq })
+}
+
+unsafe fn recv_wr(wr: &ibv_recv_wr, limit: u32) -> Result<RecvWr> {
+    let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
+    Ok(RecvWr { wr_id: wr.wr_id, sges: sges(wr.sg_list, count, limit)? })
+}
+
+/// A request of a list of C's.
+trait Listed: Copy {
+    fn next(&self) -> *mut Self;
+}
+
+impl Listed for ibv_send_wr {
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+impl Listed for ibv_recv_wr {
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+/// Translates and posts a list, whose place stays at the request that fails.
+#[inline]
+unsafe fn each<W: Listed, R>(
+    place: &mut *mut W,
+    mut make: impl FnMut(&W) -> Result<R>,
+    mut post: impl FnMut(&W, R) -> Result<()>,
+) -> Result<()> {
+    while !place.is_null() {
+        let c = place.read_unaligned();
+        post(&c, make(&c)?)?;
+        *place = c.next();
+    }
+    Ok(())
+}
+
+/// A call that posts a list, with its place. Where it stops is written to `bad_wr`.
+#[inline]
+unsafe fn posting<W>(
+    id: CallId,
+    first: *mut W,
+    bad_wr: *mut *mut W,
+    post: impl FnOnce(Moving, &mut *mut W) -> Result<()>,
+) -> c_int {
+    let mut place = first;
+    let status = call::data(id, |call| post(call, &mut place));
+    if status != 0 && !bad_wr.is_null() {
+        bad_wr.write_unaligned(place);
+    }
+    status
+}
+
+/// Has a list posted of which checks note each request: all of it is translated first.
+unsafe fn checked<W: Listed, R>(
+    (queue, call): (Queue, Moving),
+    place: &mut *mut W,
+    make: impl Fn(&W) -> Result<R>,
+    note: impl Fn(&W, &R) -> Request,
+    post: impl FnOnce(&mut *mut W, &mut dyn FnMut(&W) -> Result<R>) -> Result<()>,
+) -> Result<()> {
+    let (mut made, mut noted) = (Vec::new(), Vec::new());
+    let stopped = each(&mut place.clone(), make, |c, wr| {
+        noted.push(note(c, &wr));
+        made.push(wr);
+        Ok(())
+    });
+    let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
+    requests::post(queue, call.id.name(), noted, || {
+        let result = post(place, &mut |_| {
+            asked += 1;
+            // none: the program has made the list longer meanwhile
+            made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
+        });
+        (asked - usize::from(result.is_err()), result)
+    })
+}
+
+impl Qp {
+    /// Posts a list of send requests, which `make` translates.
+    unsafe fn send(
+        &self,
+        place: &mut *mut ibv_send_wr,
+        make: impl FnMut(&ibv_send_wr) -> Result<SendWr>,
+    ) -> Result<()> {
+        let posted = self.qp.post_send_with(|post| {
+            each(place, make, |c, wr| {
+                post(&wr)?;
+                if let SendOp::BindWindow(bind) = wr.op {
+                    (*c.bind_mw.mw).rkey = bind.rkey.0;
+                }
+                Ok(())
+            })
+        });
+        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_send.name()))
+    }
+
+    /// Posts a list of receive requests.
+    unsafe fn receive(
+        &self,
+        place: &mut *mut ibv_recv_wr,
+        make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
+    ) -> Result<()> {
+        let posted = self.qp.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)));
+        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_recv.name()))
+    }
+}
+
+impl Srq {
+    /// Posts a list of receive requests.
+    unsafe fn receive(
+        &self,
+        place: &mut *mut ibv_recv_wr,
+        make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
+    ) -> Result<()> {
+        self.srq.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)))
+    }
+}
+
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    posting(CallId::ibv_post_send, wr, bad_wr, move |call, place| {
+        let qp = call.object::<Qp>(qp)?;
+        let make = |c: &ibv_send_wr| send_wr(qp, c);
+        if !call.is_checked {
+            return qp.send(place, make);
+        }
+        let note = |c: &ibv_send_wr, wr: &SendWr| {
+            let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
+            let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
+            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok))
+        };
+        checked((Queue::Send(qp.key()), call), place, make, note, |place, make| {
+            qp.send(place, make)
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
+        let qp = call.object::<Qp>(qp)?;
+        // none have those that receive from a shared queue, which is said then
+        let max_sge = qp.caps.max_recv_sge.max(1);
+        let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
+        if !call.is_checked {
+            return qp.receive(place, make);
+        }
+        let (queue, note) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, note, |place, make| qp.receive(place, make))
+    })
+}
+
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    posting(CallId::ibv_post_srq_recv, wr, bad_wr, move |call, place| {
+        let object = call.object::<Srq>(srq)?;
+        let make = |c: &ibv_recv_wr| recv_wr(c, object.max_sge);
+        if !call.is_checked {
+            return object.receive(place, make);
+        }
+        let (queue, note) = (Queue::Shared(srq as usize), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, note, |place, make| object.receive(place, make))
+    })
+}

@@ -1,0 +1,217 @@
+//! Queue pairs.
+
+use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+
+use roce_provider::{
+    QueuePair,
+    transport::{
+        addr::Gid,
+        mem::RKey,
+        qp::{QpCaps, QpInfo, QpType},
+        work::SendWr,
+    },
+};
+
+use super::{
+    batch::Batch,
+    context::ContextInner,
+    object::{Identity, Object, User, Users},
+    xrc::Target,
+};
+use crate::{
+    call::{self, CallId},
+    errno::Errno,
+    export::export,
+    hooks::check::{
+        Kind,
+        requests::{self, NewPair, QpKey},
+    },
+    layout::{
+        consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
+        ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    },
+    rule::Rule,
+    sync::Mutex,
+    translate::qp::{QP_ATTR, attributes, type_to_c},
+};
+
+/// A queue pair as programs hold it.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: UnsafeCell<ibv_qp_ex>,
+    pub(crate) qp: QueuePair,
+    pub(crate) qp_type: QpType,
+    pub(crate) caps: QpCaps,
+    pub(crate) ctx: Arc<ContextInner>,
+    /// Multicast groups that it is attached to. It cannot be destroyed as long as there are any.
+    pub(crate) groups: Mutex<Vec<Gid>>,
+    /// Flows. It cannot be destroyed as long as there are any.
+    pub(crate) users: Users,
+    /// True if the queue pair was made for `ibv_wr_start` and the calls that follow it.
+    pub(crate) is_extended: bool,
+    /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
+    pub(crate) batch: Batch<Requests>,
+    pub(crate) sq_sig_all: bool,
+    target: Option<Arc<Target>>,
+    _made_from: Vec<User>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell, which holds a structure that starts with that
+// one.
+unsafe impl Object for Qp {
+    type C = ibv_qp;
+    const NAME: &str = "ibv_qp";
+
+    unsafe fn identity(c: *const ibv_qp) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+/// Requests that have been made. After an error no more are.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pub(crate) wrs: Vec<SendWr>,
+    /// Windows that they bind, and the keys that those get.
+    pub(crate) keys: Vec<(*mut ibv_mw, RKey)>,
+    pub(crate) error: Option<Errno>,
+}
+
+/// Parts of a new queue pair.
+pub(crate) struct NewQp {
+    pub(crate) qp: QueuePair,
+    pub(crate) target: Option<Arc<Target>>,
+    pub(crate) made_from: Vec<User>,
+    pub(crate) sq_sig_all: bool,
+}
+
+impl Qp {
+    /// Hands a new queue pair to the program. `set_operations` sets the functions of an extended
+    /// one.
+    pub(crate) unsafe fn create_raw(
+        new: NewQp,
+        ctx: &Arc<ContextInner>,
+        attr: &ibv_qp_init_attr_ex,
+        context: *mut ibv_context,
+        set_operations: fn(&mut ibv_qp_ex, QpType, u64),
+    ) -> *mut ibv_qp {
+        let NewQp { qp, target, made_from, sq_sig_all } = new;
+        let QpInfo { qpn, qp_type, caps, .. } = qp.query();
+        let mut c = ibv_qp_ex::zeroed();
+        c.qp_base = ibv_qp {
+            context,
+            qp_context: attr.qp_context,
+            pd: attr.pd,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            handle: ctx.new_handle(),
+            qp_num: qpn.get(),
+            state: IBV_QPS_RESET,
+            qp_type: type_to_c(qp_type),
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            events_completed: 0,
+        };
+        let send_ops =
+            (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0).then_some(attr.send_ops_flags);
+        if let Some(send_ops) = send_ops {
+            set_operations(&mut c, qp_type, send_ops);
+        }
+        let qp = Self {
+            c: UnsafeCell::new(c),
+            qp,
+            qp_type,
+            caps,
+            ctx: ctx.clone(),
+            groups: Mutex::default(),
+            users: Users::default(),
+            is_extended: send_ops.is_some(),
+            batch: Batch::new(Requests::default()),
+            sq_sig_all,
+            target,
+            _made_from: made_from,
+        };
+        let qp = qp.into_raw();
+        // one that is opened a second time in the same context tells its events by the first
+        ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
+        if qp_type != QpType::XrcTarget {
+            requests::add_pair((ctx.device(), qpn.get()), || NewPair {
+                qp: (*qp.cast::<Self>()).qp.clone(),
+                send_cq: attr.send_cq as usize,
+                recv_cq: attr.recv_cq as usize,
+                srq: Some(attr.srq as usize).filter(|srq| *srq != 0),
+                max_send: caps.max_send_wr as usize,
+            });
+        }
+        qp
+    }
+}
+
+impl Qp {
+    /// What tells it from others of this process.
+    pub(crate) fn key(&self) -> QpKey {
+        (self.ctx.device(), self.qp.qpn().get())
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    call::control(CallId::ibv_destroy_qp, || {
+        let object = Qp::get(qp)?;
+        if !object.groups.lock().is_empty() {
+            return Err(Errno::of(Rule::StillUsed));
+        }
+        object.users.none_left()?;
+        let qpn = object.qp.qpn().get();
+        if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
+            object.qp.discard_completions();
+        }
+        let kind = Kind::AsyncEventsUnacknowledged;
+        object.ctx.remove_object(qp as usize, kind, |objects| {
+            if objects.qps.get(&qpn) == Some(&(qp as usize)) {
+                objects.qps.remove(&qpn);
+            }
+        });
+        requests::remove_pair(object.key());
+        drop(Qp::from_raw(qp));
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    call::control(CallId::ibv_query_qp, || {
+        let object = Qp::get(qp)?;
+        if mask as u32 >= IBV_QP_RATE_LIMIT {
+            return Err(Errno::of(Rule::QpMask));
+        }
+        let mask = mask as u32;
+        let found = attributes(&object.qp.query());
+        if attr.is_null() {
+            return Err(Errno::of(Rule::NullArgument));
+        }
+        copy_sized(&found, attr, QP_ATTR);
+        if mask & IBV_QP_STATE != 0 {
+            (*qp).state = found.qp_state;
+        }
+        if !init.is_null() {
+            let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
+            let sq_sig_all = object.sq_sig_all.into();
+            *init = ibv_qp_init_attr {
+                qp_context,
+                send_cq,
+                recv_cq,
+                srq,
+                cap: found.cap,
+                qp_type,
+                sq_sig_all,
+            };
+        }
+        Ok(())
+    })
+}
+
+export!(ibv_destroy_qp, ibv_query_qp);

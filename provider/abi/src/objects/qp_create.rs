@@ -1,0 +1,181 @@
+//! Creating queue pairs, and opening those of other handles.
+
+use std::sync::Arc;
+
+use roce_provider::{
+    QpInitAttr,
+    transport::qp::{QpType, Quirks},
+};
+
+use super::{
+    context::Ctx,
+    cq::Cq,
+    object::Object,
+    pd::Pd,
+    qp::{NewQp, Qp},
+    qp_ex,
+    srq::Srq,
+    xrc::{Target, Xrcd},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    layout::{
+        consts::*, ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+        ibv_qp_open_attr, ibv_sge,
+    },
+    rule::Rule,
+    translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
+};
+
+/// Greatest size of inline data that a queue pair gets without a request for it.
+const MAX_INLINE_GIVEN: u32 = 512;
+
+/// Creates a queue pair in RESET, and writes its sizes back.
+unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+    if attr.comp_mask
+        & !(IBV_QP_INIT_ATTR_PD
+            | IBV_QP_INIT_ATTR_XRCD
+            | IBV_QP_INIT_ATTR_CREATE_FLAGS
+            | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+        != 0
+    {
+        return Err(Errno::of(Rule::UnknownMask));
+    }
+    if attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
+        return Err(Errno::of(Rule::CreateFlags));
+    }
+    let qp_type = type_from_c(attr.qp_type)?;
+    let mut min_inline = 0;
+    if attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
+        qp_ex::check_operations(qp_type, attr.send_ops_flags)?;
+        min_inline = qp_ex::inline_needed(attr.send_ops_flags);
+    }
+    if qp_type == QpType::XrcTarget {
+        return create_target(context, attr);
+    }
+    let pd = if attr.comp_mask & IBV_QP_INIT_ATTR_PD != 0 {
+        Pd::get(attr.pd)?
+    } else {
+        return Err(Errno::of(Rule::NeedsDomain));
+    };
+    let send_cq = Cq::get(attr.send_cq)?;
+    let is_initiator = qp_type == QpType::XrcInitiator;
+    let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
+    let srq = Srq::get_optional(attr.srq)?;
+    // the kernel finds them by numbers that mean something in one context alone
+    let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
+    if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
+        return Err(Errno::of(Rule::OtherContext));
+    }
+    let mut caps = caps_from_c(&attr.cap);
+    // Room for elements is room for as many bytes of inline data. Other devices give it, and there
+    // are programs that send inline without having requested it.
+    let room = caps.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
+    let given = min_inline.max(room).min(pd.ctx.context.limits().max_inline_data);
+    caps.max_inline_data = caps.max_inline_data.max(given);
+    if is_initiator || srq.is_some() {
+        (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
+    }
+    let sq_sig_all = attr.sq_sig_all != 0;
+    let qp = pd.domain.create_qp(&QpInitAttr {
+        qp_type,
+        send_cq: send_cq.cq.clone(),
+        recv_cq: recv_cq.cq.clone(),
+        srq: srq.map(|srq| srq.srq.clone()),
+        caps,
+        sq_sig_all,
+        quirks: Quirks::default(),
+    })?;
+    attr.cap = caps_to_c(&caps);
+    let mut made_from = vec![pd.users.add(), send_cq.users.add(), recv_cq.users.add()];
+    made_from.extend(srq.map(|srq| srq.users.add()));
+    Ok(Qp::create_raw(
+        NewQp { qp, target: None, made_from, sq_sig_all },
+        &pd.ctx,
+        attr,
+        context,
+        qp_ex::set_operations,
+    ))
+}
+
+unsafe fn create_target(
+    context: *mut ibv_context,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp> {
+    let xrcd = if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD != 0 {
+        Xrcd::get(attr.xrcd)?
+    } else {
+        return Err(Errno::of(Rule::NeedsXrcDomain));
+    };
+    let target = xrcd.create_target()?;
+    attr.cap = caps_to_c(&target.qp.query().caps);
+    let none = ibv_qp_init_attr_ex {
+        qp_context: attr.qp_context,
+        comp_mask: attr.comp_mask,
+        send_ops_flags: attr.send_ops_flags,
+        ..ibv_qp_init_attr_ex::zeroed()
+    };
+    Ok(open_target(target, xrcd, &none, context))
+}
+
+unsafe fn open_target(
+    target: Arc<Target>,
+    xrcd: &Xrcd,
+    attr: &ibv_qp_init_attr_ex,
+    context: *mut ibv_context,
+) -> *mut ibv_qp {
+    let made_from = vec![xrcd.users.add()];
+    let new = NewQp { qp: target.qp.clone(), target: Some(target), made_from, sq_sig_all: false };
+    Qp::create_raw(new, &xrcd.ctx, attr, context, qp_ex::set_operations)
+}
+
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    call::control(CallId::ibv_open_qp, || {
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+        if attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
+            return Err(Errno::of(Rule::UnknownMask));
+        }
+        if attr.comp_mask & needed != needed || type_from_c(attr.qp_type)? != QpType::XrcTarget {
+            return Err(Errno::of(Rule::NoTarget));
+        }
+        let xrcd = Xrcd::get(attr.xrcd)?;
+        let target = xrcd.find_target(attr.qp_num).ok_or(Errno::of(Rule::NoTarget))?;
+        let mut new = ibv_qp_init_attr_ex::zeroed();
+        if attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
+            new.qp_context = attr.qp_context;
+        }
+        let qp = open_target(target, xrcd, &new, context);
+        (*qp).state = state_to_c(Qp::get(qp)?.qp.query().state);
+        Ok(qp)
+    })
+}
+
+unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    call::control(CallId::ibv_create_qp, || {
+        let mut full = with_pd(attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, pd);
+        let qp = create(Pd::get(pd)?.context(), &mut full)?;
+        (*attr).cap = full.cap;
+        Ok(qp)
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    call::control(CallId::ibv_create_qp_ex, || {
+        Ctx::get(context)?;
+        let mut full = init_attr_from_c(attr)?;
+        let qp = create(context, &mut full)?;
+        (*attr).cap = full.cap;
+        Ok(qp)
+    })
+}
+
+export!(ibv_create_qp);

@@ -1,0 +1,350 @@
+//! Posting by calls: `ibv_wr_start`, calls that make requests, and `ibv_wr_complete`, which posts
+//! all of them or none.
+
+use std::ffi::{c_int, c_void};
+
+use roce_provider::transport::{
+    addr::{QKey, Qpn},
+    mem::RKey,
+    qp::QpType,
+    work::{Data, Placement, SendOp, SendWr, SrqId},
+};
+
+use super::{
+    ah::Ah,
+    mw,
+    object::Object,
+    qp::{Qp, Requests},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::requests::{self as checks, Queue, Request},
+    layout::{
+        consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
+    },
+    rule::Rule,
+    translate::wr::{elements, flags, immediate, inline, remote, sges},
+};
+
+/// The requests that a service has.
+const fn operations(qp_type: QpType) -> u64 {
+    let datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    let connection = datagram
+        | IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        | IBV_QP_EX_WITH_LOCAL_INV
+        | IBV_QP_EX_WITH_BIND_MW;
+    let atomic = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+        | IBV_QP_EX_WITH_ATOMIC_WRITE;
+    match qp_type {
+        QpType::Ud => datagram,
+        QpType::Uc => connection,
+        QpType::Rc | QpType::XrcInitiator => {
+            connection
+                | IBV_QP_EX_WITH_RDMA_READ
+                | atomic
+                | IBV_QP_EX_WITH_SEND_WITH_INV
+                | IBV_QP_EX_WITH_FLUSH
+        }
+        QpType::RawPacket => IBV_QP_EX_WITH_SEND,
+        QpType::XrcTarget => 0,
+    }
+}
+
+/// `EOPNOTSUPP` for requests that the service does not have.
+pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<()> {
+    if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::of(Rule::SendOperations)) }
+}
+
+/// Inline data that these requests need in any case: the eight bytes of an atomic WRITE.
+pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
+    if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
+}
+
+/// Sets the functions for the requests that a queue pair is made for.
+pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) {
+    let wants = |operation: u64| send_ops & operation != 0;
+    c.wr_start = Some(wr_start);
+    c.wr_complete = Some(wr_complete);
+    c.wr_abort = Some(wr_abort);
+    c.wr_set_sge = Some(wr_set_sge);
+    c.wr_set_sge_list = Some(wr_set_sge_list);
+    c.wr_set_inline_data = Some(wr_set_inline_data);
+    c.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    if qp_type == QpType::Ud {
+        c.wr_set_ud_addr = Some(wr_set_ud_addr);
+    }
+    if qp_type == QpType::XrcInitiator {
+        c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
+    }
+    if wants(IBV_QP_EX_WITH_RDMA_WRITE) {
+        c.wr_rdma_write = Some(wr_rdma_write);
+    }
+    if wants(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) {
+        c.wr_rdma_write_imm = Some(wr_rdma_write_imm);
+    }
+    if wants(IBV_QP_EX_WITH_SEND) {
+        c.wr_send = Some(wr_send);
+    }
+    if wants(IBV_QP_EX_WITH_SEND_WITH_IMM) {
+        c.wr_send_imm = Some(wr_send_imm);
+    }
+    if wants(IBV_QP_EX_WITH_RDMA_READ) {
+        c.wr_rdma_read = Some(wr_rdma_read);
+    }
+    if wants(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) {
+        c.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
+    }
+    if wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) {
+        c.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
+    }
+    if wants(IBV_QP_EX_WITH_LOCAL_INV) {
+        c.wr_local_inv = Some(wr_local_inv);
+    }
+    if wants(IBV_QP_EX_WITH_BIND_MW) {
+        c.wr_bind_mw = Some(wr_bind_mw);
+    }
+    if wants(IBV_QP_EX_WITH_SEND_WITH_INV) {
+        c.wr_send_inv = Some(wr_send_inv);
+    }
+    if wants(IBV_QP_EX_WITH_FLUSH) {
+        c.wr_flush = Some(wr_flush);
+    }
+    if wants(IBV_QP_EX_WITH_ATOMIC_WRITE) {
+        c.wr_atomic_write = Some(wr_atomic_write);
+    }
+}
+
+unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    Qp::trust(qp).map_or(std::ptr::null_mut(), |object| {
+        if object.is_extended { qp.cast() } else { std::ptr::null_mut() }
+    })
+}
+
+/// The object behind a pointer that the program got from `ibv_qp_to_qp_ex`.
+unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
+    &*qp.cast()
+}
+
+/// The requests, for the thread that has begun the batch.
+unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
+    // SAFETY: C demands that only the thread that has started a batch makes requests and completes
+    // it, and the reference does not outlive the call.
+    unsafe { &mut *qp.batch.state() }
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    object(qp).batch.begin();
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    let object = object(qp);
+    let status = call::data(CallId::ibv_wr_complete, move |call| {
+        let Requests { wrs, keys, error } = requests(object);
+        error.take().map_or(Ok(()), Err)?;
+        let post = |wrs: &[SendWr]| object.qp.post_send_all(wrs).map_err(|failed| failed.error);
+        if call.is_checked {
+            let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None)).collect();
+            checks::post(Queue::Send(object.key()), call.id.name(), made, || {
+                let posted = post(wrs);
+                (if posted.is_ok() { wrs.len() } else { 0 }, posted)
+            })?;
+        } else {
+            post(wrs)?;
+        }
+        keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
+        Ok(())
+    });
+    wr_abort(qp); // what is posted is no longer the batch's
+    status
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    let object = object(qp);
+    let Requests { wrs, keys, error } = requests(object);
+    keys.clear();
+    wrs.clear();
+    *error = None;
+    object.batch.end();
+}
+
+/// Adds a request, whose data and destination other calls give. Its number and flags are those that
+/// the program has set before the call.
+unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
+    let requests = requests(object(qp));
+    if requests.error.is_none() {
+        let wr = || -> Result<_> {
+            let (op, flags) = (op()?, flags((*qp).wr_flags)?);
+            Ok(SendWr { wr_id: (*qp).wr_id, op, data: Data::empty(), flags, remote_srq: None })
+        };
+        match wr() {
+            Ok(wr) => requests.wrs.push(wr),
+            Err(error) => requests.error = Some(error),
+        }
+    }
+}
+
+/// Changes the request that was added last.
+unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Result<()>) {
+    let qp = object(qp);
+    let requests = requests(qp);
+    if requests.error.is_none() {
+        requests.error = requests
+            .wrs
+            .last_mut()
+            .ok_or(Errno::of(Rule::NotPosting))
+            .and_then(|wr| amend(qp, wr))
+            .err();
+    }
+}
+
+unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    push(qp, || Ok(SendOp::Send { immediate: None }));
+}
+
+unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
+    push(qp, || Ok(SendOp::Send { immediate: immediate(imm_data) }));
+}
+
+unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    push(qp, || Ok(SendOp::SendInvalidate { rkey: RKey(rkey) }));
+}
+
+unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
+    push(qp, || Ok(SendOp::Write { remote: remote(address, rkey), immediate: None }));
+}
+
+unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, address: u64, imm_data: u32) {
+    push(qp, || {
+        Ok(SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) })
+    });
+}
+
+unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
+    push(qp, || Ok(SendOp::Read { remote: remote(address, rkey) }));
+}
+
+unsafe extern "C" fn wr_atomic_cmp_swp(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    compare: u64,
+    swap: u64,
+) {
+    push(qp, || Ok(SendOp::CompareSwap { remote: remote(address, rkey), compare, swap }));
+}
+
+unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, add: u64) {
+    push(qp, || Ok(SendOp::FetchAdd { remote: remote(address, rkey), add }));
+}
+
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    word: *const c_void,
+) {
+    push(qp, || Ok(SendOp::AtomicWrite { remote: remote(address, rkey) }));
+    amend(qp, |qp, wr| {
+        wr.data = inline([(word.cast(), 8)].into_iter(), qp.caps.max_inline_data)?;
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    length: usize,
+    placement: u8,
+    level: u8,
+) {
+    push(qp, || {
+        let placement = Placement::from_bits(placement)
+            .filter(|kinds| !kinds.is_empty())
+            .ok_or(Errno::of(Rule::NotPosting))?;
+        let length = u32::try_from(length).map_err(|_| Errno::of(Rule::SgeCount))?;
+        if !matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR) {
+            return Err(Errno::of(Rule::NotPosting));
+        }
+        Ok(SendOp::Flush {
+            remote: remote(address, rkey),
+            length,
+            placement,
+            whole: level == IBV_FLUSH_MR,
+        })
+    });
+}
+
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    push(qp, || Ok(SendOp::LocalInvalidate { rkey: RKey(rkey) }));
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    let mut key = None;
+    push(qp, || {
+        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::of(Rule::NullArgument))?)?;
+        key = Some((mw, bind.rkey));
+        Ok(SendOp::BindWindow(bind))
+    });
+    requests(object(qp)).keys.extend(key);
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
+    amend(qp, |_, wr| {
+        let to = Ah::trust(ah)?.handle.to(Qpn::new(qpn), QKey(qkey));
+        let (SendOp::Send { immediate } | SendOp::SendTo { immediate, .. }) = wr.op else {
+            return Err(Errno::of(Rule::NotPosting));
+        };
+        wr.op = SendOp::SendTo { to, immediate };
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, number: u32) {
+    amend(qp, |_, wr| {
+        if !wr.op.is_local() {
+            wr.remote_srq = Some(SrqId::new(number));
+        }
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    wr_set_sge_list(qp, 1, &ibv_sge { addr, length, lkey });
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    amend(qp, |qp, wr| {
+        wr.data = Data::Sges(sges(list, count, qp.caps.max_send_sge)?);
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length });
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut ibv_qp_ex,
+    count: usize,
+    list: *const ibv_data_buf,
+) {
+    amend(qp, |qp, wr| {
+        wr.data = inline(
+            elements(list, count).map(|piece| (piece.addr.cast_const().cast(), piece.length)),
+            qp.caps.max_inline_data,
+        )?;
+        Ok(())
+    });
+}
+
+export!(ibv_qp_to_qp_ex);

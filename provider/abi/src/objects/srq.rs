@@ -1,0 +1,218 @@
+//! Shared receive queues.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    mem::offset_of,
+    sync::Arc,
+};
+
+use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
+
+use super::{
+    context::{ContextInner, Ctx},
+    cq::Cq,
+    object::{Identity, Object, User, Users},
+    pd::Pd,
+    xrc::Xrcd,
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    export::export,
+    hooks::check::{Kind, requests},
+    layout::{
+        consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+        ibv_srq_init_attr_ex, read_sized,
+    },
+    rule::Rule,
+};
+
+/// A shared receive queue as programs hold it.
+#[repr(C)]
+pub(crate) struct Srq {
+    c: UnsafeCell<ibv_srq>,
+    pub(crate) srq: SharedReceiveQueue,
+    pub(crate) max_sge: u32,
+    ctx: Arc<ContextInner>,
+    /// The queue pairs that receive from it.
+    pub(crate) users: Users,
+    _made_from: Vec<User>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Srq {
+    type C = ibv_srq;
+    const NAME: &str = "ibv_srq";
+
+    unsafe fn identity(c: *const ibv_srq) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+impl Srq {
+    /// The context that it was made in.
+    pub(crate) const fn context(&self) -> &Arc<ContextInner> {
+        &self.ctx
+    }
+}
+
+/// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set
+/// later.
+unsafe fn create(
+    pd: &Pd,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+    xrc: Option<(&Xrcd, &Cq)>,
+) -> Result<*mut ibv_srq> {
+    let sizes = SrqAttr { max_wr: attr.max_wr, max_sge: attr.max_sge };
+    let srq = match xrc {
+        None => pd.domain.create_srq(sizes)?,
+        Some((xrcd, cq)) => pd.domain.create_xrc_srq(sizes, xrcd.domain(), &cq.cq)?,
+    };
+    let made = srq.query().attr;
+    (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
+    let mut made_from = vec![pd.users.add()];
+    if let Some((xrcd, cq)) = xrc {
+        made_from.extend([xrcd.users.add(), cq.users.add()]);
+    }
+    let c = ibv_srq {
+        context: pd.context(),
+        srq_context,
+        pd: pd.c(),
+        handle: pd.ctx.new_handle(),
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let (id, ctx) = (srq.id().get(), pd.ctx.clone());
+    let srq = Srq {
+        c: UnsafeCell::new(c),
+        srq,
+        max_sge: made.max_sge,
+        ctx,
+        users: Users::default(),
+        _made_from: made_from,
+    }
+    .into_raw();
+    pd.ctx.objects().srqs.insert(id, srq as usize);
+    let cq = xrc.map(|(_, cq)| std::ptr::from_ref(cq).addr());
+    requests::add_shared(pd.ctx.device(), srq as usize, cq);
+    Ok(srq)
+}
+
+unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    call::control(CallId::ibv_create_srq, || {
+        let pd = Pd::get(pd)?;
+        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        create(pd, attr.srq_context, &mut attr.attr, None)
+    })
+}
+
+/// Members of the attributes of a new one, without those of tag matching, which came later.
+pub(crate) unsafe fn init_attr_from_c(
+    attr: *const ibv_srq_init_attr_ex,
+) -> Result<ibv_srq_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::of(Rule::NullArgument));
+    }
+    let length = offset_of!(ibv_srq_init_attr_ex, tm_cap);
+    Ok(read_sized(attr, length, ibv_srq_init_attr_ex::zeroed()))
+}
+
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    call::control(CallId::ibv_create_srq_ex, || {
+        Ctx::get(context)?;
+        let mut full = init_attr_from_c(attr)?;
+        let given = |bit: u32| full.comp_mask & bit != 0;
+        if full.comp_mask
+            & !(IBV_SRQ_INIT_ATTR_TYPE
+                | IBV_SRQ_INIT_ATTR_PD
+                | IBV_SRQ_INIT_ATTR_XRCD
+                | IBV_SRQ_INIT_ATTR_CQ
+                | IBV_SRQ_INIT_ATTR_TM)
+            != 0
+        {
+            return Err(Errno::of(Rule::UnknownMask));
+        }
+        let pd = if given(IBV_SRQ_INIT_ATTR_PD) {
+            Pd::get(full.pd)?
+        } else {
+            return Err(Errno::of(Rule::NeedsDomain));
+        };
+        let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
+            IBV_SRQT_BASIC => None,
+            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => {
+                Some((Xrcd::get(full.xrcd)?, Cq::get(full.cq)?))
+            }
+            IBV_SRQT_TM => return Err(Errno::of(Rule::NotSupported)),
+            _ => return Err(Errno::of(Rule::SrqType)),
+        };
+        let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
+        (*attr).attr = full.attr;
+        Ok(srq)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    call::control(CallId::ibv_destroy_srq, || {
+        let object = Srq::get(srq)?;
+        object.users.none_left()?;
+        let id = object.srq.id().get();
+        object.ctx.remove_object(srq as usize, Kind::AsyncEventsUnacknowledged, |objects| {
+            objects.srqs.remove(&id);
+        });
+        requests::remove_shared(srq as usize);
+        drop(Srq::from_raw(srq));
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn ibv_modify_srq(
+    srq: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
+    call::control(CallId::ibv_modify_srq, || {
+        let object = Srq::get(srq)?;
+        let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
+        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
+            || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
+        {
+            return Err(Errno::of(Rule::SrqAttributes));
+        }
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            srq.resize(max_wr)?;
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            srq.set_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    call::control(CallId::ibv_query_srq, || {
+        let object = Srq::get(srq)?;
+        let info = object.srq.query();
+        let SrqAttr { max_wr, max_sge } = info.attr;
+        *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    call::control(CallId::ibv_get_srq_num, || {
+        let object = Srq::get(srq)?;
+        *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+            object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
+        Ok(())
+    })
+}
+
+export!(ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq);

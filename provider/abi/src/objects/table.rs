@@ -1,0 +1,76 @@
+//! The operations of a context that are reached through it and not by name.
+
+use std::{ffi::c_int, sync::Arc};
+
+use roce_provider::{Context, OpenError};
+
+use super::{
+    advise, command_file::CommandFile, context::Ctx, counters, cq, cq_ex, device::Dev, dm, domain,
+    flow, modify, mr, mw, object::Object, port, post, qp_create, srq, xrc,
+};
+use crate::{
+    call::{self, CallId},
+    errno::Result,
+    export::export,
+    layout::{ibv_context, ibv_device, verbs_context},
+};
+
+/// Operations that are not set are not supported: the functions of the headers see to that.
+fn operations() -> verbs_context {
+    let mut verbs = verbs_context::zeroed();
+    verbs.query_port = Some(port::query_port);
+    verbs.query_device_ex = Some(port::query_device_ex);
+    verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
+    verbs.modify_cq = Some(cq_ex::modify_cq);
+    verbs.alloc_td = Some(domain::alloc_td);
+    verbs.dealloc_td = Some(domain::dealloc_td);
+    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
+    verbs.alloc_dm = Some(dm::alloc_dm);
+    verbs.free_dm = Some(dm::free_dm);
+    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
+    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
+    verbs.advise_mr = Some(advise::advise_mr);
+    verbs.create_counters = Some(counters::create_counters);
+    verbs.destroy_counters = Some(counters::destroy_counters);
+    verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
+    verbs.ibv_create_flow = Some(flow::create_flow);
+    verbs.ibv_destroy_flow = Some(flow::destroy_flow);
+    verbs.read_counters = Some(counters::read_counters);
+    verbs.query_rt_values = Some(port::query_rt_values);
+    verbs.context.ops.poll_cq = Some(cq::poll_cq);
+    verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
+    verbs.context.ops.post_send = Some(post::post_send);
+    verbs.context.ops.post_recv = Some(post::post_recv);
+    verbs.context.ops.post_srq_recv = Some(post::post_srq_recv);
+    verbs.context.ops.alloc_mw = Some(mw::alloc_mw);
+    verbs.context.ops.bind_mw = Some(mw::bind_mw);
+    verbs.context.ops.dealloc_mw = Some(mw::dealloc_mw);
+    verbs.create_qp_ex = Some(qp_create::create_qp_ex);
+    verbs.open_qp = Some(qp_create::open_qp);
+    verbs.modify_qp_rate_limit = Some(modify::modify_qp_rate_limit);
+    verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.get_srq_num = Some(srq::get_srq_num);
+    verbs.open_xrcd = Some(xrc::open_xrcd);
+    verbs.close_xrcd = Some(xrc::close_xrcd);
+    verbs
+}
+
+/// A context of the device of `command_file`, which has been opened for it. An imported one owns
+/// the descriptor that it is imported by.
+pub(crate) fn open(
+    opened: Result<Context, OpenError>,
+    command_file: Arc<CommandFile>,
+    imported_by: Option<c_int>,
+) -> Result<*mut ibv_context> {
+    Ctx::open(opened, operations(), command_file, imported_by)
+}
+
+unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    call::control(CallId::ibv_open_device, || {
+        let dev = Dev::trust(device)?;
+        let command_file = CommandFile::new(dev)?;
+        open(dev.open_or_down(), command_file, None)
+    })
+}
+
+export!(ibv_open_device);

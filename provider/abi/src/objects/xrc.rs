@@ -1,0 +1,135 @@
+//! XRC domains, and the targets in them.
+
+use std::{
+    cell::UnsafeCell,
+    collections::HashMap,
+    ffi::c_int,
+    os::fd::BorrowedFd,
+    sync::{Arc, Weak},
+};
+
+use roce_provider::{QueuePair, XrcDomain};
+
+use super::{
+    context::{ContextInner, Ctx},
+    object::{Object, Users},
+};
+use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result},
+    layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
+    rule::Rule,
+    sync::Mutex,
+};
+
+/// An XRC domain as programs hold it.
+#[repr(C)]
+pub(crate) struct Xrcd {
+    c: UnsafeCell<ibv_xrcd>,
+    shared: Arc<Shared>,
+    pub(crate) ctx: Arc<ContextInner>,
+    /// The targets and the XRC SRQs of this handle.
+    pub(crate) users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Xrcd {
+    type C = ibv_xrcd;
+    const NAME: &str = "ibv_xrcd";
+}
+
+/// A domain, shared by all handles that name the same file.
+struct Shared {
+    domain: XrcDomain,
+    targets: Mutex<HashMap<u32, Weak<Target>>>,
+}
+
+/// A target, shared by all handles that have opened it; destroyed with the last of them.
+pub(crate) struct Target {
+    pub(crate) qp: QueuePair,
+}
+
+/// A device, and a file by its file system and number.
+type File = (String, u64, u64);
+
+/// Domains of files. Other processes have others: each has an address of its own, so that no peer
+/// could reach into two.
+static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+impl Xrcd {
+    pub(crate) fn domain(&self) -> &XrcDomain {
+        &self.shared.domain
+    }
+
+    pub(crate) fn create_target(&self) -> Result<Arc<Target>> {
+        let target = Arc::new(Target { qp: self.shared.domain.create_target()? });
+        let mut targets = self.shared.targets.lock();
+        targets.retain(|_, target| target.strong_count() > 0);
+        targets.insert(target.qp.qpn().get(), Arc::downgrade(&target));
+        Ok(target)
+    }
+
+    pub(crate) fn find_target(&self, qpn: u32) -> Option<Arc<Target>> {
+        self.shared.targets.lock().get(&qpn)?.upgrade()
+    }
+}
+
+fn identity(ctx: &ContextInner, descriptor: c_int) -> Result<File> {
+    if descriptor < 0 {
+        return Err(Errno::of(Rule::NotADescriptor));
+    }
+    // SAFETY: Nothing closes the descriptor during the call. One that is not open gives an error.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
+    Ok((ctx.context.name().to_owned(), stat.st_dev, stat.st_ino))
+}
+
+fn open(ctx: &ContextInner, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
+    let new = || -> Result<_> {
+        Ok(Arc::new(Shared { domain: ctx.context.open_xrcd()?, targets: Mutex::default() }))
+    };
+    if descriptor == -1 {
+        return new();
+    }
+    let file = identity(ctx, descriptor)?;
+    let mut of_files = OF_FILES.lock();
+    of_files.retain(|(_, shared)| shared.strong_count() > 0);
+    match of_files.iter().find(|(other, _)| *other == file).and_then(|(_, shared)| shared.upgrade())
+    {
+        Some(_) if flags & libc::O_EXCL != 0 => Err(Errno::of(Rule::XrcdExists)),
+        Some(shared) => Ok(shared),
+        None if flags & libc::O_CREAT == 0 => Err(Errno::of(Rule::XrcdMissing)),
+        None => {
+            let shared = new()?;
+            of_files.push((file, Arc::downgrade(&shared)));
+            Ok(shared)
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    attr: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
+    call::control(CallId::ibv_open_xrcd, || {
+        let ctx = Ctx::get(context)?;
+        let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
+            *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
+            return Err(Errno::of(Rule::UnknownMask));
+        }
+        if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
+            return Err(Errno::of(Rule::Members));
+        }
+        let shared = open(&ctx.inner, fd, oflags)?;
+        let c = UnsafeCell::new(ibv_xrcd { context });
+        Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
+    })
+}
+
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    call::control(CallId::ibv_close_xrcd, || {
+        Xrcd::get(xrcd)?.users.none_left()?;
+        drop(Xrcd::from_raw(xrcd));
+        Ok(())
+    })
+}

@@ -1,0 +1,173 @@
+//! Explanations as text for people and as JSON for programs.
+
+use roce_transport::{explain::Finding, time::Instant};
+use serde_json::json;
+
+use crate::report::Report;
+
+/// Form in which a device explains failures on stderr.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ExplainFormat {
+    /// A few lines for each, in colours where stderr is a terminal (unless `NO_COLOR` is set).
+    Text,
+    /// One object on a line of its own for each, for programs.
+    Json,
+}
+
+/// The explanation of a failure, with what else is known about the peer, and the number of failures
+/// before it that were not told.
+pub(super) fn report(
+    device: Option<&str>,
+    finding: &Finding,
+    others: &[String],
+    left_out: u32,
+) -> Report {
+    let Finding { at, qpn, what, status, reason, peer, latest, .. } = finding;
+    let qp = qpn.map_or_else(String::new, |qpn| format!(" qp {qpn}"));
+    let peer: Vec<_> = peer.iter().chain(others).cloned().collect();
+    let object = json!({
+        "device": device,
+        "qp": qpn.map(|qpn| qpn.get()),
+        "what": what,
+        "status": status.map(|status| status.name()),
+        "errno": reason.errno,
+        "cause": reason.cause,
+        "why": reason.rule,
+        "peer": peer,
+        "look": reason.advice,
+        "latest": latest.iter().map(|record| json!({
+            "ago_ns": at.since(record.at).as_nanos() as u64,
+            "what": record.what.to_string(),
+        })).collect::<Vec<_>>(),
+        "left_out": left_out,
+    });
+    let mut said = vec![("why", reason.rule.clone())];
+    said.extend(peer.into_iter().map(|peer| ("peer", peer)));
+    said.push(("look", reason.advice.to_string()));
+    Report {
+        about: device.map_or_else(|| "roce".to_owned(), |device| format!("roce: {device}{qp}")),
+        what: match (status, reason.errno) {
+            (Some(status), _) => format!("{what}: {} ({})", status.name(), *status as u8),
+            (None, Some(errno)) => format!("{what}: {errno}"),
+            (None, None) => what.clone(),
+        },
+        is_advice: false,
+        said,
+        lists: vec![("before", before(finding))],
+        end: (left_out > 0).then(|| format!("{left_out} failures before this one are not shown")),
+        object,
+    }
+}
+
+/// What happened before, and how long; what is the same several times in a row is one line.
+fn before(finding: &Finding) -> Vec<String> {
+    let mut lines: Vec<(Instant, String, u32)> = Vec::new();
+    for record in &finding.latest {
+        let what = record.what.to_string();
+        match lines.last_mut() {
+            Some((at, before, number)) if *before == what => {
+                (*at, *number) = (record.at, *number + 1);
+            }
+            _ => lines.push((record.at, what, 1)),
+        }
+    }
+    let line = |(at, what, number)| {
+        let ago = ago(finding.at, at);
+        match number {
+            1 => format!("{ago:>12}  {what}"),
+            _ => format!("{ago:>12}  {what} ({number} times)"),
+        }
+    };
+    lines.into_iter().map(line).collect()
+}
+
+fn ago(now: Instant, then: Instant) -> String {
+    match now.since(then) {
+        ago if ago.is_zero() => "0".to_owned(),
+        ago => format!("-{ago:.1?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use roce_transport::{
+        explain::{Explain, Reason},
+        ids::Qpn,
+        qp::{QpType, State},
+        trace::{Call, Record, What},
+        work::WcStatus,
+    };
+
+    use super::*;
+
+    fn finding() -> Finding {
+        let at = Instant::ZERO.plus(Duration::from_millis(5));
+        let qpn = Qpn::new(0x12);
+        let call = |at, call| Record { at, qpn, what: What::Call { call, result: Ok(()) } };
+        Finding {
+            at,
+            qpn: Some(qpn),
+            what: "ibv_post_send 7: SEND of 4 B".into(),
+            status: Some(WcStatus::RetryExcErr),
+            reason: Reason { rule: "sent 8 times".into(), ..WcStatus::RetryExcErr.explain() },
+            peer: Some("nothing at all has come".into()),
+            silent: None,
+            latest: vec![
+                call(Instant::ZERO, Call::CreateQp(QpType::Rc)),
+                call(at, Call::Modify(State::Init)),
+                call(at, Call::Modify(State::Init)),
+            ],
+        }
+    }
+
+    fn told(finding: &Finding, is_json: bool) -> String {
+        report(Some("roce_lo"), finding, &["it is away".into()], 3).in_form(is_json)
+    }
+
+    #[test]
+    fn text_says_what_why_who_and_where_to_look() {
+        let finding = finding();
+        let text = told(&finding, false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[..4],
+            [
+                "roce: roce_lo qp 0x000012: ibv_post_send 7: SEND of 4 B: IBV_WC_RETRY_EXC_ERR (12)",
+                "  why:  sent 8 times",
+                "  peer: nothing at all has come",
+                "  peer: it is away",
+            ]
+        );
+        assert!(lines[4].starts_with("  look: dest_qp_num"), "{text}");
+        assert_eq!(lines[6], "          -5.0ms  create_qp RC");
+        assert_eq!(lines[7], "               0  modify_qp to INIT (2 times)");
+        assert_eq!(lines[8], "  (3 failures before this one are not shown)");
+    }
+
+    #[test]
+    fn a_call_is_named_with_its_errno() {
+        let reason = Reason::new("queue_full", &"the queue is full", "poll").with_errno("ENOMEM");
+        let finding = Finding::of_call(Instant::ZERO, "ibv_post_send 7".into(), reason);
+        assert_eq!(
+            report(None, &finding, &[], 0).in_form(false),
+            "roce: ibv_post_send 7: ENOMEM\n  why:  the queue is full\n  look: poll\n"
+        );
+    }
+
+    #[test]
+    fn json_is_one_line_for_programs() {
+        let finding = finding();
+        let line = told(&finding, true);
+        assert_eq!(line.matches('\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["status"], "IBV_WC_RETRY_EXC_ERR");
+        assert_eq!(
+            (value["cause"].as_str(), value["qp"].as_u64()),
+            (Some("no_answer"), Some(0x12))
+        );
+        assert_eq!(value["latest"][0]["ago_ns"], 5_000_000);
+        assert_eq!(value["peer"].as_array().unwrap().len(), 2);
+    }
+}

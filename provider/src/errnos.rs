@@ -1,0 +1,30 @@
+//! Numbers of `errno.h` by their names.
+
+use libc::c_int;
+
+macro_rules! numbers {
+    ($($name:ident)*) => {
+        const NUMBERS: &[(&str, c_int)] = &[$((stringify!($name), libc::$name),)*];
+    };
+}
+
+numbers! {
+    E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY EBADF EBUSY ECANCELED
+    ECONNABORTED ECONNREFUSED ECONNRESET EDESTADDRREQ EEXIST EFAULT EFBIG EHOSTDOWN EHOSTUNREACH
+    EINPROGRESS EINTR EINVAL EIO EISCONN EMFILE EMSGSIZE ENETDOWN ENETRESET ENETUNREACH ENFILE
+    ENOBUFS ENODATA ENODEV ENOENT ENOMEM ENOPROTOOPT ENOSPC ENOSYS ENOTCONN ENOTSUP ENOTTY ENXIO
+    EOPNOTSUPP EOVERFLOW EPERM EPIPE EPROTO EPROTONOSUPPORT EPROTOTYPE ERANGE EREMOTEIO ESTALE
+    ETIME ETIMEDOUT EWOULDBLOCK EXDEV
+}
+
+/// The number of a name.
+#[must_use]
+pub fn number(name: &str) -> Option<c_int> {
+    NUMBERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
+}
+
+/// A number as messages show it.
+#[must_use]
+pub fn name(number: c_int) -> &'static str {
+    NUMBERS.iter().find(|(_, known)| *known == number).map_or("errno", |(name, _)| name)
+}
