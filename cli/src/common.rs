@@ -3,18 +3,18 @@
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::ValueEnum;
 use roce::{
-    CompletionChannel, CompletionQueue, Context, Device, NotifyKind, OpenOptions, Wc,
+    CompletionChannel, CompletionQueue, Context, Device, NotifyKind, OpenError, OpenOptions, Wc,
     cm::{
-        AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, PortSpace, RejectReason, Status,
-        getaddrinfo,
+        AddrInfoHints, CmEvent, CmId, DeviceSource, EventChannel, EventKind, PortSpace,
+        RejectReason, Status, getaddrinfo, set_device_source,
     },
-    fabric::FaultPlan,
+    devices,
     transport::cm::without_padding,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -44,11 +44,35 @@ pub(crate) struct LinkArgs {
 impl LinkArgs {
     /// Opens the device, if one is named; ids find it by its address from then on.
     pub(crate) fn open(&self) -> Result<Option<Context>, Failure> {
+        let options = options(self.pcap.as_deref(), &self.fault)?;
+        set_device_source(&ByEnvironment);
         let Some(spec) = &self.device else { return Ok(None) };
-        let faults: FaultPlan = self.fault.join(", ").parse()?;
-        let options = OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() };
         Ok(Some(Device::named(spec)?.open(options)?))
     }
+}
+
+/// Opens the devices that ids choose as the environment has it.
+struct ByEnvironment;
+
+impl DeviceSource for ByEnvironment {
+    fn devices(&self) -> Vec<Device> {
+        devices()
+    }
+
+    fn open(&self, device: &Device) -> Result<Context, OpenError> {
+        // what cannot be understood in it was refused at the start
+        device.open(OpenOptions::from_environment().unwrap_or_default())
+    }
+}
+
+/// Options of the environment, but with this capture and these faults, if there are any.
+pub(crate) fn options(pcap: Option<&Path>, faults: &[String]) -> Result<OpenOptions, Failure> {
+    let mut options = OpenOptions::from_environment()?;
+    options.pcap = pcap.map(Path::to_owned).or(options.pcap);
+    if !faults.is_empty() {
+        options.faults = faults.join(", ").parse()?;
+    }
+    Ok(options)
 }
 
 /// Addresses of a tool with a server and a client, and the service of its packets.

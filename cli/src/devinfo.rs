@@ -3,7 +3,7 @@
 
 mod counters;
 
-use roce::{Device, DeviceAttr, Limits, PKey, devices, published_counters};
+use roce::{Device, DeviceAttr, Limits, OpenOptions, PKey, devices, published_counters};
 use serde_json::{Value, json};
 
 use crate::{failure::Failure, output::outln};
@@ -59,6 +59,11 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
     mtu as u8
 }
 
+/// What a device that is opened now gets, and advice.
+fn receive_buffer() -> Option<(usize, Option<String>)> {
+    OpenOptions::from_environment().unwrap_or_default().granted_receive_buffer().ok()
+}
+
 fn print(device: &Device, verbose: bool) {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
     let item =
@@ -87,7 +92,7 @@ fn print(device: &Device, verbose: bool) {
         }
         item("atomic_cap", &attr.atomic_cap);
     }
-    if let Ok((bytes, advice)) = Device::granted_receive_buffer() {
+    if let Some((bytes, advice)) = receive_buffer() {
         let advice = advice.map(|advice| format!(" ({advice})")).unwrap_or_default();
         item("receive_buffer", &format_args!("{bytes} bytes{advice}"));
     }
@@ -217,7 +222,7 @@ fn to_json(device: &Device) -> Value {
         "hw_ver": attr.hw_ver,
         "device_cap_flags": cap_flags,
         "atomic_cap": attr.atomic_cap.to_string(),
-        "receive_buffer": Device::granted_receive_buffer().ok().map(|(bytes, _)| bytes),
+        "receive_buffer": receive_buffer().map(|(bytes, _)| bytes),
         "attributes": attributes(&attr).into_iter().map(number).collect::<serde_json::Map<_, _>>(),
         "ports": [{
             "port": 1,

@@ -38,11 +38,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if devices.is_empty() {
         return Err("no interface of this host has an address; udp:ADDRESS names one".into());
     }
+    OpenOptions::from_environment()?;
     let (mut open, mut ready) = (Vec::new(), false);
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
         missing.retain_mut(|(device, told)| {
-            match device.open(OpenOptions { receives_for_users: true, ..OpenOptions::default() }) {
+            let options = OpenOptions::from_environment().unwrap_or_default(); // refused above
+            match device.open(OpenOptions { receives_for_users: true, ..options }) {
                 Ok(context) => {
                     outln!("{}: {}", device.name(), addresses(&context));
                     open.push(context);

@@ -27,17 +27,14 @@
 //! | `ROCE_SYSFS` | the directory that stands for `/sys/class`, with files of counters of devices, which are kept up to date; `roce run --sysfs` sets it |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
-//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
-//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_WRITE_ONLY_PACKETS`,
-//! `ROCE_SHARDS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the program, and none
-//! of the others: a program in Rust says itself which devices it uses, and one that tests with a
-//! perfect network must not fail because a variable is exported. It asks for them with
-//! [`devices`](devices()) and [`OpenOptions::from_environment`].
+//! [`Device::open`](crate::Device::open) reads `ROCE_REAPER` alone. A program in Rust says itself
+//! which devices it uses, and how, or asks for [`devices`](devices()) and
+//! [`OpenOptions::from_environment`].
 //!
 //! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
 //! obeys none of them: [`value`].
 
-use std::{collections::BTreeSet, sync::Once};
+use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 
 use thiserror::Error;
 use tracing::warn;
@@ -53,11 +50,12 @@ use crate::{
     bind::BindError,
     checks::{CheckSyntaxError, Checks},
     device::{self, Device, OpenError, OpenOptions},
+    diagnosis,
     fabric::{FaultPlan, FaultSyntaxError},
     faults::{FaultRules, live},
     notice,
     profile::{Profile, ProfileError},
-    variables::{self, pcap},
+    variables,
 };
 
 /// Error in a variable of the environment: one line that says what to do. The C library prints it
@@ -221,8 +219,7 @@ pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// The default, but with what the environment asks for: capture, faults, sockets, checks; see
-    /// the [module](self).
+    /// The default, but with what the environment asks for; see the [module](self).
     ///
     /// # Errors
     /// [`EnvironmentError`], when it asks for something that cannot be understood.
@@ -243,7 +240,9 @@ impl OpenOptions {
             }
         };
         Ok(Self {
-            pcap: pcap(),
+            pcap: value(PCAP).map(PathBuf::from),
+            sockets_only: value(SOCKETS_ONLY).is_some_and(|value| value != "0"),
+            explain: diagnosis::format(),
             faults,
             fault_seed,
             receive_buffer: number(RECEIVE_BUFFER)?,

@@ -5,7 +5,6 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    path::PathBuf,
 };
 
 use roce_transport::congestion::CongestionConfig;
@@ -88,46 +87,6 @@ fn obeyed(value: Option<OsString>, privileged: bool) -> Option<OsString> {
     value.filter(|value| !privileged && !value.is_empty())
 }
 
-/// The file that `ROCE_PCAP` names.
-pub(crate) fn pcap() -> Option<PathBuf> {
-    value(PCAP).map(PathBuf::from)
-}
-
-/// True if every packet is to take the network stack.
-pub(crate) fn sockets_only() -> bool {
-    value(SOCKETS_ONLY).is_some_and(|value| value != "0")
-}
-
-/// Size of the sockets' receive buffers that is asked of the kernel.
-pub(crate) fn receive_buffer() -> Option<usize> {
-    number(RECEIVE_BUFFER)
-}
-
-/// Number of source ports of each address.
-pub(crate) fn source_ports() -> Option<usize> {
-    number(SOURCE_PORTS)
-}
-
-/// True if failures are to be explained: as JSON, if that is what it says.
-pub(crate) fn explain() -> Option<bool> {
-    value(EXPLAIN).filter(|value| value != "0").map(|value| value == "json")
-}
-
-/// The most datagrams in a run.
-pub(crate) fn segments() -> Option<usize> {
-    number(SEGMENTS)
-}
-
-/// The most packets of a WRITE that leave as a WRITE each.
-pub(crate) fn write_only_packets() -> Option<usize> {
-    number(WRITE_ONLY_PACKETS)
-}
-
-/// Number of shards of a device.
-pub(crate) fn shards() -> Option<usize> {
-    number(SHARDS)
-}
-
 /// Congestion control, less what is turned off.
 pub(crate) fn congestion() -> CongestionConfig {
     congestion_without(|variable| value(variable).is_some_and(|value| value == "0"))
@@ -140,10 +99,6 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
         dcqcn: default.dcqcn.filter(|_| !off(DCQCN)),
         ..default
     }
-}
-
-fn number(variable: &str) -> Option<usize> {
-    value(variable)?.to_str()?.trim().parse().ok()
 }
 
 #[cfg(test)]

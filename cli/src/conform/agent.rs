@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         outln!("{}", program.trim_end());
         return Ok(());
     };
-    let context = Device::named(device)?.open(OpenOptions::default())?;
+    let context = Device::named(device)?.open(OpenOptions::from_environment()?)?;
     let own = context.gids().into_iter().find(|gid| !gid.is_zero());
     let address = own.ok_or_else(|| format!("{device} has no address"))?.to_ip();
     let listen = args.listen.unwrap_or_else(|| SocketAddr::new(loopback(address), PORT));

@@ -115,7 +115,7 @@ fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
 
 fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
     Ok(match &args.device {
-        Some(spec) => Some(Device::named(spec)?.open(options(args))?),
+        Some(spec) => Some(Device::named(spec)?.open(options(args)?)?),
         None => None,
     })
 }

@@ -81,7 +81,7 @@ impl Side {
         let local = exchange.local()?.ip().to_canonical();
         let context = match device {
             Some(context) => context,
-            None => Device::for_local(local)?.open(options(args))?,
+            None => Device::for_local(local)?.open(options(args)?)?,
         };
         let gid_index = gid_index(&context, local);
         let pd = context.alloc_pd()?;
@@ -357,9 +357,11 @@ impl Side {
 }
 
 /// Options of the device of a side.
-pub(super) fn options(args: &TestArgs) -> OpenOptions {
-    let shards = args.shards.map(usize::from);
-    OpenOptions { sockets_only: args.sockets, shards, ..OpenOptions::default() }
+pub(super) fn options(args: &TestArgs) -> Result<OpenOptions, Failure> {
+    let mut options = OpenOptions::from_environment()?;
+    options.sockets_only |= args.sockets;
+    options.shards = args.shards.map(usize::from).or(options.shards);
+    Ok(options)
 }
 
 /// Fails at the first byte that is not what it must be.

@@ -10,10 +10,11 @@ use std::{path::PathBuf, time::Instant};
 use clap::ValueEnum;
 use roce::{
     AddressVector, Device, Endpoint, Gid, Mtu, OpenOptions, PeerAttr, Psn, QpType, Qpn, QueuePair,
-    RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination, fabric::FaultPlan,
+    RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination,
 };
 
 use crate::{
+    common::options,
     exchange::{Exchange, Shown, gid_index},
     failure::Failure,
     output::outln,
@@ -149,18 +150,17 @@ impl Args {
         Ok(plan)
     }
 
-    fn options(&self, faults: FaultPlan) -> OpenOptions {
-        OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() }
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        options(self.pcap.as_deref(), &self.fault)
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
-    let faults: FaultPlan = args.fault.join(", ").parse()?;
     // A device named on the command line is opened first, so that what is wrong with it is said at
     // once.
     let named = match &args.device {
-        Some(spec) => Some(Device::named(spec)?.open(args.options(faults.clone()))?),
+        Some(spec) => Some(Device::named(spec)?.open(args.options()?)?),
         None => None,
     };
     let (mut exchange, is_client) = match &args.server {
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let local = exchange.local()?.ip().to_canonical();
     let context = match named {
         Some(context) => context,
-        None => Device::for_local(local)?.open(args.options(faults))?,
+        None => Device::for_local(local)?.open(args.options()?)?,
     };
     plan.check_datagram(context.active_mtu())?;
     let gid_index = args.gid.unwrap_or_else(|| gid_index(&context, local));

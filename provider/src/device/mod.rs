@@ -307,17 +307,6 @@ impl Device {
         PortAttr { roce_v1: self.speaks_roce_v1(), ..PortAttr::of(&self.state) }
     }
 
-    /// Size in bytes that the system grants the receive buffer of a device that is opened now
-    /// without [`OpenOptions::receive_buffer`], and what to do about it if it is small.
-    ///
-    /// # Errors
-    /// When no socket can be made.
-    pub fn granted_receive_buffer() -> io::Result<(usize, Option<String>)> {
-        let sockets = OpenOptions::default().sockets();
-        let granted = sockets.granted_receive_buffer()?;
-        Ok((granted, sockets.advice(granted)))
-    }
-
     /// Attributes that the device has when it is opened with these limits (`ibv_query_device_ex`).
     /// Its node GUID is zero: each opening gets its own.
     #[must_use]
@@ -341,7 +330,7 @@ impl Device {
     pub fn open(&self, options: OpenOptions) -> Result<Context, OpenError> {
         let explain = options.explain;
         self.open_with(options).inspect_err(|error| {
-            if let Some(format) = explain.or_else(diagnosis::format) {
+            if let Some(format) = explain {
                 diagnosis::tell_call(
                     format,
                     &format!("ibv_open_device {}", self.name),

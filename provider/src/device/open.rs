@@ -18,14 +18,13 @@ use super::{
     OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents, readers::Readers,
 };
 use crate::{
-    diagnosis::{self, Diagnosis, Errnos},
+    diagnosis::{Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     faults::live::{self, CountedPlan},
     link::{FaultyLink, Link},
     port::{GidLayout, GidPlaces, PortAttr, Watch},
     profile::Profile,
-    variables,
     verbs::{
         AsyncQueue, Context, ContextInner, DeviceAttr, DeviceCaps, Guid, ObjectEvents, Shards,
     },
@@ -128,8 +127,7 @@ impl Opening {
         };
         let mut seed = options.random_seed()?;
         seed[31] ^= index; // each draws numbers of its own
-        let write_only_packets =
-            options.write_only_packets.or_else(variables::write_only_packets).unwrap_or_default();
+        let write_only_packets = options.write_only_packets.unwrap_or_default();
         let host_grace = watch.is_some().then_some(cm.listen_grace);
         let partition = link.sharing().and_then(|sharing| sharing.partition());
         let addresses = format!("{:?}", link.addresses());
@@ -152,7 +150,7 @@ impl Opening {
             (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
         }
         let node_guid = Guid(config.guid.to_be_bytes());
-        let explain = options.explain.or_else(diagnosis::format);
+        let explain = options.explain;
         let text = |key| profile.as_ref().and_then(|profile| profile.text(key));
         let errnos = Errnos {
             objects: text("errno.objects"),

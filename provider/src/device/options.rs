@@ -16,17 +16,16 @@ use crate::{
     fabric::FaultPlan,
     link::{Locality, Observer, SocketOptions},
     profile::Profile,
-    variables,
 };
 
-/// Options of opening a device.
+/// Options of opening a device. [`from_environment`](Self::from_environment) has those that
+/// variables ask for; nothing else reads them.
 #[derive(Debug, Default)]
 pub struct OpenOptions {
     /// The threads that move packets. By default the program's calls do, and a background thread
     /// when there are none.
     pub progress: Progress,
-    /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the
-    /// environment names the file.
+    /// Captures every datagram into this pcapng file.
     ///
     /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign.
     /// The file is made with the first packet. A file that this process has written before, or that
@@ -35,30 +34,26 @@ pub struct OpenOptions {
     pub pcap: Option<PathBuf>,
     /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it.
     /// Without it, packets between devices of the same user on this host go through memory that the
-    /// two processes share. The variable `ROCE_SOCKETS_ONLY` of the environment, if it is anything
-    /// but empty or 0, says the same for all devices. The device then has its addresses for itself,
-    /// while others share them with whatever other process of the same user opens them.
+    /// two processes share. The device then has its addresses for itself, while others share them
+    /// with whatever other process of the same user opens them.
     pub sockets_only: bool,
     /// Size of each socket's receive buffer in bytes, 4 MiB by default; the kernel grants at most
-    /// `net.core.rmem_max`. Without it the variable `ROCE_RECEIVE_BUFFER` of the environment says
-    /// so.
+    /// `net.core.rmem_max`.
     pub receive_buffer: Option<usize>,
     /// Number of UDP source ports of each address that data leaves from, so that a network with
-    /// several paths uses all of them; 0 or 1: everything leaves from port 4791. Without it the
-    /// variable `ROCE_SOURCE_PORTS` of the environment says so, and by default there are 16, on
-    /// loopback none. See [`SocketOptions`].
+    /// several paths uses all of them; 0 or 1: everything leaves from port 4791. By default there
+    /// are 16, on loopback none. See [`SocketOptions`].
     pub source_ports: Option<usize>,
     /// The most datagrams that are handed to the kernel as one run. 1 has them leave singly, for
-    /// network cards that number the parts of a run otherwise than Linux does. Without it the
-    /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
+    /// network cards that number the parts of a run otherwise than Linux does. See
+    /// [`SocketOptions`].
     pub segments: Option<usize>,
     /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are
     /// each a whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a
     /// WRITE is 16 bytes longer than the others and begins a run; packets of equal length leave
     /// with fewer calls, which pays for WRITEs of a few packets through sockets. A peer that
     /// refuses one of them has placed those before it, where it would have placed nothing of a
-    /// WRITE that it refuses. Without it the variable `ROCE_WRITE_ONLY_PACKETS` of the environment
-    /// says so; by default 0: none does.
+    /// WRITE that it refuses. By default 0: none does.
     pub write_only_packets: Option<usize>,
     /// Number of shards: engines that have the device's queue pairs between them, each with a lock,
     /// a socket and a thread of its own, for programs whose threads use many queue pairs at once. A
@@ -69,18 +64,14 @@ pub struct OpenOptions {
     /// completion channels in an event loop, or for one whose queues are in several shards, is
     /// woken by the shards' threads.
     ///
-    /// 1 to 16. Without it the variable `ROCE_SHARDS` of the environment says so; by default 1. Raw
-    /// devices, and those that are moved by hand ([`Progress::Manual`]), have one. With several
-    /// there are no memory windows of type 1.
+    /// 1 to 16; by default 1. Raw devices, and those that are moved by hand ([`Progress::Manual`]),
+    /// have one. With several there are no memory windows of type 1.
     pub shards: Option<usize>,
     /// Receives for programs of all users of this host, as `roce share` does: each that opens one
     /// of the device's addresses gets what is for it. Needs root. By default no other user's
     /// program can have the addresses.
     pub receives_for_users: bool,
-    /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
-    /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
-    ///
-    /// [environment]: Self::from_environment
+    /// How much may be on its way, and how fast: windows, ECN, DCQCN.
     pub congestion: CongestionConfig,
     /// The L_Key and the R_Key of a region are equal, as on network cards and rxe. By default they
     /// differ, so that who mixes them up notices, and who learns the one does not know the other.
@@ -94,9 +85,9 @@ pub struct OpenOptions {
     /// neither wait nor use the device.
     pub trace: Trace,
     /// Explains failed calls, and failures of queue pairs, on stderr: the rule that was broken,
-    /// what the peer said, what happened before, and what to look at; each cause once. Without it
-    /// the variable `ROCE_EXPLAIN` of the environment says so; by default nothing is explained, and
-    /// nothing is recorded for it. A device that explains is slower: it records every packet.
+    /// what the peer said, what happened before, and what to look at; each cause once. By default
+    /// nothing is explained, and nothing is recorded for it. A device that explains is slower: it
+    /// records every packet.
     pub explain: Option<ExplainFormat>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
     /// leave one by one.
@@ -115,8 +106,7 @@ pub struct OpenOptions {
     /// Sizes; the defaults are generous.
     pub limits: Limits,
     /// The adapter that the device shows itself as, with its limits in the place of `limits`. By
-    /// default none. Programs that read the [environment](Self::from_environment) take the one that
-    /// `ROCE_AS` names.
+    /// default none.
     pub profile: Option<Profile>,
     /// Configuration of connection management: timeouts and number of retries.
     pub cm: CmConfig,
@@ -129,9 +119,15 @@ pub struct OpenOptions {
 pub(super) const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
-    /// True if every packet is to take the network stack.
-    fn takes_network(&self) -> bool {
-        self.sockets_only || variables::sockets_only()
+    /// Size in bytes that the system grants the receive buffer of a device that is opened now, and
+    /// what to do about it if it is small and was not asked for.
+    ///
+    /// # Errors
+    /// When no socket can be made.
+    pub fn granted_receive_buffer(&self) -> io::Result<(usize, Option<String>)> {
+        let sockets = self.sockets();
+        let granted = sockets.granted_receive_buffer()?;
+        Ok((granted, sockets.advice(granted)))
     }
 
     /// Its seed, or one that nobody knows.
@@ -143,27 +139,26 @@ impl OpenOptions {
     pub(super) fn locality(&self, partition: u8) -> Locality {
         match self.progress {
             _ if self.receives_for_users => Locality::Network,
-            Progress::Automatic if self.takes_network() && self.shard_count() > 1 => {
+            Progress::Automatic if self.sockets_only && self.shard_count() > 1 => {
                 Locality::SharedInProcess { partition }
             }
-            _ if self.takes_network() => Locality::Network,
+            _ if self.sockets_only => Locality::Network,
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
             Progress::Automatic => Locality::SharedAddress { partition },
         }
     }
 
-    /// Number of shards; what is not said here, the environment may say.
     pub(super) fn shard_count(&self) -> usize {
-        self.shards.or_else(variables::shards).unwrap_or(1).max(1)
+        self.shards.unwrap_or(1).max(1)
     }
 
-    /// Those of its sockets; what is not said here, the environment may say.
+    /// Those of its sockets.
     pub(super) fn sockets(&self) -> SocketOptions {
         SocketOptions {
-            receive_buffer: self.receive_buffer.or_else(variables::receive_buffer),
-            source_ports: self.source_ports.or_else(variables::source_ports),
-            segments: self.segments.or_else(variables::segments),
+            receive_buffer: self.receive_buffer,
+            source_ports: self.source_ports,
+            segments: self.segments,
             receives_for_users: self.receives_for_users,
         }
     }

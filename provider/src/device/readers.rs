@@ -10,7 +10,6 @@ use crate::{
     fabric::Direction,
     link::{CaptureFile, Observed, Observer},
     sync::Mutex,
-    variables,
 };
 
 /// Those of a device; of each kind there may be none.
@@ -43,7 +42,7 @@ impl Readers {
         observer: Option<Box<dyn Observer>>,
         trace: Trace,
     ) -> Result<Self, OpenError> {
-        let observer = match pcap.or_else(variables::pcap) {
+        let observer = match pcap {
             Some(path) => {
                 let capture = CaptureFile::new(&path, device)
                     .map_err(|source| OpenError::Capture { path, source })?;

@@ -53,8 +53,8 @@ static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
 /// Form in which the environment asks for explanations. It is asked once.
 pub(crate) fn format() -> Option<ExplainFormat> {
     static FORMAT: LazyLock<Option<ExplainFormat>> = LazyLock::new(|| {
-        variables::explain()
-            .map(|json| if json { ExplainFormat::Json } else { ExplainFormat::Text })
+        let value = variables::value(variables::EXPLAIN).filter(|value| value != "0")?;
+        Some(if value == "json" { ExplainFormat::Json } else { ExplainFormat::Text })
     });
     *FORMAT
 }

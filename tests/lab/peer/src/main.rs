@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let context = Device::named(&device)?.open(OpenOptions {
         faults,
         fault_seed: seed,
-        ..OpenOptions::default()
+        ..OpenOptions::from_environment()?
     })?;
     // the other side is rxe
     let mut agent = Agent::new(context, Quirks { rxe_flush: true });
