@@ -32,6 +32,7 @@
 //! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more
 //! often than it need be.
 
+mod atomics;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/background.rs"]
 mod background;
@@ -41,6 +42,8 @@ mod corked;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/event_loop.rs"]
 mod event_loop;
+#[path = "../../../provider/src/engine/loop_state.rs"]
+mod loop_state;
 mod poller;
 #[allow(
     dead_code,

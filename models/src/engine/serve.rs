@@ -5,16 +5,14 @@ use std::sync::{Arc, atomic};
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
-    event_loop::LoopState,
+    atomics::{AtomicBool, AtomicU32, AtomicU64},
+    loop_state::LoopState,
     poller::Poller,
     schedule::spin::Waiter,
     shard::Shard,
-    sleep::{AtomicU64, System},
+    sleep::System,
 };
-use crate::{
-    atomic::{AtomicBool, AtomicU32},
-    clock,
-};
+use crate::clock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {

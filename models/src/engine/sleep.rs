@@ -5,7 +5,6 @@ use std::{cell::Cell, io, sync::Arc, time::Duration};
 use loom::sync::{Condvar, Mutex};
 
 use super::serve::Engine;
-pub(super) use crate::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use crate::clock;
 
 /// A sleep that may be longer than this must be ended by somebody. A shorter one ends by itself,

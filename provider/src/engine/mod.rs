@@ -6,6 +6,7 @@
 //! polls: it does not wait on the sockets then, but looks every few milliseconds whether the
 //! polling has stopped, and takes over when it has.
 
+mod atomics;
 mod background;
 mod corked;
 mod describe;
@@ -18,6 +19,7 @@ mod fork;
 mod frames;
 mod log;
 mod loop_descriptor;
+mod loop_state;
 mod outgoing;
 mod poller;
 mod posting;

@@ -13,10 +13,11 @@ use std::{io, sync::atomic::Ordering, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
+    atomics::AtomicU64,
     poller,
     serve::{Engine, Progress},
     shard::Shard,
-    sleep::{AtomicU64, Wanted},
+    sleep::Wanted,
 };
 use crate::clock;
 

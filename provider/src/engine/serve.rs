@@ -15,8 +15,8 @@ use std::{
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{
-    event_loop::LoopState,
     loop_descriptor::LoopSlot,
+    loop_state::LoopState,
     poller::Poller,
     schedule::{
         spin::Waiter,

@@ -1,15 +1,12 @@
 //! Sleeping, and ending a sleep: what the system does for the threads of an engine. The models of
 //! concurrency (`models/`) have another file in the place of this one.
 
+pub(super) use std::thread;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
     time::Duration,
-};
-pub(super) use std::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64},
-    thread,
 };
 
 use rustix::time::{

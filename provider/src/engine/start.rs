@@ -15,10 +15,10 @@ use roce_transport::adapter::Adapter;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::{
-    event_loop::LoopState,
     follow::add_descriptors,
     fork,
     loop_descriptor::LoopSlot,
+    loop_state::LoopState,
     poller::Poller,
     schedule::cork::Cork,
     serve::{Engine, PUBLISH, Progress},

@@ -192,9 +192,9 @@ impl Cork {
         Some(after)
     }
 
-    /// A program, which has polled so often until now, has posted something. `more`: it has events to
-    /// take, after which it polls and perhaps posts. Returns true if that waits; else everything is
-    /// to leave.
+    /// A program, which has polled so often until now, has posted something. `more`: it has events
+    /// to take, after which it polls and perhaps posts. Returns true if that waits; else everything
+    /// is to leave.
     pub(in crate::engine) fn post(
         &mut self,
         now: Instant,

@@ -1,0 +1,3 @@
+//! Atomics whose orders are explored.
+
+pub(super) use crate::atomic::{AtomicBool, AtomicU32, AtomicU64};
