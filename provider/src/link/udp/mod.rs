@@ -148,11 +148,21 @@ impl UdpLink {
         options: SocketOptions,
     ) -> Result<Self, BindError> {
         let addresses = (1..255).map(|last| IpAddr::from([127, 0, 0, last]));
+        Self::bind_first(addresses, but, locality, options)
+    }
+
+    /// The same of these addresses.
+    pub(super) fn bind_first(
+        addresses: impl Iterator<Item = IpAddr>,
+        but: Option<IpAddr>,
+        locality: Locality,
+        options: SocketOptions,
+    ) -> Result<Self, BindError> {
         let first = IpAddr::from(Ipv4Addr::LOCALHOST);
         let mut taken = but;
         for address in addresses.filter(|&address| Some(address) != but) {
             match Self::on(&[(address, 0)], locality, true, options) {
-                Err(BindError::Taken(_)) => taken = Some(address),
+                Err(BindError::Taken(_) | BindError::OtherUser { .. }) => taken = Some(address),
                 Err(BindError::NotLocal(missing)) if missing == first => {
                     return Err(BindError::LoopbackDown);
                 }

@@ -13,7 +13,10 @@ use super::{
     *,
 };
 use crate::{
-    link::stranger::{self, MAX_STRANGERS},
+    link::{
+        Link, Locality, SocketOptions, UdpLink,
+        stranger::{self, MAX_STRANGERS},
+    },
     own_test,
 };
 
@@ -147,6 +150,18 @@ fn who_has_a_name_makes_nobody_wait() {
         let mut b = Sharing::new(Scope::All).unwrap();
         let error = soon(|| acquire_for(&mut b, dst, &taken())).unwrap_err();
         assert!(matches!(error, BindError::OtherUser { user: OTHER, .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_loopback_address_with_a_name_of_others_is_left_to_them() {
+    alone("a_loopback_address_with_a_name_of_others_is_left_to_them", || {
+        let own = [66, 67].map(|last| IpAddr::from([127, 79, 66, last]));
+        let _stranger = Stranger::start(OTHER, "listen", &name(own[0]), 0);
+        let _taken = std::net::UdpSocket::bind((own[0], ROCE_UDP_PORT)).unwrap();
+        let (locality, options) = (Locality::Network, SocketOptions::default());
+        let link = UdpLink::bind_first(own.into_iter(), None, locality, options).unwrap();
+        assert_eq!(link.addresses(), own[1..]);
     });
 }
 
