@@ -158,7 +158,7 @@ fn a_loopback_address_with_a_name_of_others_is_left_to_them() {
     alone("a_loopback_address_with_a_name_of_others_is_left_to_them", || {
         let own = [66, 67].map(|last| IpAddr::from([127, 79, 66, last]));
         let _stranger = Stranger::start(OTHER, "listen", &name(own[0]), 0);
-        let _taken = std::net::UdpSocket::bind((own[0], ROCE_UDP_PORT)).unwrap();
+        let _taken = UdpSocket::bind((own[0], ROCE_UDP_PORT)).unwrap();
         let (locality, options) = (Locality::Network, SocketOptions::default());
         let link = UdpLink::bind_first(own.into_iter(), None, locality, options).unwrap();
         assert_eq!(link.addresses(), own[1..]);
