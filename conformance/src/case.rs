@@ -213,11 +213,11 @@ pub enum Step {
     Memory(Pattern),
     /// Memory of the device holds the addresses of the instrument's last packet, as the network
     /// header has them.
-    Header(Place),
+    Header(MemoryLocation),
     /// The device's program sets an 8-byte word, in its host's byte order.
-    SetWord(Place, u64),
+    SetWord(MemoryLocation, u64),
     /// An 8-byte word of the device's memory has this value.
-    Word(Place, u64),
+    Word(MemoryLocation, u64),
     /// The queue pair of the device is in this state, or comes to it within a moment.
     State(String),
     /// Time passes.
@@ -334,7 +334,7 @@ pub struct Bind {
     /// True for a window of type 2, of this queue pair alone; false for one of type 1.
     pub is_type_2: bool,
     /// Where it begins.
-    pub place: Place,
+    pub place: MemoryLocation,
     /// Length; of type 1, no bytes unbind it.
     pub bytes: u32,
     /// Rights of peers.
@@ -601,7 +601,7 @@ pub struct Completes {
 
 /// A place in the device's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct MemoryLocation {
     /// Region.
     pub region: String,
     /// Offset.
@@ -612,7 +612,7 @@ pub struct Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     /// Where.
-    pub place: Place,
+    pub place: MemoryLocation,
     /// Length.
     pub bytes: u32,
     /// Number of the first byte.

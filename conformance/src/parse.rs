@@ -13,9 +13,9 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Answers, Bind, Case, Chapter, Completes, Connection, Field, Key, Message, MessageField,
-        NAK_SEQUENCE, Packet, PacketKind, Pattern, PauseFrames, Place, Queue, Request, RequestKind,
-        Severity, Shares, Step, Train,
+        Answers, Bind, Case, Chapter, Completes, Connection, Field, Key, MemoryLocation, Message,
+        MessageField, NAK_SEQUENCE, Packet, PacketKind, Pattern, PauseFrames, Queue, Request,
+        RequestKind, Severity, Shares, Step, Train,
     },
     run::PATIENCE,
 };
@@ -573,10 +573,10 @@ fn completes(words: &mut Words<'_>) -> Result<Step, String> {
     }))
 }
 
-fn place(words: &mut Words<'_>) -> Result<Place, String> {
+fn place(words: &mut Words<'_>) -> Result<MemoryLocation, String> {
     let word = words.next("a place, such as target+64,")?;
     let (region, offset) = word.split_once('+').unwrap_or((word, "0"));
-    Ok(Place { region: region.to_owned(), offset: number(offset, "an offset")? })
+    Ok(MemoryLocation { region: region.to_owned(), offset: number(offset, "an offset")? })
 }
 
 fn pattern(words: &mut Words<'_>) -> Result<Pattern, String> {

@@ -22,8 +22,8 @@ use roce_transport::{
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, Message, PAIR_PSNS, Packet, PacketKind, Pattern,
-        Place, Queue, Severity, Step, group,
+        BEFORE, Case, Completes, Connection, MemoryLocation, Message, PAIR_PSNS, Packet,
+        PacketKind, Pattern, Queue, Severity, Step, group,
     },
     dialog::{self, Dialog, NUMBERS},
     outcome::{Burst, Outcome, Pause, Seen, Verdict, What},
@@ -696,7 +696,7 @@ impl<S: Subject> Play<'_, S> {
     }
 
     /// IPv4's header lies in the last 20 of the 40 bytes, and the others mean nothing (A17.4.5.1).
-    fn header(&mut self, place: &Place) -> Result<(), Stop> {
+    fn header(&mut self, place: &MemoryLocation) -> Result<(), Stop> {
         let (net, _) = self.last.as_ref().ok_or_else(|| mistake("nothing was sent before"))?;
         let (offset, expected) = match (net.src, net.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => (32, [src.octets(), dst.octets()].concat()),

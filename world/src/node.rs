@@ -28,7 +28,7 @@ pub(crate) type Records = Arc<Mutex<Vec<(End, Record)>>>;
 
 /// A queue pair of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct EndQp {
     pub(crate) end: End,
     pub(crate) qpn: Qpn,
 }
@@ -73,7 +73,7 @@ pub struct Node {
     buffers: Vec<Buffer>,
     qpns: Vec<Qpn>,
     /// Those that a queue pair has been told of.
-    peers: BTreeMap<Qpn, Place>,
+    peers: BTreeMap<Qpn, EndQp>,
 }
 
 /// Registered memory.
@@ -135,7 +135,7 @@ const fn first_psn(end: End) -> Psn {
     Psn::new(100 + 400 * end as u32)
 }
 
-fn peer(to: Place, options: &Options) -> PeerAttr {
+fn peer(to: EndQp, options: &Options) -> PeerAttr {
     let av = AddressVector {
         traffic_class: options.traffic_class,
         ..AddressVector::new(address(to.end).into(), 0)
@@ -224,7 +224,7 @@ impl Node {
     }
 
     /// The peer that a queue pair has been told of.
-    pub(crate) fn peer(&self, qpn: Qpn) -> Option<Place> {
+    pub(crate) fn peer(&self, qpn: Qpn) -> Option<EndQp> {
         self.peers.get(&qpn).copied()
     }
 
@@ -271,7 +271,7 @@ impl Node {
         self.adapter.to_init(qpn, &init).expect(WRITTEN);
     }
 
-    pub(crate) fn enter_rtr(&mut self, qp_type: QpType, qpn: Qpn, to: Place, options: &Options) {
+    pub(crate) fn enter_rtr(&mut self, qp_type: QpType, qpn: Qpn, to: EndQp, options: &Options) {
         let peer = peer(to, options);
         self.peers.insert(qpn, to);
         let min_rnr_timer = options.min_rnr_timer;
@@ -280,7 +280,7 @@ impl Node {
     }
 
     /// Asks for RTR in whatever state it is; the record tells what became of it.
-    pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: Place, options: &Options) {
+    pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: EndQp, options: &Options) {
         let peer = peer(to, options);
         let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer: 12 };
         let _ = self.adapter.to_rtr(qpn, &Rtr::Rc(peer, responder));

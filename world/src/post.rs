@@ -9,7 +9,7 @@ use roce_transport::{
 };
 
 use crate::{
-    node::{Buffer, Node, Place, QKEY},
+    node::{Buffer, EndQp, Node, QKEY},
     settings::{Post, PostKind},
 };
 
@@ -89,7 +89,7 @@ impl Request {
 /// datagram queue pair names it.
 fn datagram_peer(
     service: Option<QpType>,
-    made: Option<Place>,
+    made: Option<EndQp>,
     peer: &Node,
 ) -> Option<UdDestination> {
     let is_datagram =

@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
     line::{End, Event, Line, Tone, Way},
     names::Names,
-    node::{Node, Options, Place, Records, address},
+    node::{EndQp, Node, Options, Records, address},
     post::Request,
     settings::{Fate, Settings},
     viewer::{SentDatagram, Viewer},
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
         self.quietly(|world| {
             let [near, far] = [0, 1].map(|it| {
                 let end = ends[it];
-                Place { end, qpn: world[end].qp(service, &options[it]) }
+                EndQp { end, qpn: world[end].qp(service, &options[it]) }
             });
             let now = world.now;
             for (own, to, options) in [(near, far, &options[0]), (far, near, &options[1])] {

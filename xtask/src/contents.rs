@@ -35,7 +35,7 @@ pub(crate) enum What {
 
 /// Which kind of package.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PackageKind {
     Tarball,
     Debian,
     Rpm,
@@ -86,21 +86,21 @@ impl Contents {
     }
 
     /// Where packages of the system have libraries of this processor.
-    pub(crate) fn libraries(&self, place: Place) -> String {
+    pub(crate) fn libraries(&self, place: PackageKind) -> String {
         match place {
-            Place::Tarball => "lib/roce".to_owned(),
-            Place::Debian => format!("usr/lib/{}-linux-gnu/roce", self.machine),
-            Place::Rpm => "usr/lib64/roce".to_owned(),
+            PackageKind::Tarball => "lib/roce".to_owned(),
+            PackageKind::Debian => format!("usr/lib/{}-linux-gnu/roce", self.machine),
+            PackageKind::Rpm => "usr/lib64/roce".to_owned(),
         }
     }
 
     /// The tool, and what belongs to it.
-    pub(crate) fn place(&self, place: Place) -> Vec<Entry> {
+    pub(crate) fn place(&self, place: PackageKind) -> Vec<Entry> {
         let mut entries = vec![program(
-            if place == Place::Tarball { "roce" } else { "usr/bin/roce" },
+            if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" },
             &self.tool,
         )];
-        if place != Place::Tarball {
+        if place != PackageKind::Tarball {
             let libraries = self.libraries(place);
             let library = format!("{libraries}/libroce_abi.so");
             for name in ["libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1"] {
@@ -114,34 +114,35 @@ impl Contents {
         }
         entries.push(file(
             match place {
-                Place::Tarball => "roce-share.service",
+                PackageKind::Tarball => "roce-share.service",
                 _ => "usr/lib/systemd/system/roce-share.service",
             },
             UNIT,
         ));
         for (name, text) in &self.completions {
             let directory = match (place, name.as_str()) {
-                (Place::Tarball, _) => "completions",
+                (PackageKind::Tarball, _) => "completions",
                 (_, "roce") => "usr/share/bash-completion/completions",
-                (Place::Debian, "_roce") => "usr/share/zsh/vendor-completions",
+                (PackageKind::Debian, "_roce") => "usr/share/zsh/vendor-completions",
                 (_, "_roce") => "usr/share/zsh/site-functions",
                 _ => "usr/share/fish/vendor_completions.d",
             };
             // beside those of other shells a name has to say whose it is
-            let name = if place == Place::Tarball && name == "roce" { "roce.bash" } else { name };
+            let name =
+                if place == PackageKind::Tarball && name == "roce" { "roce.bash" } else { name };
             entries.push(file(format!("{directory}/{name}"), text));
         }
         for (name, text) in &self.manual {
             match place {
-                Place::Tarball => entries.push(file(format!("man/man1/{name}"), text)),
+                PackageKind::Tarball => entries.push(file(format!("man/man1/{name}"), text)),
                 _ => entries.push(file(format!("usr/share/man/man1/{name}.gz"), &gzip(text))),
             }
         }
         for (name, text) in &self.documents {
             match place {
-                Place::Tarball => entries.push(file(name.clone(), text)),
+                PackageKind::Tarball => entries.push(file(name.clone(), text)),
                 // under the name, and compressed, as Debian's policy asks for
-                Place::Debian if name == "CHANGELOG.md" => {
+                PackageKind::Debian if name == "CHANGELOG.md" => {
                     entries.push(file("usr/share/doc/roce/changelog.gz", &gzip(text)));
                 }
                 _ => entries.push(file(format!("usr/share/doc/roce/{name}"), text)),
@@ -151,7 +152,7 @@ impl Contents {
     }
 
     /// What takes the place of libibverbs for all programs.
-    pub(crate) fn verbs(&self, place: Place) -> Result<Vec<Entry>, Failure> {
+    pub(crate) fn verbs(&self, place: PackageKind) -> Result<Vec<Entry>, Failure> {
         let libraries = self.libraries(place);
         let library = format!("{libraries}/verbs/libroce_verbs.so");
         let mut entries = vec![shared(library, soname::without(self.library.clone())?)];

@@ -11,8 +11,8 @@ use crate::{
     Failure,
     build::{Built, VERSION},
     contents::{
-        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, Place, SUMMARY, VERBS_DESCRIPTION,
-        VERBS_SUMMARY, What, file, gzip, script, wrapped,
+        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, PackageKind, SUMMARY,
+        VERBS_DESCRIPTION, VERBS_SUMMARY, What, file, gzip, script, wrapped,
     },
     tarball::archive,
 };
@@ -20,13 +20,13 @@ use crate::{
 const REVISION: &str = "1";
 
 pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
-    let mut entries = contents.place(Place::Debian);
+    let mut entries = contents.place(PackageKind::Debian);
     entries.extend(policy(built, "roce", TOLERATED));
     package(out, built, "roce", (SUMMARY, DESCRIPTION), &entries, &[])?;
 
-    let mut entries = contents.verbs(Place::Debian)?;
+    let mut entries = contents.verbs(PackageKind::Debian)?;
     entries.extend(policy(built, "roce-verbs", TOLERATED_OF_VERBS));
-    let libraries = contents.libraries(Place::Debian);
+    let libraries = contents.libraries(PackageKind::Debian);
     let scripts = [
         ("postinst", include_str!("../../packaging/verbs/postinst")),
         ("prerm", include_str!("../../packaging/verbs/prerm")),

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Failure,
     build::{self, Built},
-    contents::{Contents, Place},
+    contents::{Contents, PackageKind},
     deb, formula, metadata, rpm,
     sums::{self, SUMS},
     tarball, wheel,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         println!("{target}: needs glibc {major}.{minor}");
         let components = metadata::components(target)?;
         let contents = Contents::new(&built, &pages, &components)?;
-        let tarball = tarball::write(&out, &built, &contents.place(Place::Tarball))?;
+        let tarball = tarball::write(&out, &built, &contents.place(PackageKind::Tarball))?;
         tarballs.push((built.machine, tarball));
         deb::write(&out, &built, &contents)?;
         rpm::write(&out, &built, &contents)?;

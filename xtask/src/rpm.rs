@@ -8,8 +8,8 @@ use crate::{
     Failure,
     build::{Built, VERSION},
     contents::{
-        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, Place, SUMMARY, VERBS_DESCRIPTION,
-        VERBS_SUMMARY, What, script, wrapped,
+        Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, PackageKind, SUMMARY,
+        VERBS_DESCRIPTION, VERBS_SUMMARY, What, script, wrapped,
     },
 };
 
@@ -17,11 +17,11 @@ const RELEASE: &str = "1";
 
 pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
     let mut tool = builder("roce", built, SUMMARY, DESCRIPTION);
-    add(&mut tool, contents.place(Place::Rpm))?;
+    add(&mut tool, contents.place(PackageKind::Rpm))?;
     save(out, built, "roce", &mut tool)?;
 
     let mut verbs = builder("roce-verbs", built, VERBS_SUMMARY, VERBS_DESCRIPTION);
-    let libraries = contents.libraries(Place::Rpm);
+    let libraries = contents.libraries(PackageKind::Rpm);
     verbs
         .requires(Dependency::script_post("/usr/sbin/update-alternatives"))
         .requires(Dependency::script_preun("/usr/sbin/update-alternatives"))
@@ -29,7 +29,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
         .requires(Dependency::script_preun("/sbin/ldconfig"))
         .post_install_script(script(include_str!("../../packaging/verbs/postinst"), &libraries))
         .pre_uninstall_script(script(include_str!("../../packaging/verbs/prerm"), &libraries));
-    add(&mut verbs, contents.verbs(Place::Rpm)?)?;
+    add(&mut verbs, contents.verbs(PackageKind::Rpm)?)?;
     save(out, built, "roce-verbs", &mut verbs)
 }
 

@@ -15,8 +15,8 @@ use roce::{
 use roce_conformance::{
     INBOX, SOURCE, SOURCE_SEED,
     case::{
-        Bind, Connection, PEER_ADDRESS, PEER_KEY, PauseFrames, Place, Queue, Request, RequestKind,
-        WRONG_KEY,
+        Bind, Connection, MemoryLocation, PEER_ADDRESS, PEER_KEY, PauseFrames, Queue, Request,
+        RequestKind, WRONG_KEY,
     },
     subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
 };
@@ -384,7 +384,7 @@ impl Program for Remote {
     }
 
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
-        let (name, Place { region, offset }) = (&bind.window, &bind.place);
+        let (name, MemoryLocation { region, offset }) = (&bind.window, &bind.place);
         let address = self.find(region)?.address + u64::from(*offset);
         if !self.windows.contains_key(name) {
             let window_type = if bind.is_type_2 { 2 } else { 1 };

@@ -21,9 +21,9 @@ pub(super) enum Progress {
 }
 
 /// A place that one thread has at a time, and that no other waits for.
-pub(super) struct Place<T>(Mutex<T>);
+pub(super) struct TryLock<T>(Mutex<T>);
 
-impl<T> Place<T> {
+impl<T> TryLock<T> {
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()
     }
@@ -39,7 +39,7 @@ pub(super) struct Engine {
     pub(super) drivers: AtomicU32,
     pub(super) leaves_sockets: AtomicBool,
     pub(super) sleepers: AtomicU32,
-    pub(super) waiter: Place<Waiter>,
+    pub(super) waiter: TryLock<Waiter>,
     pub(super) waited_at: AtomicU64,
     pub(super) found: AtomicU64,
     pub(super) handed_over: AtomicBool,
@@ -64,7 +64,7 @@ impl Engine {
             drivers: AtomicU32::new(0),
             leaves_sockets: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
-            waiter: Place(Mutex::new(Waiter::default())),
+            waiter: TryLock(Mutex::new(Waiter::default())),
             waited_at: AtomicU64::new(0),
             found: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),

@@ -12,11 +12,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{loop_state::Place, program::grow, schedule::times::LOOP_PAUSE, serve::Engine};
+use super::{loop_state::LoopWait, program::grow, schedule::times::LOOP_PAUSE, serve::Engine};
 use crate::clock;
 
 impl Engine {
-    fn change_place(&self, from: Place, to: Place) -> Result<u32, u32> {
+    fn change_place(&self, from: LoopWait, to: LoopWait) -> Result<u32, u32> {
         let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
         self.event_loop.place.compare_exchange(from as u32, to as u32, success, failure)
     }
@@ -25,22 +25,22 @@ impl Engine {
     /// not, others must serve. Not where other threads sleep on descriptors that only others make
     /// readable.
     pub(crate) fn enter_loop(&self) -> bool {
-        if let Err(place) = self.change_place(Place::Out, Place::Between) {
-            return place == Place::In as u32;
+        if let Err(place) = self.change_place(LoopWait::Out, LoopWait::Between) {
+            return place == LoopWait::In as u32;
         }
         let is_free = self.has_background()
             && self.is_of_this_process()
             && self.sleepers.load(Ordering::SeqCst) == 0
             && self.event_loop.not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
-            self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
+            self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
             return false;
         }
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
         self.handed_over.store(false, Ordering::SeqCst);
-        self.event_loop.place.store(Place::In as u32, Ordering::SeqCst);
+        self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
         if self.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background(); // it has taken this for a thread that waits on the sockets itself
         }
@@ -52,7 +52,7 @@ impl Engine {
 
     /// What arrives does not wake the program any more: others have to serve.
     pub(crate) fn leave_loop(&self) {
-        if self.change_place(Place::In, Place::Between).is_err() {
+        if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
             return;
         }
         self.part_loop();
@@ -62,7 +62,7 @@ impl Engine {
         self.lock().unpark();
         self.handed_over.store(true, Ordering::SeqCst);
         self.leave_sockets();
-        self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
+        self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
     /// The program is about to destroy something, after which it could get no event for what
@@ -77,18 +77,18 @@ impl Engine {
 
     /// In a child that was forked: the descriptor is its parent's, too, and stays as it is.
     pub(super) fn lose_loop(&self) {
-        self.event_loop.place.store(Place::Out as u32, Ordering::SeqCst);
+        self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
     /// True if what arrives wakes a program in its event loop.
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.event_loop.place.load(Ordering::SeqCst) == Place::In as u32
+        self.event_loop.place.load(Ordering::SeqCst) == LoopWait::In as u32
     }
 
     /// Something was received that may have woken the program in its event loop. Called under the
     /// lock.
     pub(super) fn note_stir(&self) {
-        if self.event_loop.place.load(Ordering::SeqCst) != Place::Out as u32 {
+        if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
             self.event_loop.stirred.store(true, Ordering::Relaxed);
         }
     }

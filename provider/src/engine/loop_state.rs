@@ -6,7 +6,7 @@ use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
 /// What the engine knows of a program's event loop, and of the events that the program takes there.
 pub(super) struct LoopState {
-    /// A [`Place`].
+    /// A [`LoopWait`].
     pub(super) place: AtomicU32,
     /// The program may have been woken by something that was received.
     pub(super) stirred: AtomicBool,
@@ -25,7 +25,7 @@ pub(super) struct LoopState {
 impl LoopState {
     pub(super) fn new() -> Self {
         Self {
-            place: AtomicU32::new(Place::Out as u32),
+            place: AtomicU32::new(LoopWait::Out as u32),
             stirred: AtomicBool::new(false),
             in_vain: AtomicU64::new(0),
             not_before: AtomicU64::new(0),
@@ -39,7 +39,7 @@ impl LoopState {
 /// Where the program waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum Place {
+pub(super) enum LoopWait {
     /// The program does not wait on the sockets.
     Out,
     /// A thread is about to change that.

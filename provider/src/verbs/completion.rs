@@ -5,7 +5,7 @@ use std::{
     os::fd::BorrowedFd,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,7 +18,7 @@ use roce_transport::{
 use super::{
     context::Context,
     event_loop::ChannelLoop,
-    shards::{AWAKE, Place, Spread},
+    shards::{HomeShard, SharedSpread, Sleep},
     sink::ObjectEvents,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 pub(super) struct CqInner {
     pub(super) context: Context,
     pub(super) ring: Arc<work::CompletionQueue>,
-    pub(super) place: Place,
+    pub(super) place: HomeShard,
     channel: Option<Arc<ChannelInner>>,
     /// An event of it was taken, and it has not been found empty since.
     taken: AtomicBool,
@@ -49,7 +49,7 @@ impl CqInner {
         let made = context.inner.shards.make(|adapter| adapter.create_cq_in(room), adopt);
         let ring = context.explained("ibv_create_cq", made)?;
         let spread = channel.as_ref().map(|channel| channel.spread.clone());
-        let (context, place) = (context.clone(), Place::nowhere(spread));
+        let (context, place) = (context.clone(), HomeShard::nowhere(spread));
         let taken = AtomicBool::new(false);
         let inner = Arc::new(Self { context, ring, place, channel, taken });
         if let Some(channel) = &inner.channel {
@@ -139,14 +139,13 @@ impl Drop for CqInner {
 pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
-    pub(super) spread: Arc<Spread>,
+    pub(super) spread: Arc<SharedSpread>,
     /// If it can be waited for in an event loop: what the program sleeps on there.
     event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor and sleeps on it in its own ways.
     exposed: AtomicBool,
-    /// Where the queues were, when a thread of the program began to sleep on the descriptor, while
-    /// others serve; or `AWAKE`.
-    sleeps: AtomicU32,
+    /// A thread of the program sleeps on the descriptor, while others serve.
+    sleep: Sleep,
     /// What the engine's background thread had [found](crate::engine::Engine::found) when the last
     /// wait for an event served until it had one; if none did, more than it ever finds. As long as
     /// it finds nothing more, a program that arms a queue is taken to wait in that way again.
@@ -162,9 +161,9 @@ impl ChannelInner {
             false => context.inner.engine.make_loop_descriptor(make)?,
             true => None,
         };
-        let (exposed, sleeps) = (AtomicBool::new(false), AtomicU32::new(AWAKE));
-        let (spread, served) = (Arc::new(Spread::new()), AtomicU64::new(u64::MAX));
-        Ok(Self { context, notifier, spread, event_loop, exposed, sleeps, served })
+        let (exposed, sleep) = (AtomicBool::new(false), Sleep::new());
+        let (spread, served) = (Arc::new(SharedSpread::new()), AtomicU64::new(u64::MAX));
+        Ok(Self { context, notifier, spread, event_loop, exposed, sleep, served })
     }
 
     /// What the program may wait on in its own ways.
@@ -271,8 +270,7 @@ impl ChannelInner {
             }
             None => is_there(),
         };
-        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
-        if !found && self.sleeps.compare_exchange(AWAKE, spread, success, failure).is_ok() {
+        if !found && self.sleep.begin(spread) {
             shards.among(spread).for_each(|engine| engine.sleeps());
         }
         Ok(found)
@@ -280,11 +278,7 @@ impl ChannelInner {
 
     /// No thread sleeps on the descriptor any more.
     pub(super) fn has_slept(&self) {
-        if self.sleeps.load(Ordering::Relaxed) == AWAKE {
-            return;
-        }
-        let spread = self.sleeps.swap(AWAKE, Ordering::SeqCst);
-        if spread != AWAKE {
+        if let Some(spread) = self.sleep.end() {
             self.context.inner.shards.among(spread).for_each(|engine| engine.has_slept());
         }
     }

@@ -7,7 +7,7 @@ use roce_transport::{
     work::{CqId, CqModeration, NotifyKind, Wc},
 };
 
-use super::{completion::CqInner, shards::Place};
+use super::{completion::CqInner, shards::HomeShard};
 use crate::engine::Engine;
 
 /// Completion queue (`ibv_cq`).
@@ -144,7 +144,7 @@ impl CompletionQueue {
     /// those of `rdma_cm` are, unless others do already. For the C interface.
     #[doc(hidden)]
     pub fn prefer_first_shard(&self) {
-        let first = Place::of(0);
+        let first = HomeShard::of(0);
         let _ = self.inner.context.inner.shards.place(&[&first, &self.inner.place], None);
     }
 

@@ -82,12 +82,12 @@ impl Shards {
     /// already, or each shard in turn.
     pub(super) fn place(
         &self,
-        cqs: &[&Place],
-        srq: Option<(&Place, SrqId)>,
+        cqs: &[&HomeShard],
+        srq: Option<(&HomeShard, SrqId)>,
     ) -> Result<u32, ObjectError> {
         let Some(mut placed) = self.hold() else { return Ok(0) };
         let queues = || cqs.iter().copied().chain(srq.map(|(place, _)| place));
-        let mut known = queues().filter_map(Place::known);
+        let mut known = queues().filter_map(HomeShard::known);
         let shard = match known.next() {
             Some(shard) if known.all(|other| other == shard) => shard,
             Some(_) => return Err(ObjectMismatch::Shards.into()),
@@ -107,40 +107,39 @@ impl Shards {
     }
 
     /// The engine that serves all of the queues of a channel, if one does.
-    pub(super) fn only(&self, spread: u32) -> Option<&Arc<Engine>> {
-        let is_one = !self.are_several() || !matches!(spread, NOWHERE | EVERYWHERE);
-        is_one.then(|| self.engine(spread))
+    pub(super) fn only(&self, spread: Spread) -> Option<&Arc<Engine>> {
+        match spread {
+            Spread::One(shard) => Some(self.engine(shard)),
+            Spread::Nowhere | Spread::Several => (!self.are_several()).then_some(&self.first),
+        }
     }
 
     /// The engines that serve the queues of a channel; all, where none is anywhere yet.
-    pub(super) fn among(&self, spread: u32) -> impl Iterator<Item = &Arc<Engine>> {
+    pub(super) fn among(&self, spread: Spread) -> impl Iterator<Item = &Arc<Engine>> {
         let only = self.only(spread);
         self.engines().filter(move |engine| only.is_none_or(|only| Arc::ptr_eq(only, engine)))
     }
 
     /// Does something in the shard where a queue is, which stays there meanwhile.
-    pub(super) fn at<R>(&self, place: &Place, act: impl FnOnce(&Engine) -> R) -> R {
+    pub(super) fn at<R>(&self, place: &HomeShard, act: impl FnOnce(&Engine) -> R) -> R {
         let _held = place.known().map_or_else(|| self.hold(), |_| None);
         act(self.engine(place.shard()))
     }
 }
 
 /// The shard where a queue is, which it does not leave.
-pub(super) struct Place {
+pub(super) struct HomeShard {
     shard: AtomicU32,
     /// Where the queues of its channel are.
-    among: Option<Arc<Spread>>,
+    among: Option<Arc<SharedSpread>>,
 }
 
-// No shards: a device has few.
+/// No shard: a device has few.
 const NOWHERE: u32 = u32::MAX;
-const EVERYWHERE: u32 = u32::MAX - 1;
-/// In the place of where a thread sleeps: none does.
-pub(super) const AWAKE: u32 = u32::MAX - 2;
 
-impl Place {
+impl HomeShard {
     /// Nowhere in particular yet.
-    pub(super) const fn nowhere(among: Option<Arc<Spread>>) -> Self {
+    pub(super) const fn nowhere(among: Option<Arc<SharedSpread>>) -> Self {
         Self { shard: AtomicU32::new(NOWHERE), among }
     }
 
@@ -167,21 +166,76 @@ impl Place {
 }
 
 /// The shards where the queues of a channel are.
-pub(super) struct Spread(AtomicU32);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spread {
+    /// None has a shard yet.
+    Nowhere,
+    One(u32),
+    Several,
+}
 
 impl Spread {
+    const SEVERAL: u32 = NOWHERE - 1;
+
+    const fn encode(self) -> u32 {
+        match self {
+            Self::Nowhere => NOWHERE,
+            Self::One(shard) => shard,
+            Self::Several => Self::SEVERAL,
+        }
+    }
+
+    const fn decode(code: u32) -> Self {
+        match code {
+            NOWHERE => Self::Nowhere,
+            Self::SEVERAL => Self::Several,
+            shard => Self::One(shard),
+        }
+    }
+}
+
+/// What they are now.
+pub(super) struct SharedSpread(AtomicU32);
+
+impl SharedSpread {
     pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(NOWHERE))
+        Self(AtomicU32::new(Spread::Nowhere.encode()))
     }
 
     fn add(&self, shard: u32) {
-        let before = self.now();
-        let now = if before == NOWHERE || before == shard { shard } else { EVERYWHERE };
-        self.0.store(now, Ordering::Relaxed);
+        let now = match self.now() {
+            Spread::Nowhere => Spread::One(shard),
+            Spread::One(other) if other == shard => return,
+            Spread::One(_) | Spread::Several => Spread::Several,
+        };
+        self.0.store(now.encode(), Ordering::Relaxed);
     }
 
-    /// What it is now, for [`Shards::only`] and [`Shards::among`].
-    pub(super) fn now(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+    pub(super) fn now(&self) -> Spread {
+        Spread::decode(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Where the queues of a channel were when a thread began to sleep for them, if one does.
+pub(super) struct Sleep(AtomicU32);
+
+impl Sleep {
+    const AWAKE: u32 = Spread::SEVERAL - 1;
+
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(Self::AWAKE))
+    }
+
+    /// A thread is about to sleep. False if another one does.
+    pub(super) fn begin(&self, spread: Spread) -> bool {
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        self.0.compare_exchange(Self::AWAKE, spread.encode(), success, failure).is_ok()
+    }
+
+    /// No thread sleeps any more. Returns where the queues were, if one did.
+    pub(super) fn end(&self) -> Option<Spread> {
+        let slept = self.0.load(Ordering::Relaxed) != Self::AWAKE;
+        let code = slept.then(|| self.0.swap(Self::AWAKE, Ordering::SeqCst));
+        code.filter(|&code| code != Self::AWAKE).map(Spread::decode)
     }
 }

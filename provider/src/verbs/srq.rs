@@ -13,7 +13,7 @@ use super::{
     cq::CompletionQueue,
     domain::{DomainInner, ProtectionDomain},
     post::{BadWorkRequest, post},
-    shards::Place,
+    shards::HomeShard,
     xrc::XrcDomain,
 };
 use crate::engine::{Engine, Posted};
@@ -39,7 +39,7 @@ pub struct SharedReceiveQueue {
 
 pub(super) struct SrqInner {
     domain: Arc<DomainInner>,
-    pub(super) place: Place,
+    pub(super) place: HomeShard,
     pub(super) id: SrqId,
     /// Of an XRC SRQ; held so that they outlive it.
     xrc: Option<(XrcDomain, CompletionQueue)>,
@@ -74,7 +74,7 @@ impl ProtectionDomain {
         let domain = self.inner.clone();
         let made = domain.context.inner.engine.alter(|adapter| adapter.create_srq(domain.id, attr));
         let id = domain.context.explained("ibv_create_srq", made)?;
-        let place = Place::nowhere(None);
+        let place = HomeShard::nowhere(None);
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc: None }) })
     }
 
@@ -97,7 +97,7 @@ impl ProtectionDomain {
         if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
             return domain.context.explained("ibv_create_srq_ex", Err(ObjectError::Unknown));
         }
-        let (place, ring) = (Place::of(0), cq.inner.ring.clone());
+        let (place, ring) = (HomeShard::of(0), cq.inner.ring.clone());
         let placed = domain.context.inner.shards.place(&[&place, &cq.inner.place], None);
         domain.context.explained("ibv_create_srq_ex", placed)?;
         let xrc = Some((xrcd.clone(), cq.clone()));

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::turns::{Place, Turn, Turns};
+use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
 /// Portions that a budget is divided into: enough that the next one is on its way while another
@@ -19,7 +19,7 @@ const PORTIONS: u64 = 2;
 pub(super) struct Share {
     taken: u64,
     waits: bool,
-    place: Place,
+    place: TurnState,
 }
 
 impl Share {

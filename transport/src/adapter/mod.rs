@@ -85,7 +85,7 @@ use lateness::Lateness;
 use numbers::Numbers;
 use recorder::Recorder;
 use timers::Timers;
-use turns::{Place, QUANTUM, Turn, Turns};
+use turns::{QUANTUM, Turn, TurnState, Turns};
 use users::Users;
 
 /// See the [module's documentation](self).
@@ -111,7 +111,7 @@ pub struct Adapter {
     turns: Turns,
     frames: FrameSenders,
     /// By queue pair.
-    places: Vec<Place>,
+    places: Vec<TurnState>,
     cm: Cm,
     /// The PSN of the next packet of QP1.
     gsi_psn: Psn,

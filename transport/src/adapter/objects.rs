@@ -7,7 +7,7 @@ use rand_core::RngCore;
 use super::{
     Adapter,
     error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
-    turns::Place,
+    turns::TurnState,
     users::{self, Used},
 };
 use crate::{
@@ -485,7 +485,7 @@ impl Adapter {
         self.by_qpn.insert(qpn, index);
         self.record_new(index);
         if self.places.len() <= index {
-            self.places.resize(index + 1, Place::default());
+            self.places.resize(index + 1, TurnState::default());
         }
         Ok(qpn)
     }

@@ -23,7 +23,7 @@ pub(super) struct Turns {
 
 /// A queue pair's place among those that wait for a turn.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Place {
+pub(super) struct TurnState {
     is_fresh: bool,
     is_in_round: bool,
     /// What is left of its share of the round.
@@ -53,7 +53,7 @@ impl Turns {
     }
 
     /// Gives a queue pair a turn, unless it has one already.
-    pub(super) fn add(&mut self, index: usize, place: &mut Place) {
+    pub(super) fn add(&mut self, index: usize, place: &mut TurnState) {
         if !place.is_in_round {
             place.credit = QUANTUM;
         }
@@ -77,7 +77,7 @@ impl Turns {
     /// Begins the next turn, or goes on with one.
     pub(super) fn begin<'a>(
         &mut self,
-        place_of: impl FnOnce(usize) -> &'a mut Place,
+        place_of: impl FnOnce(usize) -> &'a mut TurnState,
     ) -> Option<Turn> {
         if let Some(turn) = self.unfinished.take() {
             return Some(turn);
@@ -93,7 +93,7 @@ impl Turns {
     }
 
     /// Ends a turn in which so many bytes were sent.
-    pub(super) fn end(&mut self, turn: Turn, sent: u64, has_more: bool, place: &mut Place) {
+    pub(super) fn end(&mut self, turn: Turn, sent: u64, has_more: bool, place: &mut TurnState) {
         let Turn { index, is_fresh, .. } = turn;
         place.credit = place.credit.saturating_sub(sent);
         let was_in_round = place.is_in_round && is_fresh;
@@ -105,13 +105,13 @@ impl Turns {
     }
 
     /// Interrupts a turn in which so many bytes were sent.
-    pub(super) fn interrupt(&mut self, turn: Turn, sent: u64, place: &mut Place) {
+    pub(super) fn interrupt(&mut self, turn: Turn, sent: u64, place: &mut TurnState) {
         place.credit = place.credit.saturating_sub(sent);
         self.unfinished = Some(Turn { bytes: turn.bytes.saturating_sub(sent), ..turn });
     }
 
     /// Forgets a queue pair.
-    pub(super) fn remove(&mut self, index: usize, place: &mut Place) {
+    pub(super) fn remove(&mut self, index: usize, place: &mut TurnState) {
         if place.is_fresh {
             self.fresh.retain(|&other| other != index);
         }
@@ -119,7 +119,7 @@ impl Turns {
             self.others.retain(|&other| other != index);
         }
         self.unfinished = self.unfinished.filter(|turn| turn.index != index);
-        *place = Place::default();
+        *place = TurnState::default();
     }
 }
 
@@ -131,12 +131,12 @@ mod tests {
 
     struct Test {
         turns: Turns,
-        places: Vec<Place>,
+        places: Vec<TurnState>,
     }
 
     impl Test {
         fn new() -> Self {
-            Self { turns: Turns::default(), places: vec![Place::default(); 101] }
+            Self { turns: Turns::default(), places: vec![TurnState::default(); 101] }
         }
 
         fn add(&mut self, index: usize) {

@@ -9,7 +9,7 @@ use roce_transport::{
 use crate::{
     failure::Failure,
     line::End::{A, B},
-    node::{Options, Place},
+    node::{EndQp, Options},
     world::{Shown, World},
 };
 
@@ -31,8 +31,8 @@ pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
          adapter knows the peer's address, queue pair number and first PSN. RTS, ready to send: it \
          also has its own first PSN, timeout and retry counters.",
     )?;
-    world[A].enter_rtr(QpType::Rc, a, Place { end: B, qpn: b }, &options);
-    world[B].enter_rtr(QpType::Rc, b, Place { end: A, qpn: a }, &options);
+    world[A].enter_rtr(QpType::Rc, a, EndQp { end: B, qpn: b }, &options);
+    world[B].enter_rtr(QpType::Rc, b, EndQp { end: A, qpn: a }, &options);
     let now = world.now;
     world[A].enter_rts(now, QpType::Rc, a, &options);
     world[B].enter_rts(now, QpType::Rc, b, &options);
@@ -41,7 +41,7 @@ pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
         "An edge that does not exist is refused, and nothing changes: from RTS to RTR, say. ERR can \
          be entered from everywhere.",
     )?;
-    world[A].try_rtr(a, Place { end: B, qpn: b }, &options);
+    world[A].try_rtr(a, EndQp { end: B, qpn: b }, &options);
     world.run()?;
     let _ = world[B].adapter.to_error(now, b);
     world.run()

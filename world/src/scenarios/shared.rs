@@ -8,7 +8,7 @@ use roce_transport::{
 use crate::{
     failure::Failure,
     line::End::{A, B},
-    node::{Options, Place},
+    node::{EndQp, Options},
     world::World,
 };
 
@@ -51,7 +51,7 @@ pub(crate) fn xrc(world: &mut World) -> Result<(), Failure> {
         let initiator = world[A].qp(QpType::XrcInitiator, &options);
         let target = world[B].target(xrcd);
         let now = world.now;
-        let (near, far) = (Place { end: A, qpn: initiator }, Place { end: B, qpn: target });
+        let (near, far) = (EndQp { end: A, qpn: initiator }, EndQp { end: B, qpn: target });
         for (service, own, to) in
             [(QpType::XrcInitiator, near, far), (QpType::XrcTarget, far, near)]
         {

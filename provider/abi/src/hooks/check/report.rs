@@ -38,7 +38,7 @@ struct Told {
     /// The process that found it: a forked child begins with nothing.
     process: u32,
     has_written: bool,
-    places: BTreeMap<Key, Place>,
+    places: BTreeMap<Key, Occurrence>,
 }
 
 /// What makes two findings one: their kind and place, and for objects that are alive, which they
@@ -46,7 +46,7 @@ struct Told {
 type Key = (Kind, Stack, Option<String>);
 
 /// One finding at one place.
-struct Place {
+struct Occurrence {
     times: u32,
     /// The program's own caller that is named in the summary; `None`: it is suppressed.
     shown: Option<String>,
@@ -97,7 +97,7 @@ pub(crate) fn tell(finding: &Finding) {
         times: 1,
         stacks,
     });
-    told.places.insert(key, Place { times: 1, shown, found });
+    told.places.insert(key, Occurrence { times: 1, shown, found });
     if let Some(text) = text {
         told.write(&text);
     }
