@@ -101,7 +101,7 @@ impl Engine {
             }
         }
         if shard.is_late(now) {
-            if self.has_untaken() && self.poller.sleeps() {
+            if self.event_loop.takes.load(Ordering::Relaxed) && self.poller.sleeps() {
                 let end = shard.cork.noting().part(now);
                 self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
             }

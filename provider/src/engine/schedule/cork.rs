@@ -296,8 +296,9 @@ impl Cork {
         }
     }
 
-    /// What is corked is late, though the program sleeps and has events to take: another thread
-    /// takes those. Returns the time until which they are no reason to wait.
+    /// What is corked is late, and the program, which takes events, sleeps: another thread takes
+    /// them, or it does not poll until its queues are empty. Returns the time until which events are
+    /// no reason to wait.
     pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
         self.apart.renew(APART, now);
         self.apart.end()
