@@ -15,7 +15,8 @@ impl Explain for AccessError {
             Self::Deregistered(_) => (
                 "deregistered_key",
                 "ibv_dereg_mr, or ibv_rereg_mr, came before the request was carried out: deregister \
-                 when all completions are there, and when the peer is done",
+                 when all completions are there, and when the peer is done; memory that is registered \
+                 anew has a new rkey",
             ),
             Self::ProtectionDomain(_) => {
                 ("foreign_pd", "region and queue pair are to be made from the same ibv_pd")

@@ -56,7 +56,7 @@ pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
-    /// The region has been deregistered.
+    /// The region has been deregistered, or the window deallocated.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
     /// The region belongs to another protection domain than the queue pair.

@@ -130,7 +130,7 @@ fn access_that_the_region_does_not_allow() {
                 pair.b.adapter.deregister(&buffer.region).unwrap();
                 (buffer.remote(0), 8)
             },
-            unknown,
+            |remote, _| AccessError::Deregistered(remote.rkey.0),
         ),
     ];
     for (what, target, reason) in cases {
