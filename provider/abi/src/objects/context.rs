@@ -21,7 +21,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Finding, Kind, Stack},
+    hooks::check::{self, Finding, Kind, Stack, keys},
     layout::{ibv_context, verbs_context},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
@@ -76,9 +76,13 @@ impl Objects {
 
     /// True for an event about one of them, or about what every context has.
     fn hear_of(&self, event: AsyncEvent) -> bool {
-        event::to_c(event).is_some_and(|(_, subject)| {
+        let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
-        })
+        });
+        if is_heard {
+            keys::refused(&event);
+        }
+        is_heard
     }
 }
 
@@ -114,12 +118,20 @@ impl ContextInner {
     /// Acknowledges so many events about an object.
     pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
         let mut objects = self.objects();
-        let Some(left) = objects.unacknowledged.get_mut(&pointer) else { return };
-        *left = left.saturating_sub(number);
-        if *left == 0 {
-            objects.unacknowledged.remove(&pointer);
-            drop(objects);
+        let taken = objects.unacknowledged.remove(&pointer).unwrap_or(0);
+        if taken > number {
+            objects.unacknowledged.insert(pointer, taken - number);
+        }
+        drop(objects);
+        if taken <= number {
             self.acknowledged.announce();
+        }
+        if taken < number && check::is_on() {
+            check::tell(&Finding {
+                kind: Kind::TooManyAcknowledged,
+                what: format!("{number} events of {pointer:#x}, of which {taken} were taken"),
+                stacks: vec![("called", Stack::here())],
+            });
         }
     }
 

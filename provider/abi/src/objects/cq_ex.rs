@@ -145,8 +145,9 @@ unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let found = object.cq.poll_one();
     if call.is_checked {
-        if let Some(wc) = &found {
-            requests::completed(object.ctx.device(), cq as usize, wc);
+        match &found {
+            Some(wc) => requests::completed(object.ctx.device(), cq as usize, wc),
+            None => requests::found_empty(cq as usize),
         }
         wake_ups::polled(cq as usize);
     }

@@ -221,7 +221,8 @@ pub(crate) unsafe extern "C" fn post_send(
         let note = |c: &ibv_send_wr, wr: &SendWr| {
             let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
             let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
-            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok))
+            let ah = if qp.qp_type == QpType::Ud { c.wr.ud.ah as usize } else { 0 };
+            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok), ah)
         };
         checked((Queue::Send(qp.key()), call), place, make, note, |place, make| {
             qp.send(place, make)

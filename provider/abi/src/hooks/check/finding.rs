@@ -80,6 +80,14 @@ kinds! {
     RegionInUse "region_in_use":
         "requests that are posted need the region: they fail with IBV_WC_LOC_PROT_ERR, unless they happen to be done before";
         "poll the completions, or destroy the queue pair, before ibv_dereg_mr";
+    /// An address handle that sends need.
+    AddressHandleInUse "address_handle_in_use":
+        "sends that are posted need the address handle: an adapter may look at it when it carries them out, and memory that is free then has another address in it";
+        "poll the completions of the sends before ibv_destroy_ah";
+    /// A peer uses the key of a region that is no more.
+    DeregisteredKey "deregistered_key":
+        "the region is deregistered, and a peer still uses its key: the adapter refuses it, and both queue pairs fail, IBV_WC_REM_ACCESS_ERR at the peer";
+        "have the peer say when it is done before ibv_dereg_mr; memory that is registered anew has a new rkey, which the peer must be given";
     /// More may complete than the completion queue holds.
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
@@ -104,6 +112,10 @@ kinds! {
     AsyncEventsUnacknowledged "async_events_unacknowledged":
         "destroying an object waits, for ever, until all events about it that ibv_get_async_event gave are acknowledged";
         "ibv_ack_async_event after every ibv_get_async_event";
+    /// Counts that are never equal again.
+    TooManyAcknowledged "too_many_acknowledged":
+        "more events are acknowledged than were taken: libibverbs compares the two counts, and destroying the object waits, for ever, until they are equal";
+        "acknowledge each event once: the number that ibv_get_cq_event or ibv_get_async_event gave, and none if it gave none";
     /// Parts of a completion that mean nothing.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";
@@ -116,6 +128,10 @@ kinds! {
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
         "after ibv_req_notify_cq poll until the queue is empty, and wait only then";
+    /// Completions that never come.
+    ResetDiscarded "reset_discarded":
+        "what is posted when a queue pair goes to RESET is forgotten: it has no completions, and who polls for them polls for ever";
+        "to have requests flushed, IBV_QPS_ERR comes first, and IBV_QPS_RESET when their completions are polled";
     /// A queue whose events nobody can get.
     ArmedWithoutChannel "armed_without_channel":
         "the call succeeds, with all adapters, and nothing comes of it: a completion queue that was made without a channel has no events, and who waits for one waits for ever";
