@@ -22,7 +22,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, wake_ups},
+    hooks::check::{self, waits, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
 };
@@ -158,7 +158,8 @@ unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -
     shared.map_or(true, |channel| channel.serve()) // the next look says what is wrong
 }
 
-/// Waits for a while, and looks whether it is for an event that does not come. False: it may go on.
+/// Waits, and looks from time to time whether it is for an event that does not come. True: there may
+/// be one.
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
 unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<bool> {
@@ -172,8 +173,9 @@ unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Res
     // a signal may have ended it before
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
+        waits::for_event(descriptor, || wake_ups::endless(channel as usize))?;
     }
-    Ok(false)
+    Ok(true)
 }
 
 export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

@@ -7,7 +7,6 @@ use std::{
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, MutexGuard},
-    time::Duration,
 };
 
 use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
@@ -21,15 +20,12 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Finding, Kind, Stack, keys},
+    hooks::check::{self, Finding, Kind, Stack, keys, waits},
     layout::{ibv_context, verbs_context},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
     wait::blocking,
 };
-
-/// Time in which events are acknowledged by programs that do so at all.
-const SOON: Duration = Duration::from_secs(1);
 
 /// A context as programs hold it: a pointer to the last member of the structure at its start.
 #[repr(C)]
@@ -147,17 +143,11 @@ impl ContextInner {
         remove(&mut self.objects());
         self.events.leave_out_unwanted();
         let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
-        if check::is_on()
-            && self.acknowledged.wait_within(SOON, || are_acknowledged().then_some(())).is_none()
-        {
+        let attempt = || are_acknowledged().then_some(());
+        waits::for_acknowledgement(&self.acknowledged, attempt, kind, || {
             let number = self.objects().unacknowledged.get(&pointer).copied().unwrap_or(0);
-            check::tell(&Finding {
-                kind,
-                what: format!("{number} events of {pointer:#x} are not acknowledged"),
-                stacks: vec![("called", Stack::here())],
-            });
-        }
-        self.acknowledged.wait_for(|| are_acknowledged().then_some(()));
+            format!("{number} events of {pointer:#x} are not acknowledged")
+        });
     }
 }
 

@@ -116,6 +116,18 @@ kinds! {
     TooManyAcknowledged "too_many_acknowledged":
         "more events are acknowledged than were taken: libibverbs compares the two counts, and destroying the object waits, for ever, until they are equal";
         "acknowledge each event once: the number that ibv_get_cq_event or ibv_get_async_event gave, and none if it gave none";
+    /// `rdma_destroy_id` waits.
+    CmEventsUnacknowledged "cm_events_unacknowledged":
+        "rdma_destroy_id and rdma_migrate_id wait, for ever, until all events of the id that rdma_get_cm_event gave are acknowledged";
+        "rdma_ack_cm_event for every event, before rdma_destroy_id; of a request it is the listener that waits for it";
+    /// Ids without a channel.
+    CmChannelInUse "cm_channel_in_use":
+        "ids use the event channel that is destroyed: librdmacm frees it, and each later call on them uses its closed descriptor, or another file that has its number by then";
+        "rdma_destroy_id for every id of the channel, then rdma_destroy_event_channel";
+    /// Nothing can bring what a thread waits for.
+    EndlessWait "endless_wait":
+        "the program's only thread waits for an event, and nothing is under way that could bring it";
+        "arm the completion queue before each wait (ibv_req_notify_cq), poll it after that, and wait on the channel that it was made with; wait for events of rdma_cm on the channel of the id";
     /// Parts of a completion that mean nothing.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";

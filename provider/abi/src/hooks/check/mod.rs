@@ -26,6 +26,7 @@ mod sarif;
 pub(crate) mod settings;
 mod stack;
 mod suppressions;
+pub(crate) mod waits;
 pub(crate) mod wake_ups;
 pub(crate) mod watch;
 

@@ -241,6 +241,22 @@ pub(crate) fn pending(cq: usize) -> usize {
     }
 }
 
+/// True if everything that was posted, and completes in a completion queue, has completed: `held`
+/// completions lie there.
+pub(super) fn have_completed(cq: usize, held: usize) -> bool {
+    let requests = REQUESTS.lock();
+    let mut posted = 0;
+    for pair in requests.pairs.values() {
+        let NewPair { send_cq, recv_cq, .. } = pair.new;
+        if pair.is_counted && (send_cq == cq || recv_cq == cq) {
+            return false; // what is posted is not known
+        }
+        posted += if send_cq == cq { pair.sends.len() } else { 0 };
+        posted += if recv_cq == cq { pair.receives.len() } else { 0 };
+    }
+    posted + requests.shared_load(cq) <= held
+}
+
 /// Notes a new queue pair.
 pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
     let Some(mut requests) = locked() else { return };
@@ -556,13 +572,18 @@ impl Requests {
     /// Number of requests that may complete in a completion queue.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
+        own + self.shared_load(cq)
+    }
+
+    /// Those of them that are in shared receive queues.
+    fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();
             shared.cq == Some(cq)
                 || pairs.any(|pair| pair.new.srq == Some(*srq) && pair.new.recv_cq == cq)
         };
         let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
-        own + shared
+        shared
             .filter(|(srq, shared)| feeds(srq, shared))
             .map(|(_, shared)| shared.list.len())
             .sum::<usize>()

@@ -8,7 +8,7 @@ use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report,
+    report, requests,
     stack::Stack,
 };
 use crate::sync::Mutex;
@@ -120,6 +120,29 @@ pub(crate) fn still_waits(channel: usize) {
             )
         })
     });
+}
+
+/// Why no event of a channel comes that the program's only thread waits for.
+pub(crate) fn endless(channel: usize) -> Option<String> {
+    let cqs = CQS.lock();
+    let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
+    let armed = own().filter(|(_, queue)| queue.armed.is_some());
+    let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
+    let number = own().count();
+    drop(cqs);
+    let are_done = || armed.iter().all(|(cq, held)| requests::have_completed(*cq, *held));
+    Some(match (number, &armed[..]) {
+        (0, _) => "ibv_get_cq_event: no completion queue has the channel".to_owned(),
+        (_, []) => {
+            format!("ibv_get_cq_event: the channel has {number} completion queues, none is armed")
+        }
+        _ if are_done() => format!(
+            "ibv_get_cq_event: the channel has {number} completion queues, {} are armed, and nothing \
+             is posted that has not completed",
+            armed.len()
+        ),
+        _ => return None,
+    })
 }
 
 fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
