@@ -167,7 +167,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
-    batch.begin(); // it may wait for another thread's, which is no time to be inside a call
+    batch.begin("ibv_start_poll"); // it may wait for another thread's, which is no time to be inside a call
     let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();

@@ -137,7 +137,7 @@ unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    object(qp).batch.begin();
+    object(qp).batch.begin("ibv_wr_start");
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {

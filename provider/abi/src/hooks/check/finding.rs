@@ -128,6 +128,10 @@ kinds! {
     EndlessWait "endless_wait":
         "the program's only thread waits for an event, and nothing is under way that could bring it";
         "arm the completion queue before each wait (ibv_req_notify_cq), poll it after that, and wait on the channel that it was made with; wait for events of rdma_cm on the channel of the id";
+    /// A batch within a batch.
+    BatchNotEnded "batch_not_ended":
+        "a batch has a lock from its begin to its end: the thread that begins another one in between waits for itself, for ever";
+        "ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after each ibv_start_poll that gave 0, also where ibv_next_poll gave ENOENT and where the program leaves early";
     /// Parts of a completion that mean nothing.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";
