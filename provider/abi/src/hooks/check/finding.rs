@@ -88,6 +88,10 @@ kinds! {
     DeregisteredKey "deregistered_key":
         "the region is deregistered, and a peer still uses its key: the adapter refuses it, and both queue pairs fail, IBV_WC_REM_ACCESS_ERR at the peer";
         "have the peer say when it is done before ibv_dereg_mr; memory that is registered anew has a new rkey, which the peer must be given";
+    /// A list of requests that leads nowhere.
+    RequestUnreadable "request_unreadable":
+        "the next of a request leads to memory that is not there: with other libraries the process dies in this call";
+        "set next of each request, and of the last one to NULL: structures of a stack or of malloc hold anything";
     /// More may complete than the completion queue holds.
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
