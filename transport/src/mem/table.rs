@@ -346,7 +346,7 @@ mod tests {
         ] {
             assert_eq!(
                 check(key, PD, address, length, Access::REMOTE_READ),
-                Err(AccessError::Bounds { key: key.0, address, length })
+                Err(AccessError::Bounds { key: key.0, address, length, start: 0x1000, size: 100 })
             );
         }
     }
