@@ -144,6 +144,10 @@ kinds! {
     ForkNotPrepared "fork_not_prepared":
         "the process forks while memory is registered, and ibv_fork_init was not called: with kernels before 5.12, what the parent writes to such a page next goes to a copy, and the adapter keeps to the old one";
         "call ibv_fork_init before the first ibv_reg_mr, or ask ibv_is_fork_initialized whether it is needed; to start a program, posix_spawn";
+    /// An object of the parent process.
+    UsedInChild "used_in_child":
+        "a forked child has none of the objects of its parent: an adapter keeps to the parent's memory, in which the child has no share";
+        "have each process open the device and make objects of its own, after the fork";
     /// Nobody looks at what came before the queue was armed.
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
