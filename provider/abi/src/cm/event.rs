@@ -46,8 +46,7 @@ impl Event {
         Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
     }
 
-    /// Takes an event back. What a program that is checked reads of it after that is [`GONE`], which
-    /// stays readable.
+    /// Takes an event back. What a program that is checked reads of it after that is [`GONE`].
     unsafe fn acknowledge(event: *mut rdma_cm_event) {
         let mut object = Self::from_raw(event);
         if check::is_on() {

@@ -22,7 +22,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, waits},
+    hooks::check,
     layout::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
@@ -33,7 +33,7 @@ use crate::{
     },
     rule::Rule,
     translate::address,
-    wait::{Look, is_blocking, is_readable, may_end_here, wait_readable},
+    wait::{Look, is_blocking, is_readable, may_end_here, wait_checked, wait_readable},
 };
 
 /// The next event of a channel; `None`: there is none yet.
@@ -169,7 +169,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
         match look(channel, &mut awaited)? {
             Look::Event(event) => return Ok(event),
             Look::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
-                waits::for_event(descriptor, || endless(channel))?;
+                wait_checked(descriptor, || endless(channel))?;
             }
             Look::Nothing(descriptor) => wait_readable(descriptor)?,
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{FOUND, common::Directory, program, wrong};
 
-/// One that posts in many ways, one whose children use the library, and one with a thread for events.
+/// One that posts in many ways, one whose children use the library, one with a thread for events.
 #[test]
 fn programs_without_a_mistake_are_clean() {
     for name in ["queue_pairs", "forks", "event_thread"] {

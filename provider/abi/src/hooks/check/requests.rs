@@ -243,7 +243,7 @@ pub(crate) fn pending(cq: usize) -> usize {
 
 /// True if everything that was posted, and completes in a completion queue, has completed: `held`
 /// completions lie there.
-pub(super) fn have_completed(cq: usize, held: usize) -> bool {
+pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
     let requests = REQUESTS.lock();
     let mut posted = 0;
     for pair in requests.pairs.values() {

@@ -11,7 +11,7 @@ use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report, requests,
+    report,
     stack::Stack,
 };
 use crate::sync::Mutex;
@@ -98,8 +98,8 @@ pub(crate) fn woken(cq: usize) {
     change(cq, |queue| queue.armed = None);
 }
 
-/// To be called before the program waits for an event of a channel. Another thread than the one that
-/// has armed a queue may be about to look.
+/// To be called before the program waits for an event of a channel. Another thread than the one
+/// that has armed a queue may be about to look.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
     let this = thread::current().id();
@@ -129,14 +129,18 @@ pub(crate) fn still_waits(channel: usize) {
 }
 
 /// Why no event of a channel comes that the program's only thread waits for.
-pub(crate) fn endless(channel: usize) -> Option<String> {
+/// `have_completed`: all requests of a queue, if it holds so many completions.
+pub(crate) fn endless(
+    channel: usize,
+    have_completed: impl Fn(usize, usize) -> bool,
+) -> Option<String> {
     let cqs = CQS.lock();
     let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
     let armed = own().filter(|(_, queue)| queue.armed.is_some());
     let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
     let number = own().count();
     drop(cqs);
-    let are_done = || armed.iter().all(|(cq, held)| requests::have_completed(*cq, *held));
+    let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
     Some(match (number, &armed[..]) {
         (0, _) => "ibv_get_cq_event: no completion queue has the channel".to_owned(),
         (_, []) => {
