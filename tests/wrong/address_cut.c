@@ -1,4 +1,5 @@
 /* explained: out_of_bounds, remote_access
+   says: the upper 32 bits of the address are lost
 
    The peer's address goes through htonl, which takes 32 bits. */
 

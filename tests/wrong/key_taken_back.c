@@ -1,4 +1,4 @@
-/* explained: unknown_key, remote_access
+/* explained: deregistered_key, remote_access
 
    A region is deregistered while the peer still has its key. */
 

@@ -3,6 +3,7 @@
    Each program has one mistake, where it says WRONG. Compiled with -DREPAIRED it has none. */
 
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -150,6 +151,34 @@ static inline void without_channel(void) {
     EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
     a = b = NULL;
     EXPECT((cq = ibv_create_cq(context, 1, NULL, NULL, 0)) != NULL);
+}
+
+static inline void ignore(int signal) {
+    (void)signal;
+}
+
+/* Has another process end a wait that would last for ever. To be called first. */
+static inline void interrupt_later(void) {
+    struct sigaction action = {.sa_handler = ignore};
+    pid_t waiting = getpid();
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
+    if (fork() == 0) {
+        sleep(2);
+        kill(waiting, SIGUSR1);
+        _exit(0);
+    }
+}
+
+/* Waits for an event. False if that was ended. */
+static inline int event_comes(void) {
+    struct ibv_cq *of;
+    void *data;
+    if (ibv_get_cq_event(channel, &of, &data) != 0) {
+        EXPECT(errno == EINTR);
+        return 0;
+    }
+    ibv_ack_cq_events(of, 1);
+    return 1;
 }
 
 /* The objects of every program. */

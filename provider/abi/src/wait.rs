@@ -4,12 +4,15 @@ use std::{
     ffi::{c_int, c_short, c_ulong},
     io,
     os::fd::{AsFd, BorrowedFd},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::errno::{Errno, Result};
+use crate::{
+    errno::{Errno, Result},
+    hooks::check::waits,
+};
 
 /// Makes a descriptor blocking, as programs expect until they set it to non-blocking.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
@@ -76,6 +79,12 @@ pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
     flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
+/// True if a read from the descriptor would give something at once.
+pub(crate) unsafe fn is_readable(descriptor: c_int) -> bool {
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    libc::poll(&raw mut wanted, 1, 0) == 1
+}
+
 /// Result of a wait that a signal has ended: `EINTR` unless it would be restarted.
 pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
@@ -129,6 +138,31 @@ pub(crate) unsafe extern "C-unwind" fn poll_once(
     timeout: c_int,
 ) -> c_int {
     cancellable::poll(descriptors, number, timeout)
+}
+
+/// Waits until a descriptor may be readable, as [`wait_readable`], for a program that is checked.
+/// From time to time `endless` is asked why that cannot be, which is told once.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+pub(crate) unsafe fn wait_checked(
+    descriptor: c_int,
+    endless: impl Fn() -> Option<String>,
+) -> Result<()> {
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    loop {
+        let began = Instant::now();
+        let done = wait_for(&raw mut wanted, 1, waits::SOON.as_millis() as c_int);
+        if done < 0 {
+            return Err(Errno::told(Errno::last().number()));
+        }
+        // a signal may have ended it before
+        if done > 0 || began.elapsed() < waits::SOON {
+            return Ok(());
+        }
+        if waits::tell(&endless) {
+            return wait_readable(descriptor);
+        }
+    }
 }
 
 /// A time as `poll` has it, in whole milliseconds and no less; -1 for ever.

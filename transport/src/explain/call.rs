@@ -322,7 +322,7 @@ impl Explain for PostError {
                 "poll completions before more is posted: a place is free when the completion of its \
                  request, or of a later one, has been polled. A send queue in which nothing is \
                  signaled (IBV_SEND_SIGNALED, sq_sig_all) fills for good. Or ask for a larger \
-                 max_send_wr or max_recv_wr"
+                 max_send_wr or max_recv_wr: one that was made for 0 is always full"
                     .into(),
             ),
             Self::TooManySges { .. } => (

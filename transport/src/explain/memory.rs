@@ -15,7 +15,8 @@ impl Explain for AccessError {
             Self::Deregistered(_) => (
                 "deregistered_key",
                 "ibv_dereg_mr, or ibv_rereg_mr, came before the request was carried out: deregister \
-                 when all completions are there, and when the peer is done",
+                 when all completions are there, and when the peer is done; memory that is registered \
+                 anew has a new rkey",
             ),
             Self::ProtectionDomain(_) => {
                 ("foreign_pd", "region and queue pair are to be made from the same ibv_pd")
@@ -25,11 +26,9 @@ impl Explain for AccessError {
                 "access of ibv_reg_mr: IBV_ACCESS_LOCAL_WRITE for receives, READs and atomics of its \
                  own, IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC for what the peer does",
             ),
-            Self::Bounds { .. } => (
-                "out_of_bounds",
-                "compare address and length with what was registered: addr and length of \
-                 ibv_reg_mr, or iova; a zero-based region starts at 0",
-            ),
+            &Self::Bounds { address, start, size, .. } => {
+                ("out_of_bounds", bounds(address, start, size))
+            }
             Self::Fault(_) => (
                 "memory_gone",
                 "the memory was unmapped or freed, or its file cut short, while it was registered",
@@ -51,6 +50,26 @@ impl Explain for AccessError {
             ),
         };
         Reason::new(cause, self, advice)
+    }
+}
+
+/// What to look at where an address is not inside a region.
+const fn bounds(address: u64, start: u64, size: u64) -> &'static str {
+    const LOWER: u64 = 0xFFFF_FFFF;
+    const fn is_inside(address: u64, start: u64, size: u64) -> bool {
+        address >= start && address - start < size
+    }
+    let is_cut = address <= LOWER || address >= !(LOWER >> 1);
+    let whole = (start & !LOWER) | (address & LOWER);
+    if is_inside(address.swap_bytes(), start, size) {
+        "the address is in the other byte order: it is in the region with its bytes turned around; \
+         be64toh or htobe64 on one side, and not on the other"
+    } else if is_cut && start > LOWER && is_inside(whole, start, size) {
+        "the upper 32 bits of the address are lost: it is in the region with those of its start; \
+         pass it in a uint64_t, not in an int or unsigned"
+    } else {
+        "compare address and length with what was registered: addr and length of ibv_reg_mr, or iova; \
+         a zero-based region starts at 0"
     }
 }
 
@@ -83,5 +102,26 @@ impl Explain for WindowError {
             Self::ZeroBased => ("zero_based", "leave IBV_ACCESS_ZERO_BASED to windows of type 2"),
         };
         Reason::new(cause, self, advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_spoilt_on_its_way_is_recognised() {
+        const START: u64 = 0x7F12_9ABC_D000;
+        let advice = |address: u64| bounds(address, START, 4096);
+        let (other, cut) = ("other byte order", "upper 32 bits");
+        for (address, wanted) in [
+            ((START + 8).swap_bytes(), other),
+            ((START + 8) & 0xFFFF_FFFF, cut),
+            (0xFFFF_FFFF_9ABC_D008, cut),
+            (START + 4096, "compare address and length"),
+            (8, "compare address and length"),
+        ] {
+            assert!(advice(address).contains(wanted), "{address:#x}: {}", advice(address));
+        }
     }
 }

@@ -164,7 +164,7 @@ impl RegionTable {
 
     pub(super) fn bound_window(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
         let window = self.windows.get(&WindowId::of(key)).filter(|window| window.rkey == key);
-        let window = window.ok_or(AccessError::UnknownKey(key.0))?;
+        let window = window.ok_or_else(|| self.nothing_at(key))?;
         let bound = window.bound.as_ref().ok_or(AccessError::NotBound(key.0))?;
         window.check_user(key.0, bound, user)?;
         Ok(&bound.part)

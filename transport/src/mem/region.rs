@@ -56,7 +56,7 @@ pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
-    /// The region has been deregistered.
+    /// The region has been deregistered, or the window deallocated.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
     /// The region belongs to another protection domain than the queue pair.
@@ -71,7 +71,10 @@ pub enum AccessError {
         needed: Access,
     },
     /// The range is not inside the region.
-    #[error("{length} bytes at {address:#x} are not inside the region of key {key:#010x}")]
+    #[error(
+        "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes at \
+         {start:#x}"
+    )]
     Bounds {
         /// The key used.
         key: u32,
@@ -79,6 +82,10 @@ pub enum AccessError {
         address: u64,
         /// Bytes of the range.
         length: u64,
+        /// First address of the region.
+        start: u64,
+        /// Bytes of the region.
+        size: u64,
     },
     /// The memory behind the region cannot be reached.
     #[error("the memory behind key {0:#010x} cannot be reached")]
@@ -199,7 +206,11 @@ impl Region {
         let inside = address
             .checked_sub(self.address)
             .is_some_and(|offset| offset <= self.length && length <= self.length - offset);
-        if inside { Ok(()) } else { Err(AccessError::Bounds { key, address, length }) }
+        if inside { Ok(()) } else { Err(self.beyond(key, address, length)) }
+    }
+
+    const fn beyond(&self, key: u32, address: u64, length: u64) -> AccessError {
+        AccessError::Bounds { key, address, length, start: self.address, size: self.length }
     }
 
     /// A number for the byte at `address`, whose range was checked, that it has in every region and
@@ -276,11 +287,8 @@ impl Region {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
-        let offset = address.checked_sub(self.address).ok_or(AccessError::Bounds {
-            key,
-            address,
-            length: 0,
-        })?;
+        let offset =
+            address.checked_sub(self.address).ok_or_else(|| self.beyond(key, address, 0))?;
         // no overflow: the window ends within the region
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }

@@ -256,6 +256,15 @@ impl RegionTable {
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
+    /// What is said of a key that names no region.
+    pub(super) fn nothing_at(&self, key: RKey) -> AccessError {
+        if self.quarantined.contains_key(&key.0) {
+            AccessError::Deregistered(key.0)
+        } else {
+            AccessError::UnknownKey(key.0)
+        }
+    }
+
     fn fresh_key(&self, rng: &mut ChaCha12Rng, other: u32) -> u32 {
         loop {
             let key = rng.next_u32();
@@ -337,7 +346,7 @@ mod tests {
         ] {
             assert_eq!(
                 check(key, PD, address, length, Access::REMOTE_READ),
-                Err(AccessError::Bounds { key: key.0, address, length })
+                Err(AccessError::Bounds { key: key.0, address, length, start: 0x1000, size: 100 })
             );
         }
     }
@@ -369,6 +378,9 @@ mod tests {
         let region = table.register(PD, attr(0, Access::LOCAL_WRITE), &mut rng).unwrap();
         table.deregister(&region);
         assert!(table.local(region.lkey()).is_none());
+        let user = User { pd: PD, qpn: Qpn::new(2) };
+        let refused = table.remote(region.rkey(), user, 0, 1, Access::REMOTE_READ);
+        assert_eq!(refused.map(|_| ()), Err(AccessError::Deregistered(region.rkey().0)));
         assert_eq!(region.write(0, &[1]), Err(AccessError::Deregistered(region.lkey().0)));
     }
 

@@ -79,8 +79,7 @@ fn access_that_the_region_does_not_allow() {
     type Target = fn(&mut Pair) -> (Remote, u32);
     type Reason = fn(Remote, Access) -> AccessError;
     let unknown: Reason = |remote, _| AccessError::UnknownKey(remote.rkey.0);
-    let bounds: Reason =
-        |remote, _| AccessError::Bounds { key: remote.rkey.0, address: remote.address, length: 8 };
+    let (bounds_of_7, bounds): (Reason, Reason) = (beyond::<7>, beyond::<64>);
     let cases: [(&str, Target, Reason); 9] = [
         ("no such key", |_| (Remote { address: 0x10_0000, rkey: RKey(0xBAD) }, 8), unknown),
         (
@@ -105,7 +104,7 @@ fn access_that_the_region_does_not_allow() {
             |pair| (pair.b.buffer_with(8, Access::LOCAL_WRITE).remote(0), 8),
             |remote, needed| AccessError::Rights { key: remote.rkey.0, needed },
         ),
-        ("one byte too many", |pair| (pair.b.buffer(7).remote(0), 8), bounds),
+        ("one byte too many", |pair| (pair.b.buffer(7).remote(0), 8), bounds_of_7),
         (
             "before the start",
             |pair| {
@@ -130,7 +129,7 @@ fn access_that_the_region_does_not_allow() {
                 pair.b.adapter.deregister(&buffer.region).unwrap();
                 (buffer.remote(0), 8)
             },
-            unknown,
+            |remote, _| AccessError::Deregistered(remote.rkey.0),
         ),
     ];
     for (what, target, reason) in cases {
@@ -163,6 +162,12 @@ fn access_that_the_region_does_not_allow() {
             );
         }
     }
+}
+
+/// The refusal of 8 bytes that are not inside a buffer.
+fn beyond<const SIZE: u64>(remote: Remote, _: Access) -> AccessError {
+    let Remote { address, rkey } = remote;
+    AccessError::Bounds { key: rkey.0, address, length: 8, start: 0x10_0000, size: SIZE }
 }
 
 /// B's only queue pair: the one that A's packets go to.
@@ -434,7 +439,8 @@ fn a_bad_list_of_an_answer_fails_when_that_comes() {
         ("past the end", |pair| {
             let sge = Sge { length: 8, ..pair.a.buffer(7).all() };
             let Sge { lkey: LKey(key), address, length } = sge;
-            (sge, AccessError::Bounds { key, address, length: length.into() })
+            let (length, start, size) = (length.into(), address, 7);
+            (sge, AccessError::Bounds { key, address, length, start, size })
         }),
     ];
     for (what, bad) in cases {

@@ -7,11 +7,12 @@ use std::{
 
 use roce_provider::{calls::Call, cm::EventChannel};
 
-use super::device_addr;
+use super::{device_addr, registry};
 use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
+    hooks::check::{self, Finding, Kind, Stack},
     layout::rdma_event_channel,
     objects::object::Object,
     wait::blocking,
@@ -44,6 +45,18 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }
 
+/// Tells of ids that still have a channel.
+unsafe fn tell_ids(channel: *mut rdma_event_channel) {
+    let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
+    if number > 0 {
+        check::tell(&Finding {
+            kind: Kind::CmChannelInUse,
+            what: format!("rdma_destroy_event_channel, which {number} ids have"),
+            stacks: vec![("destroyed", Stack::here())],
+        });
+    }
+}
+
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     call::control(CallId::rdma_create_event_channel, create)
 }
@@ -51,6 +64,9 @@ unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     let _call = Call::begin();
     if Channel::get(channel).is_ok() {
+        if check::is_on() {
+            tell_ids(channel);
+        }
         destroy(channel);
     }
 }

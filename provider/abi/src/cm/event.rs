@@ -11,16 +11,21 @@ use super::registry::TakenEvent;
 use crate::{
     call::{self, CallId},
     export::export,
+    hooks::check,
     layout::{rdma_cm_event, rdma_cm_id},
     objects::object::Object,
 };
+
+/// Each byte of an event that a program which is checked has acknowledged: no address, kind or
+/// status.
+const GONE: u8 = 0xBA;
 
 /// An event as programs hold it.
 #[repr(C)]
 pub(super) struct Event {
     c: UnsafeCell<rdma_cm_event>,
     /// The bytes that `private_data` points to.
-    _private_data: Box<[u8]>,
+    private_data: Box<[u8]>,
     /// Keeps the id that it is an event of: of a request, the listener.
     _taken: TakenEvent,
 }
@@ -38,7 +43,18 @@ impl Event {
         private_data: Box<[u8]>,
         taken: TakenEvent,
     ) -> *mut rdma_cm_event {
-        Self { c: UnsafeCell::new(c), _private_data: private_data, _taken: taken }.into_raw()
+        Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
+    }
+
+    /// Takes an event back. What a program that is checked reads of it after that is [`GONE`].
+    unsafe fn acknowledge(event: *mut rdma_cm_event) {
+        let mut object = Self::from_raw(event);
+        if check::is_on() {
+            let mut data = std::mem::take(&mut object.private_data);
+            data.fill(GONE);
+            std::mem::forget(data);
+            event.cast::<u8>().write_bytes(GONE, size_of::<rdma_cm_event>());
+        }
     }
 }
 
@@ -47,14 +63,14 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     let _call = Call::begin();
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());
     if !event.is_null() {
-        drop(Event::from_raw(event));
+        Event::acknowledge(event);
     }
 }
 
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     call::control(CallId::rdma_ack_cm_event, || {
         Event::get(event)?;
-        drop(Event::from_raw(event));
+        Event::acknowledge(event);
         Ok(())
     })
 }

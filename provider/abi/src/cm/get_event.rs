@@ -7,7 +7,7 @@ use std::{
 
 use roce_provider::{
     calls::Call,
-    cm::{CmEvent, EventChannel, EventKind, Status},
+    cm::{CmEvent, EventChannel, EventKind, IdState, Status},
     transport::addr::Gid,
 };
 
@@ -16,12 +16,13 @@ use super::{
     event::{Event, acknowledge_last},
     id::Id,
     lifecycle, refusal,
-    registry::TakenEvent,
+    registry::{self, TakenEvent},
 };
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
+    hooks::check,
     layout::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
@@ -32,7 +33,7 @@ use crate::{
     },
     rule::Rule,
     translate::address,
-    wait::{Look, may_end_here, wait_readable},
+    wait::{Look, is_blocking, is_readable, may_end_here, wait_checked, wait_readable},
 };
 
 /// The next event of a channel; `None`: there is none yet.
@@ -167,9 +168,31 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     loop {
         match look(channel, &mut awaited)? {
             Look::Event(event) => return Ok(event),
+            Look::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
+                wait_checked(descriptor, || endless(channel))?;
+            }
             Look::Nothing(descriptor) => wait_readable(descriptor)?,
         }
     }
+}
+
+/// Why no event comes that the program's only thread waits for.
+unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
+    let (own, others): (Vec<_>, Vec<_>) =
+        registry::pointers().into_iter().partition(|id| (**id).channel == channel);
+    if own.is_empty() {
+        return Some("rdma_get_cm_event: no id has the channel".to_owned());
+    }
+    let has_event = |id: &*const rdma_cm_id| {
+        let descriptor = (*(**id).channel).fd;
+        let state = Id::get(*id).and_then(Id::cm).map(|cm| cm.state());
+        let is_over = matches!(state, Err(_) | Ok(IdState::Disconnected | IdState::Closed));
+        !is_over && is_readable(descriptor)
+    };
+    others.iter().any(has_event).then(|| {
+        "rdma_get_cm_event: nothing comes, and an event waits on another channel, that of its id"
+            .to_owned()
+    })
 }
 
 unsafe fn look(

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 use roce_provider::cm::CmId;
 
 use crate::{
+    hooks::check::{Kind, waits},
     layout::rdma_cm_id,
     sync::{Changes, Mutex},
 };
@@ -75,7 +76,11 @@ pub(super) fn pointers() -> Vec<*const rdma_cm_id> {
 /// Waits until `done` holds of an id.
 fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTreeMap<u64, Entry>> {
     let is_done = |ids: &BTreeMap<u64, Entry>| ids.get(&serial).is_none_or(&done);
-    ACKNOWLEDGED.wait_for(|| Some(IDS.lock()).filter(|ids| is_done(ids)))
+    let attempt = || Some(IDS.lock()).filter(|ids| is_done(ids));
+    waits::for_acknowledgement(&ACKNOWLEDGED, attempt, Kind::CmEventsUnacknowledged, || {
+        let number = IDS.lock().get(&serial).map_or(0, |entry| entry.events);
+        format!("{number} events of the id are not acknowledged")
+    })
 }
 
 /// An event that the program has taken; acknowledged when dropped.

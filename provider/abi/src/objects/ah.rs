@@ -13,6 +13,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
+    hooks::check::requests,
     layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
     rule::Rule,
     translate::address,
@@ -53,6 +54,7 @@ unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     call::control(CallId::ibv_destroy_ah, || {
         Ah::get(ah)?;
+        requests::remove_ah(ah as usize);
         drop(Ah::from_raw(ah));
         Ok(())
     })

@@ -3,13 +3,18 @@
 
 use std::cell::UnsafeCell;
 
-use crate::sync::{Condvar, Mutex};
+use roce_provider::calls::Call;
+
+use crate::{
+    hooks::check::{self, Finding, Kind, Stack},
+    sync::{Condvar, Mutex},
+};
 
 /// State of a batch.
 pub(crate) struct Batch<T> {
-    /// True while a thread has the batch; `None` if the program has promised that there is only one
-    /// thread.
-    taken: Option<(Mutex<bool>, Condvar)>,
+    /// The thread that has the batch, 0 for none; `None` if the program has promised that there is
+    /// only one thread.
+    taken: Option<(Mutex<usize>, Condvar)>,
     state: UnsafeCell<T>,
 }
 
@@ -23,15 +28,23 @@ impl<T> Batch<T> {
         Self { taken: None, state: UnsafeCell::new(state) }
     }
 
-    /// Waits for the batch of another thread, and begins one.
-    pub(crate) fn begin(&self) {
+    /// Waits for the batch of another thread, and begins one. It waits for ever if this thread has
+    /// one.
+    pub(crate) fn begin(&self, call: &str) {
         let Some((taken, ended)) = &self.taken else { return };
-        *ended.wait_while(taken.lock(), |taken| *taken) = true;
+        let this = this_thread();
+        let mut by = taken.lock();
+        if *by == this && check::is_on() {
+            drop(by);
+            tell(call);
+            by = taken.lock();
+        }
+        *ended.wait_while(by, |by| *by != 0) = this;
     }
 
     pub(crate) fn end(&self) {
         let Some((taken, ended)) = &self.taken else { return };
-        *taken.lock() = false;
+        *taken.lock() = 0;
         ended.notify_one();
     }
 
@@ -39,4 +52,20 @@ impl<T> Batch<T> {
     pub(crate) const fn state(&self) -> *mut T {
         self.state.get()
     }
+}
+
+/// A number that no other thread has.
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
+
+#[cold]
+fn tell(call: &str) {
+    let _call = Call::begin();
+    check::tell(&Finding {
+        kind: Kind::BatchNotEnded,
+        what: format!("{call}: this thread has begun a batch, and not ended it"),
+        stacks: vec![("called", Stack::here())],
+    });
 }

@@ -22,9 +22,12 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, wake_ups},
+    hooks::check::{self, requests, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
-    wait::{Look, blocking, interrupted, is_blocking, may_end_here, wait_for, wait_readable},
+    wait::{
+        Look, blocking, interrupted, is_blocking, may_end_here, wait_checked, wait_for,
+        wait_readable,
+    },
 };
 
 /// Time after which an event comes no more for what is there already: longer than events are held
@@ -113,7 +116,10 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
             };
             let may_have_event = match (is_blocking(descriptor), check::is_on()) {
                 (true, false) => serve(channel, &mut awaited)?,
-                (true, true) => wait_checked(channel, descriptor)?,
+                (true, true) => {
+                    sleep_checked(channel, descriptor)?;
+                    true
+                }
                 (false, _) => serve_in_loop(channel, &mut awaited),
             };
             if !may_have_event {
@@ -158,10 +164,10 @@ unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -
     shared.map_or(true, |channel| channel.serve()) // the next look says what is wrong
 }
 
-/// Waits for a while, and looks whether it is for an event that does not come. False: it may go on.
+/// Waits, and looks from time to time whether it is for an event that does not come.
 ///
 /// A cancellation point: nothing may need to be dropped in its callers.
-unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<bool> {
+unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<()> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let began = Instant::now();
@@ -172,8 +178,9 @@ unsafe fn wait_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Res
     // a signal may have ended it before
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
+        wait_checked(descriptor, || wake_ups::endless(channel as usize, requests::have_completed))?;
     }
-    Ok(false)
+    Ok(())
 }
 
 export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

@@ -7,7 +7,6 @@ use std::{
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, MutexGuard},
-    time::Duration,
 };
 
 use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
@@ -21,15 +20,12 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Finding, Kind, Stack},
+    hooks::check::{self, Finding, Kind, Stack, keys, waits},
     layout::{ibv_context, verbs_context},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
     wait::blocking,
 };
-
-/// Time in which events are acknowledged by programs that do so at all.
-const SOON: Duration = Duration::from_secs(1);
 
 /// A context as programs hold it: a pointer to the last member of the structure at its start.
 #[repr(C)]
@@ -76,9 +72,13 @@ impl Objects {
 
     /// True for an event about one of them, or about what every context has.
     fn hear_of(&self, event: AsyncEvent) -> bool {
-        event::to_c(event).is_some_and(|(_, subject)| {
+        let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
-        })
+        });
+        if is_heard {
+            keys::refused(&event);
+        }
+        is_heard
     }
 }
 
@@ -114,12 +114,20 @@ impl ContextInner {
     /// Acknowledges so many events about an object.
     pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
         let mut objects = self.objects();
-        let Some(left) = objects.unacknowledged.get_mut(&pointer) else { return };
-        *left = left.saturating_sub(number);
-        if *left == 0 {
-            objects.unacknowledged.remove(&pointer);
-            drop(objects);
+        let taken = objects.unacknowledged.remove(&pointer).unwrap_or(0);
+        if taken > number {
+            objects.unacknowledged.insert(pointer, taken - number);
+        }
+        drop(objects);
+        if taken <= number {
             self.acknowledged.announce();
+        }
+        if taken < number && check::is_on() {
+            check::tell(&Finding {
+                kind: Kind::TooManyAcknowledged,
+                what: format!("{number} events of {pointer:#x}, of which {taken} were taken"),
+                stacks: vec![("called", Stack::here())],
+            });
         }
     }
 
@@ -135,17 +143,11 @@ impl ContextInner {
         remove(&mut self.objects());
         self.events.leave_out_unwanted();
         let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
-        if check::is_on()
-            && self.acknowledged.wait_within(SOON, || are_acknowledged().then_some(())).is_none()
-        {
+        let attempt = || are_acknowledged().then_some(());
+        waits::for_acknowledgement(&self.acknowledged, attempt, kind, || {
             let number = self.objects().unacknowledged.get(&pointer).copied().unwrap_or(0);
-            check::tell(&Finding {
-                kind,
-                what: format!("{number} events of {pointer:#x} are not acknowledged"),
-                stacks: vec![("called", Stack::here())],
-            });
-        }
-        self.acknowledged.wait_for(|| are_acknowledged().then_some(()));
+            format!("{number} events of {pointer:#x} are not acknowledged")
+        });
     }
 }
 

@@ -173,6 +173,9 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
                 next = next.add(1);
             });
             wake_ups::polled(cq as usize);
+            if taken == 0 && limit > 0 {
+                requests::found_empty(cq as usize);
+            }
             taken
         } else {
             object.cq.poll_each(limit, |wc| {

@@ -145,8 +145,9 @@ unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let found = object.cq.poll_one();
     if call.is_checked {
-        if let Some(wc) = &found {
-            requests::completed(object.ctx.device(), cq as usize, wc);
+        match &found {
+            Some(wc) => requests::completed(object.ctx.device(), cq as usize, wc),
+            None => requests::found_empty(cq as usize),
         }
         wake_ups::polled(cq as usize);
     }
@@ -166,7 +167,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
-    batch.begin(); // it may wait for another thread's, which is no time to be inside a call
+    batch.begin("ibv_start_poll"); // it may wait for another thread's, which is no time to be inside a call
     let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();

@@ -19,6 +19,7 @@ use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
+    hooks::check::devices,
     layout::{consts::*, ibv_device},
     second,
     sync::Mutex,
@@ -97,6 +98,19 @@ pub(crate) fn all() -> Vec<&'static Dev> {
 }
 
 impl Dev {
+    /// A device of a list of the program's.
+    ///
+    /// # Safety
+    /// As for [`Object::trust`].
+    pub(crate) unsafe fn listed<'a>(device: *const ibv_device, call: &str) -> Result<&'a Self> {
+        // SAFETY: By the contract.
+        let dev = unsafe { Self::trust(device) }?;
+        devices::used(device as usize, call, || {
+            dev.open.lock().as_ref().is_some_and(|open| open.adapter.upgrade().is_some())
+        });
+        Ok(dev)
+    }
+
     /// The device of this name that a list has shown, or that was made [known](Self::of).
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         DEVICES.lock().get(name).copied()
@@ -217,24 +231,27 @@ impl Dev {
 unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
     call::control(CallId::ibv_get_device_list, || {
         second::warn();
-        let devices = all();
+        let all = all();
         if !number.is_null() {
             // SAFETY: The caller gives a place for the number.
-            unsafe { *number = devices.len() as c_int };
+            unsafe { *number = all.len() as c_int };
         }
-        let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).collect();
-        Ok(list::allocate(&pointers))
+        let pointers: Vec<*mut ibv_device> = all.iter().map(|dev| dev.c()).collect();
+        let list = list::allocate(&pointers);
+        devices::listed(list as usize, pointers.iter().map(|dev| *dev as usize));
+        Ok(list)
     })
 }
 
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    devices::freed(list as usize);
     // SAFETY: It came from `ibv_get_device_list`, or is null.
     unsafe { libc::free(list.cast()) };
 }
 
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     // SAFETY: A device of a list.
-    match unsafe { Dev::trust(device) } {
+    match unsafe { Dev::listed(device, "ibv_get_device_name") } {
         // SAFETY: Its structure is never written again.
         Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
         Err(error) => {
@@ -247,13 +264,13 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     let _call = Call::begin();
     // SAFETY: A device of a list.
-    unsafe { Dev::trust(device) }.map_or(0, Dev::guid)
+    unsafe { Dev::listed(device, "ibv_get_device_guid") }.map_or(0, Dev::guid)
 }
 
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     let _call = Call::begin();
     // SAFETY: A device of a list.
-    unsafe { Dev::trust(device) }.map_or(-1, |dev| dev.index)
+    unsafe { Dev::listed(device, "ibv_get_device_index") }.map_or(-1, |dev| dev.index)
 }
 
 export!(

@@ -19,7 +19,7 @@ use crate::{
     errno::{Errno, Result},
     export::export,
     hooks::check::{
-        self,
+        self, keys,
         requests::{self, RegionMemory},
         watch,
     },
@@ -254,6 +254,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         if let Some(region) = object.region() {
             region.deregister()?;
         }
+        keys::deregistered((*mr).rkey);
         requests::remove_region(device, lkey, user);
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         drop(Mr::from_raw(mr));

@@ -2,20 +2,26 @@
 //! any address: some programs have them in packed structures, and the stock libraries take them
 //! there.
 
-use std::ffi::c_int;
+use std::{ffi::c_int, mem::MaybeUninit};
 
-use roce_provider::transport::{
-    addr::{QKey, Qpn},
-    mem::RKey,
-    qp::QpType,
-    work::{Data, RecvWr, SendOp, SendWr, SrqId, UdDestination},
+use roce_provider::{
+    copy_from_program,
+    transport::{
+        addr::{QKey, Qpn},
+        mem::RKey,
+        qp::QpType,
+        work::{Data, RecvWr, SendOp, SendWr, SrqId, UdDestination},
+    },
 };
 
 use super::{ah::Ah, mw, object::Object, qp::Qp, srq::Srq};
 use crate::{
     call::{self, CallId, Moving},
     errno::{Errno, Result},
-    hooks::check::requests::{self, Queue, Request},
+    hooks::check::{
+        self, Finding, Kind, Stack,
+        requests::{self, Queue, Request},
+    },
     layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},
     rule::Rule,
     translate::wr::{flags, immediate, inline, list, remote, sges},
@@ -95,34 +101,66 @@ unsafe fn recv_wr(wr: &ibv_recv_wr, limit: u32) -> Result<RecvWr> {
 
 /// A request of a list of C's.
 trait Listed: Copy {
+    fn wr_id(&self) -> u64;
     fn next(&self) -> *mut Self;
 }
 
 impl Listed for ibv_send_wr {
+    fn wr_id(&self) -> u64 {
+        self.wr_id
+    }
+
     fn next(&self) -> *mut Self {
         self.next
     }
 }
 
 impl Listed for ibv_recv_wr {
+    fn wr_id(&self) -> u64 {
+        self.wr_id
+    }
+
     fn next(&self) -> *mut Self {
         self.next
     }
 }
 
-/// Translates and posts a list, whose place stays at the request that fails.
+/// Translates and posts a list, whose place stays at the request that fails. Of a program that is
+/// checked, a request that cannot be read fails, too.
 #[inline]
 unsafe fn each<W: Listed, R>(
     place: &mut *mut W,
+    is_checked: bool,
     mut make: impl FnMut(&W) -> Result<R>,
     mut post: impl FnMut(&W, R) -> Result<()>,
 ) -> Result<()> {
     while !place.is_null() {
-        let c = place.read_unaligned();
+        let c = if is_checked { read(*place)? } else { place.read_unaligned() };
         post(&c, make(&c)?)?;
         *place = c.next();
     }
     Ok(())
+}
+
+/// A request that may not be there.
+unsafe fn read<W: Listed>(place: *const W) -> Result<W> {
+    let mut c = MaybeUninit::<W>::uninit();
+    copy_from_program(place.cast(), c.as_mut_ptr().cast(), size_of::<W>())?;
+    Ok(c.assume_init())
+}
+
+/// Name of a call for its explanation, with the request that it has refused.
+#[cold]
+unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String {
+    let (mut at, mut number) = (first, 1);
+    while at != place && !at.is_null() {
+        (at, number) = (at.read_unaligned().next(), number + 1);
+    }
+    let wr_id = read(place).map_or_else(|_| String::new(), |c| format!(" {}", c.wr_id()));
+    match number {
+        1 => format!("{}{wr_id}", id.name()),
+        _ => format!("{}{wr_id}, request {number} of its list", id.name()),
+    }
 }
 
 /// A call that posts a list, with its place. Where it stops is written to `bad_wr`.
@@ -141,6 +179,9 @@ unsafe fn posting<W>(
     status
 }
 
+/// Length of a list that has no end: more than a queue takes.
+const LONGEST: usize = 1 << 16;
+
 /// Has a list posted of which checks note each request: all of it is translated first.
 unsafe fn checked<W: Listed, R>(
     (queue, call): (Queue, Moving),
@@ -150,11 +191,20 @@ unsafe fn checked<W: Listed, R>(
     post: impl FnOnce(&mut *mut W, &mut dyn FnMut(&W) -> Result<R>) -> Result<()>,
 ) -> Result<()> {
     let (mut made, mut noted) = (Vec::new(), Vec::new());
-    let stopped = each(&mut place.clone(), make, |c, wr| {
+    let mut at = *place;
+    let stopped = each(&mut at, true, make, |c, wr| {
         noted.push(note(c, &wr));
         made.push(wr);
-        Ok(())
+        if made.len() < LONGEST { Ok(()) } else { Err(Errno::told(libc::EINVAL)) }
     });
+    if stopped.is_err() && read(at).is_err() {
+        let number = noted.len() + 1;
+        check::tell(&Finding {
+            kind: Kind::RequestUnreadable,
+            what: format!("{}: request {number} of the list, at {at:p}", call.id.name()),
+            stacks: vec![("called", Stack::here())],
+        });
+    }
     let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
     requests::post(queue, call.id.name(), noted, || {
         let result = post(place, &mut |_| {
@@ -171,10 +221,12 @@ impl Qp {
     unsafe fn send(
         &self,
         place: &mut *mut ibv_send_wr,
+        is_checked: bool,
         make: impl FnMut(&ibv_send_wr) -> Result<SendWr>,
     ) -> Result<()> {
+        let first = *place;
         let posted = self.qp.post_send_with(|post| {
-            each(place, make, |c, wr| {
+            each(place, is_checked, make, |c, wr| {
                 post(&wr)?;
                 if let SendOp::BindWindow(bind) = wr.op {
                     (*c.bind_mw.mw).rkey = bind.rkey.0;
@@ -182,17 +234,20 @@ impl Qp {
                 Ok(())
             })
         });
-        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_send.name()))
+        posted.map_err(|error| error.on(&self.qp, &refused(CallId::ibv_post_send, first, *place)))
     }
 
     /// Posts a list of receive requests.
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
+        is_checked: bool,
         make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
     ) -> Result<()> {
-        let posted = self.qp.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)));
-        posted.map_err(|error| error.on(&self.qp, CallId::ibv_post_recv.name()))
+        let first = *place;
+        let posted =
+            self.qp.post_recv_with(|post| each(place, is_checked, make, |_, wr| Ok(post(&wr)?)));
+        posted.map_err(|error| error.on(&self.qp, &refused(CallId::ibv_post_recv, first, *place)))
     }
 }
 
@@ -201,9 +256,10 @@ impl Srq {
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
+        is_checked: bool,
         make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
     ) -> Result<()> {
-        self.srq.post_recv_with(|post| each(place, make, |_, wr| Ok(post(&wr)?)))
+        self.srq.post_recv_with(|post| each(place, is_checked, make, |_, wr| Ok(post(&wr)?)))
     }
 }
 
@@ -216,15 +272,16 @@ pub(crate) unsafe extern "C" fn post_send(
         let qp = call.object::<Qp>(qp)?;
         let make = |c: &ibv_send_wr| send_wr(qp, c);
         if !call.is_checked {
-            return qp.send(place, make);
+            return qp.send(place, false, make);
         }
         let note = |c: &ibv_send_wr, wr: &SendWr| {
             let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
             let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
-            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok))
+            let ah = if qp.qp_type == QpType::Ud { c.wr.ud.ah as usize } else { 0 };
+            Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok), ah)
         };
         checked((Queue::Send(qp.key()), call), place, make, note, |place, make| {
-            qp.send(place, make)
+            qp.send(place, true, make)
         })
     })
 }
@@ -240,10 +297,10 @@ pub(crate) unsafe extern "C" fn post_recv(
         let max_sge = qp.caps.max_recv_sge.max(1);
         let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
         if !call.is_checked {
-            return qp.receive(place, make);
+            return qp.receive(place, false, make);
         }
         let (queue, note) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
-        checked((queue, call), place, make, note, |place, make| qp.receive(place, make))
+        checked((queue, call), place, make, note, |place, make| qp.receive(place, true, make))
     })
 }
 
@@ -256,9 +313,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         let object = call.object::<Srq>(srq)?;
         let make = |c: &ibv_recv_wr| recv_wr(c, object.max_sge);
         if !call.is_checked {
-            return object.receive(place, make);
+            return object.receive(place, false, make);
         }
         let (queue, note) = (Queue::Shared(srq as usize), |_: &_, wr: &_| Request::receive(wr));
-        checked((queue, call), place, make, note, |place, make| object.receive(place, make))
+        checked((queue, call), place, make, note, |place, make| object.receive(place, true, make))
     })
 }

@@ -137,7 +137,7 @@ unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    object(qp).batch.begin();
+    object(qp).batch.begin("ibv_wr_start");
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -147,7 +147,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         error.take().map_or(Ok(()), Err)?;
         let post = |wrs: &[SendWr]| object.qp.post_send_all(wrs).map_err(|failed| failed.error);
         if call.is_checked {
-            let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None)).collect();
+            let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None, 0)).collect();
             checks::post(Queue::Send(object.key()), call.id.name(), made, || {
                 let posted = post(wrs);
                 (if posted.is_ok() { wrs.len() } else { 0 }, posted)

@@ -6,7 +6,7 @@ use roce_provider::{Context, OpenError};
 
 use super::{
     advise, command_file::CommandFile, context::Ctx, counters, cq, cq_ex, device::Dev, dm, domain,
-    flow, modify, mr, mw, object::Object, port, post, qp_create, srq, xrc,
+    flow, modify, mr, mw, port, post, qp_create, srq, xrc,
 };
 use crate::{
     call::{self, CallId},
@@ -67,7 +67,7 @@ pub(crate) fn open(
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     call::control(CallId::ibv_open_device, || {
-        let dev = Dev::trust(device)?;
+        let dev = Dev::listed(device, CallId::ibv_open_device.name())?;
         let command_file = CommandFile::new(dev)?;
         open(dev.open_or_down(), command_file, None)
     })

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{FOUND, common::Directory, program, wrong};
 
-/// One that posts in many ways, and one whose children use the library.
+/// One that posts in many ways, one whose children use the library, one with a thread for events.
 #[test]
 fn programs_without_a_mistake_are_clean() {
-    for name in ["queue_pairs", "forks"] {
+    for name in ["queue_pairs", "forks", "event_thread"] {
         let Some(program) = program(name) else { return };
         let lines = program.run(&[("ROCE_CHECK", "json")], 0).stderr;
         let empty = "{\"summary\":[],\"suppressed\":0}";

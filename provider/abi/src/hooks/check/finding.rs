@@ -80,6 +80,18 @@ kinds! {
     RegionInUse "region_in_use":
         "requests that are posted need the region: they fail with IBV_WC_LOC_PROT_ERR, unless they happen to be done before";
         "poll the completions, or destroy the queue pair, before ibv_dereg_mr";
+    /// An address handle that sends need.
+    AddressHandleInUse "address_handle_in_use":
+        "sends that are posted need the address handle: an adapter may look at it when it carries them out, and memory that is free then has another address in it";
+        "poll the completions of the sends before ibv_destroy_ah";
+    /// A peer uses the key of a region that is no more.
+    DeregisteredKey "deregistered_key":
+        "the region is deregistered, and a peer still uses its key: the adapter refuses it, and both queue pairs fail, IBV_WC_REM_ACCESS_ERR at the peer";
+        "have the peer say when it is done before ibv_dereg_mr; memory that is registered anew has a new rkey, which the peer must be given";
+    /// A list of requests that leads nowhere.
+    RequestUnreadable "request_unreadable":
+        "the next of a request leads to memory that is not there: with other libraries the process dies in this call";
+        "set next of each request, and of the last one to NULL: structures of a stack or of malloc hold anything";
     /// More may complete than the completion queue holds.
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
@@ -104,6 +116,26 @@ kinds! {
     AsyncEventsUnacknowledged "async_events_unacknowledged":
         "destroying an object waits, for ever, until all events about it that ibv_get_async_event gave are acknowledged";
         "ibv_ack_async_event after every ibv_get_async_event";
+    /// Counts that are never equal again.
+    TooManyAcknowledged "too_many_acknowledged":
+        "more events are acknowledged than were taken: libibverbs compares the two counts, and destroying the object waits, for ever, until they are equal";
+        "acknowledge each event once: the number that ibv_get_cq_event or ibv_get_async_event gave, and none if it gave none";
+    /// `rdma_destroy_id` waits.
+    CmEventsUnacknowledged "cm_events_unacknowledged":
+        "rdma_destroy_id and rdma_migrate_id wait, for ever, until all events of the id that rdma_get_cm_event gave are acknowledged";
+        "rdma_ack_cm_event for every event, before rdma_destroy_id; of a request it is the listener that waits for it";
+    /// Ids without a channel.
+    CmChannelInUse "cm_channel_in_use":
+        "ids use the event channel that is destroyed: librdmacm frees it, and each later call on them uses its closed descriptor, or another file that has its number by then";
+        "rdma_destroy_id for every id of the channel, then rdma_destroy_event_channel";
+    /// Nothing can bring what a thread waits for.
+    EndlessWait "endless_wait":
+        "the program's only thread waits for an event, and nothing is under way that could bring it";
+        "arm the completion queue before each wait (ibv_req_notify_cq), poll it after that, and wait on the channel that it was made with; wait for events of rdma_cm on the channel of the id";
+    /// A batch within a batch.
+    BatchNotEnded "batch_not_ended":
+        "a batch has a lock from its begin to its end: the thread that begins another one in between waits for itself, for ever";
+        "ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after each ibv_start_poll that gave 0, also where ibv_next_poll gave ENOENT and where the program leaves early";
     /// Parts of a completion that mean nothing.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";
@@ -112,10 +144,18 @@ kinds! {
     ForkNotPrepared "fork_not_prepared":
         "the process forks while memory is registered, and ibv_fork_init was not called: with kernels before 5.12, what the parent writes to such a page next goes to a copy, and the adapter keeps to the old one";
         "call ibv_fork_init before the first ibv_reg_mr, or ask ibv_is_fork_initialized whether it is needed; to start a program, posix_spawn";
+    /// An object of the parent process.
+    UsedInChild "used_in_child":
+        "a forked child has none of the objects of its parent: an adapter keeps to the parent's memory, in which the child has no share";
+        "have each process open the device and make objects of its own, after the fork";
     /// Nobody looks at what came before the queue was armed.
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
         "after ibv_req_notify_cq poll until the queue is empty, and wait only then";
+    /// Completions that never come.
+    ResetDiscarded "reset_discarded":
+        "what is posted when a queue pair goes to RESET is forgotten: it has no completions, and who polls for them polls for ever";
+        "to have requests flushed, IBV_QPS_ERR comes first, and IBV_QPS_RESET when their completions are polled";
     /// A queue whose events nobody can get.
     ArmedWithoutChannel "armed_without_channel":
         "the call succeeds, with all adapters, and nothing comes of it: a completion queue that was made without a channel has no events, and who waits for one waits for ever";

@@ -11,10 +11,13 @@
 //! that of [`watch`], which the adapter takes under its own. They are taken in this order. What is
 //! found under the last two is told later, by the thread that has given them back.
 
+mod alone;
 mod at_exit;
+pub(crate) mod devices;
 mod finding;
 pub(crate) mod forks;
 mod form;
+pub(crate) mod keys;
 pub(crate) mod order;
 pub(crate) mod records;
 mod report;
@@ -23,6 +26,7 @@ mod sarif;
 pub(crate) mod settings;
 mod stack;
 mod suppressions;
+pub(crate) mod waits;
 pub(crate) mod wake_ups;
 pub(crate) mod watch;
 

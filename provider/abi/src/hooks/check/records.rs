@@ -118,10 +118,22 @@ pub(crate) fn refused(call: &str) {
     }
 }
 
-/// Tells of a call on an object, if that has been destroyed. True: it has.
+/// Tells of a call on an object, if that has been destroyed, or if it posts to one of the parent
+/// process. True: it has been destroyed.
 pub(crate) fn used(pointer: usize, call: &str) -> bool {
     let records = RECORDS.lock();
-    let Some(gone) = records.gone.get(&pointer) else { return false };
+    let Some(gone) = records.gone.get(&pointer) else {
+        // to look at an inherited completion queue does no harm
+        let posts = |alive: &&Alive| alive.kind != "ibv_cq" && alive.process != process::id();
+        let finding = records.alive.get(&pointer).filter(posts).map(|alive| Finding {
+            kind: Kind::UsedInChild,
+            what: format!("{call} with the {} {pointer:#x} of the parent process", alive.kind),
+            stacks: vec![("called", Stack::here()), ("made", alive.made.clone())],
+        });
+        drop(records);
+        finding.iter().for_each(report::tell);
+        return false;
+    };
     let finding = Finding {
         kind: Kind::UsedAfterDestroy,
         what: format!("{call} with the {} {pointer:#x}", gone.kind),

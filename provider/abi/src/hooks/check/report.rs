@@ -103,6 +103,12 @@ pub(crate) fn tell(finding: &Finding) {
     }
 }
 
+/// True if something was found in this process. It does not wait: of a thread that is gone with a
+/// fork, the child has the lock for ever.
+pub(super) fn has_told() -> bool {
+    TOLD.try_lock().is_some_and(|told| told.process == process::id() && !told.places.is_empty())
+}
+
 /// Has it told by [`tell_postponed`]: for callers that hold locks.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, MutexGuard},
+    time::{Duration, Instant},
 };
 
 use roce_provider::{
@@ -17,6 +18,7 @@ use roce_provider::{
 use smallvec::SmallVec;
 
 use super::{
+    alone,
     finding::{Finding, Kind},
     form::is_on,
     order::{self, Deed, Order, RemoteUse},
@@ -31,6 +33,8 @@ use crate::sync::Mutex;
 const DEEP: usize = 16;
 /// Number of such requests after which it is said.
 const IN_A_ROW: u32 = 1000;
+/// Time of polling in vain after which it is looked at.
+const IN_VAIN: Duration = Duration::from_millis(500);
 
 /// A queue pair: its device, as an address, and its number.
 pub(crate) type QpKey = (usize, u32);
@@ -46,11 +50,13 @@ pub(crate) struct Request {
     sges: SgeList,
     is_signaled: bool,
     order: Order,
+    /// The address handle of a datagram, by its pointer; 0: none.
+    ah: usize,
 }
 
 impl Request {
     /// A send request. Where the bytes of an inline one were is only known where it was translated.
-    pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>) -> Self {
+    pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
         let (name, role, remote) = operation(&wr.op);
         let is_inline = inline.is_some();
         let sges = match (inline, &wr.data) {
@@ -68,6 +74,7 @@ impl Request {
             sges,
             is_signaled: sq_sig_all || wr.flags.contains(SendFlags::SIGNALED),
             order: Order { is_fenced, is_inline, remote, ..Order::default() },
+            ah,
         }
     }
 
@@ -79,6 +86,7 @@ impl Request {
             sges: wr.sges.clone(),
             is_signaled: true,
             order: Order::default(),
+            ah: 0,
         }
     }
 }
@@ -181,6 +189,7 @@ struct Posted {
     order: Order,
     watches: SmallVec<[WatchId; 2]>,
     lkeys: SmallVec<[u32; 2]>,
+    ah: usize,
 }
 
 struct Completions {
@@ -188,6 +197,16 @@ struct Completions {
     /// Requests of queue pairs that are to complete here.
     pending: usize,
     made: Stack,
+    reset: Option<Reset>,
+}
+
+/// Requests that were to complete in a queue, and were forgotten when their queue pair went to
+/// RESET.
+struct Reset {
+    at: Stack,
+    number: usize,
+    /// The first poll since then, or since it was last looked at.
+    polled: Option<Instant>,
 }
 
 /// All of them, if programs are checked.
@@ -198,7 +217,7 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
 /// Notes a new completion queue, or its new size.
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
-    let new = Completions { capacity, pending: 0, made: Stack::here() };
+    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
@@ -220,6 +239,22 @@ pub(crate) fn pending(cq: usize) -> usize {
         true => requests.load(cq),
         false => 0,
     }
+}
+
+/// True if everything that was posted, and completes in a completion queue, has completed: `held`
+/// completions lie there.
+pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
+    let requests = REQUESTS.lock();
+    let mut posted = 0;
+    for pair in requests.pairs.values() {
+        let NewPair { send_cq, recv_cq, .. } = pair.new;
+        if pair.is_counted && (send_cq == cq || recv_cq == cq) {
+            return false; // what is posted is not known
+        }
+        posted += if send_cq == cq { pair.sends.len() } else { 0 };
+        posted += if recv_cq == cq { pair.receives.len() } else { 0 };
+    }
+    posted + requests.shared_load(cq) <= held
 }
 
 /// Notes a new queue pair.
@@ -249,8 +284,46 @@ pub(crate) fn count_pair(key: QpKey) {
 
 /// Forgets what is posted to a queue pair, which is in RESET.
 pub(crate) fn reset_pair(key: QpKey) {
-    if let Some(mut requests) = locked() {
-        requests.clear(key);
+    let Some(mut requests) = locked() else { return };
+    let Some(pair) = requests.pairs.get(&key) else { return };
+    let is_signaled = |posted: &&Posted| posted.is_signaled;
+    let sends = (pair.new.send_cq, pair.sends.iter().filter(is_signaled).count());
+    let receives = (pair.new.recv_cq, pair.receives.len());
+    requests.clear(key);
+    for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
+        let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
+        let reset = completions.reset.get_or_insert_with(|| Reset {
+            at: Stack::here(),
+            number: 0,
+            polled: None,
+        });
+        reset.number += number;
+    }
+}
+
+/// Notes that a completion queue was polled and had nothing. Tells if there is nothing left that
+/// could complete, and a RESET is the reason.
+pub(crate) fn found_empty(cq: usize) {
+    let mut requests = REQUESTS.lock();
+    let load = requests.load(cq);
+    let Some(completions) = requests.cqs.get_mut(&cq) else { return };
+    let Some(reset) = completions.reset.as_mut().filter(|_| load == 0) else { return };
+    if reset.polled.get_or_insert_with(Instant::now).elapsed() < IN_VAIN {
+        return;
+    }
+    reset.polled = None;
+    let finding = Finding {
+        kind: Kind::ResetDiscarded,
+        what: format!(
+            "nothing is posted that completes in the queue for {}, which is polled: RESET has \
+             discarded {} requests",
+            completions.capacity, reset.number
+        ),
+        stacks: vec![("polled", Stack::here()), ("reset", reset.at.clone())],
+    };
+    drop(requests);
+    if alone::is_alone() {
+        report::tell(&finding);
     }
 }
 
@@ -289,6 +362,24 @@ pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>
         kind: Kind::RegionInUse,
         what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),
         stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
+    });
+    found.iter().for_each(report::tell);
+}
+
+/// Tells if a send needs an address handle that the program destroys. One without a completion to
+/// come may have been carried out.
+pub(crate) fn remove_ah(ah: usize) {
+    let Some(requests) = locked() else { return };
+    let user = requests.pairs.values().find_map(|pair| {
+        let last = pair.sends.iter().rposition(|posted| posted.is_signaled)?;
+        let user = pair.sends.range(..=last).find(|posted| posted.ah == ah)?;
+        pair.is_able().then(|| user.subject.clone())
+    });
+    drop(requests);
+    let found = user.map(|subject| Finding {
+        kind: Kind::AddressHandleInUse,
+        what: format!("ibv_destroy_ah, which {} needs", subject.text()),
+        stacks: vec![("destroyed", Stack::here()), ("posted", subject.posted.clone())],
     });
     found.iter().for_each(report::tell);
 }
@@ -359,7 +450,7 @@ impl Requests {
         request: Request,
         posted: &Stack,
     ) -> (Posted, Option<Finding>) {
-        let Request { wr_id, name, mut role, sges, is_signaled, mut order } = request;
+        let Request { wr_id, name, mut role, sges, is_signaled, mut order, ah } = request;
         if let Queue::Send(key) | Queue::Receive(key) = queue
             && self.pairs.get(&key).is_some_and(|pair| pair.is_counted)
         {
@@ -403,7 +494,7 @@ impl Requests {
             order.source.extend(sges.iter().map(range));
         }
         let lkeys = role.map(|_| sges.iter().map(|sge| sge.lkey.0).collect()).unwrap_or_default();
-        (Posted { subject, is_signaled, order, watches, lkeys }, overlap)
+        (Posted { subject, is_signaled, order, watches, lkeys, ah }, overlap)
     }
 
     /// What is wrong with the place of a new request, behind those of the queue and of a list.
@@ -462,6 +553,7 @@ impl Requests {
         for cq in cqs.into_iter().filter(|_| is_counted) {
             let Some(completions) = self.cqs.get_mut(&cq) else { continue };
             completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
+            completions.reset = None;
             let (capacity, made) = (completions.capacity, completions.made.clone());
             let load = self.load(cq);
             if load > capacity {
@@ -480,13 +572,18 @@ impl Requests {
     /// Number of requests that may complete in a completion queue.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
+        own + self.shared_load(cq)
+    }
+
+    /// Those of them that are in shared receive queues.
+    fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();
             shared.cq == Some(cq)
                 || pairs.any(|pair| pair.new.srq == Some(*srq) && pair.new.recv_cq == cq)
         };
         let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
-        own + shared
+        shared
             .filter(|(srq, shared)| feeds(srq, shared))
             .map(|(_, shared)| shared.list.len())
             .sum::<usize>()
@@ -576,13 +673,17 @@ impl Requests {
                 .chain(&pair.receives)
                 .chain(shared.into_iter().flat_map(|shared| &shared.list));
             let user = posted.into_iter().find(needs)?;
-            let is_able = !matches!(pair.new.qp.query().state, State::Reset | State::Err);
-            (is_able && !pair.has_failed).then(|| user.subject.clone())
+            pair.is_able().then(|| user.subject.clone())
         })
     }
 }
 
 impl Pair {
+    /// True if it may still carry out what is posted.
+    fn is_able(&self) -> bool {
+        !self.has_failed && !matches!(self.new.qp.query().state, State::Reset | State::Err)
+    }
+
     /// What is wrong with one more send.
     fn is_full(&self) -> Option<Kind> {
         if self.has_failed || self.sends.len() < self.new.max_send {

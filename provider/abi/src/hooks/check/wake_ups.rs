@@ -1,7 +1,10 @@
 //! Completion queues that are armed for an event, and programs that wait for one which may not
 //! come.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    thread::{self, ThreadId},
+};
 
 use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 
@@ -26,6 +29,7 @@ struct Queue {
 
 struct Armed {
     at: Stack,
+    by: ThreadId,
     kind: NotifyKind,
     /// Completions may have come after the last look and before this.
     may_have_missed: bool,
@@ -66,7 +70,7 @@ pub(super) fn posted(cq: usize) {
 
 /// Notes that the program has armed a queue, while `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
-    let at = Stack::here();
+    let (at, by) = (Stack::here(), thread::current().id());
     let mut mute = None;
     change(cq, |queue| {
         if queue.channel == 0 {
@@ -74,7 +78,7 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
         }
         let may_have_missed = queue.is_polled && pending > 0;
         queue.is_polled = false;
-        queue.armed = Some(Armed { at, kind, may_have_missed, is_safe: false });
+        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe: false });
     });
     if let Some((capacity, at)) = mute {
         report::tell(&Finding {
@@ -94,11 +98,13 @@ pub(crate) fn woken(cq: usize) {
     change(cq, |queue| queue.armed = None);
 }
 
-/// To be called before the program waits for an event of a channel.
+/// To be called before the program waits for an event of a channel. Another thread than the one
+/// that has armed a queue may be about to look.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
+    let this = thread::current().id();
     find(channel, |queue, armed| {
-        (armed.may_have_missed && !armed.is_safe).then(|| {
+        (armed.by == this && armed.may_have_missed && !armed.is_safe).then(|| {
             format!(
                 "ibv_get_cq_event: the queue for {} was polled, armed, and not polled again",
                 queue.cq.capacity()
@@ -120,6 +126,33 @@ pub(crate) fn still_waits(channel: usize) {
             )
         })
     });
+}
+
+/// Why no event of a channel comes that the program's only thread waits for.
+/// `have_completed`: all requests of a queue, if it holds so many completions.
+pub(crate) fn endless(
+    channel: usize,
+    have_completed: impl Fn(usize, usize) -> bool,
+) -> Option<String> {
+    let cqs = CQS.lock();
+    let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
+    let armed = own().filter(|(_, queue)| queue.armed.is_some());
+    let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
+    let number = own().count();
+    drop(cqs);
+    let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
+    Some(match (number, &armed[..]) {
+        (0, _) => "ibv_get_cq_event: no completion queue has the channel".to_owned(),
+        (_, []) => {
+            format!("ibv_get_cq_event: the channel has {number} completion queues, none is armed")
+        }
+        _ if are_done() => format!(
+            "ibv_get_cq_event: the channel has {number} completion queues, {} are armed, and nothing \
+             is posted that has not completed",
+            armed.len()
+        ),
+        _ => return None,
+    })
 }
 
 fn change(cq: usize, change: impl FnOnce(&mut Queue)) {

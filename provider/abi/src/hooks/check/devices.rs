@@ -1,0 +1,67 @@
+//! Lists of devices, and devices that a program keeps beyond them.
+
+use std::collections::BTreeMap;
+
+use roce_provider::calls::Call;
+
+use super::{
+    finding::{Finding, Kind},
+    form::is_on,
+    report,
+    stack::Stack,
+};
+use crate::sync::Mutex;
+
+static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });
+
+struct Lists {
+    /// The devices of each list that is not freed.
+    alive: BTreeMap<usize, Vec<usize>>,
+    /// Where the last list of a device was freed.
+    gone: BTreeMap<usize, Stack>,
+}
+
+/// Notes a list of the program's.
+pub(crate) fn listed(list: usize, devices: impl Iterator<Item = usize>) {
+    if !is_on() {
+        return;
+    }
+    let devices: Vec<_> = devices.collect();
+    let mut lists = LISTS.lock();
+    for device in &devices {
+        lists.gone.remove(device);
+    }
+    lists.alive.insert(list, devices);
+}
+
+/// Notes that the program frees one.
+pub(crate) fn freed(list: usize) {
+    if !is_on() {
+        return;
+    }
+    let _call = Call::begin();
+    let here = Stack::here();
+    let mut lists = LISTS.lock();
+    let devices = lists.alive.remove(&list).unwrap_or_default();
+    for device in devices {
+        if !lists.alive.values().any(|others| others.contains(&device)) {
+            lists.gone.insert(device, here.clone());
+        }
+    }
+}
+
+/// Tells of a call on a device of which no list is left, unless it is open.
+pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
+    if !is_on() {
+        return;
+    }
+    let _call = Call::begin();
+    let Some(freed) = LISTS.lock().gone.get(&device).cloned() else { return };
+    if !is_open() {
+        report::tell(&Finding {
+            kind: Kind::UsedAfterDestroy,
+            what: format!("{call} with the ibv_device {device:#x}"),
+            stacks: vec![("called", Stack::here()), ("its list was freed", freed)],
+        });
+    }
+}

@@ -1,0 +1,33 @@
+/* finding: batch_not_ended
+
+   A batch of requests is left early, and neither completed nor aborted. */
+
+#include <pthread.h>
+
+#include "wrong.h"
+
+static void *end_late(void *batch) {
+    wait_a_while();
+    ibv_wr_abort(batch);
+    return NULL;
+}
+
+int main(void) {
+    set_up();
+    struct ibv_qp_init_attr_ex attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND};
+    EXPECT((a = ibv_create_qp_ex(context, &attr)) != NULL);
+    struct ibv_qp_ex *batch = ibv_qp_to_qp_ex(a);
+    ibv_wr_start(batch);
+    pthread_t thread;
+    if (WRONG) /* or it would wait for ever */
+        EXPECT(pthread_create(&thread, NULL, end_late, batch) == 0);
+    else
+        ibv_wr_abort(batch);
+    ibv_wr_start(batch);
+    ibv_wr_abort(batch);
+    EXPECT(!WRONG || pthread_join(thread, NULL) == 0);
+    tear_down();
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* finding: request_unreadable
+
+   The next of the last request is never set. */
+
+#include "wrong.h"
+
+int main(void) {
+    set_up();
+    connect_both();
+    struct ibv_recv_wr list[2], *bad;
+    memset(list, 0xA5, sizeof list); /* as a stack may have it */
+    struct ibv_sge sge = {.addr = (uintptr_t)memory + 1024, .length = 64, .lkey = mr->lkey};
+    for (int i = 0; i < 2; i++) {
+        list[i].wr_id = i;
+        list[i].sg_list = &sge;
+        list[i].num_sge = i;
+    }
+    list[0].next = &list[1];
+    if (!WRONG)
+        list[1].next = NULL;
+    int status = ibv_post_recv(b, list, &bad);
+    EXPECT(status == (WRONG ? EFAULT : 0));
+    tear_down();
+    return 0;
+}
