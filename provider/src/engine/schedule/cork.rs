@@ -297,8 +297,8 @@ impl Cork {
     }
 
     /// What is corked is late, and the program, which takes events, sleeps: another thread takes
-    /// them, or it does not poll until its queues are empty. Returns the time until which events are
-    /// no reason to wait.
+    /// them, or the program does not poll until its queues are empty. Returns the time until which
+    /// events are no reason to wait.
     pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
         self.apart.renew(APART, now);
         self.apart.end()
