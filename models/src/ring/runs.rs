@@ -144,8 +144,8 @@ impl Link {
 
 /// One thread sleeps until the last run has come, another takes runs and leaves: what it takes may
 /// be what the sleeper was to be woken for. `for_sleepers`: it leaves the ring as the sleeper needs
-/// it.
-pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool) {
+/// it; `clears_first`: it clears what wakes the sleeper before it takes runs, not after.
+pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
         let (mut writer, reader) = ring();
@@ -159,10 +159,14 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool) {
             let (link, bell) = (link.clone(), bell.clone());
             thread::spawn(move || {
                 let mut link = link.lock().unwrap();
-                if bell.is_rung() {
-                    bell.clear();
-                }
+                let clear = |now: bool| {
+                    if now && bell.is_rung() {
+                        bell.clear();
+                    }
+                };
+                clear(clears_first);
                 link.receive(for_sleepers);
+                clear(!clears_first);
                 if link.next == COUNT {
                     bell.ring(); // what the sleeper waits for, besides
                 }

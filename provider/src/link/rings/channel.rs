@@ -103,6 +103,11 @@ impl Incoming {
         self.is_closed && self.reader.is_empty()
     }
 
+    /// True if there is nothing to read.
+    pub(in crate::link) fn is_empty(&self) -> bool {
+        self.reader.is_empty()
+    }
+
     /// True if nothing has ever come.
     pub(in crate::link) const fn is_unread(&self) -> bool {
         self.reader.is_unread()

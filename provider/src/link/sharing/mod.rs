@@ -463,6 +463,11 @@ impl Sharing {
     pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { incoming, buffer, sleepers, reads_wakeup, wakeup, .. } = self;
         let mut count = 0;
+        // before the rings: who writes a run after they were read wakes a thread that sleeps
+        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.is_empty();
+        if std::mem::take(reads_wakeup) || incoming.iter().any(is_awaited) {
+            let _ = rustix::io::read(wakeup, &mut [0; 8]);
+        }
         for Ring { purpose, dst, channel } in incoming {
             count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
                 Purpose::From(src) => hand_over([src, *dst], header, bytes, sink),
@@ -472,10 +477,6 @@ impl Sharing {
                     }
                 }
             });
-        }
-        // who has written a run for a thread that sleeps has written to this, too
-        if std::mem::take(reads_wakeup) || count > 0 && *sleepers > 0 {
-            let _ = rustix::io::read(wakeup, &mut [0; 8]);
         }
         if self.incoming.iter().any(|ring| ring.channel.is_broken()) {
             let _uncancelled = Uncancelled::begin();
