@@ -197,3 +197,16 @@ fn bad_input_gives_one_line_that_says_what_to_do() {
         );
     }
 }
+
+/// A server does not wait for its client to say it.
+#[test]
+fn what_is_wrong_with_the_options_is_said_before_anybody_connects() {
+    let output = end(roce(&["pingpong", "rc", "--fault", "nonsense"]).spawn().unwrap());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("roce: in the fault \"nonsense\""), "{error}");
+    let mut command = roce(&["pingpong", "rc"]);
+    let output = end(command.env("ROCE_SHARDS", "x").spawn().unwrap());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.starts_with("roce: ROCE_SHARDS: \"x\" is not a number"), "{error}");
+}

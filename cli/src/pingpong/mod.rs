@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
-    AddressVector, Device, Endpoint, Gid, Mtu, OpenOptions, PeerAttr, Psn, QpType, Qpn, QueuePair,
+    AddressVector, Device, Endpoint, Gid, Mtu, PeerAttr, Psn, QpType, Qpn, QueuePair,
     RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination,
 };
 
@@ -149,19 +149,16 @@ impl Args {
         plan.check_datagram(mtu.unwrap_or(Mtu::B4096))?;
         Ok(plan)
     }
-
-    fn options(&self) -> Result<OpenOptions, Failure> {
-        options(self.pcap.as_deref(), &self.fault)
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
+    let options = options(args.pcap.as_deref(), &args.fault)?;
     // A device named on the command line is opened first, so that what is wrong with it is said at
     // once.
     let named = match &args.device {
-        Some(spec) => Some(Device::named(spec)?.open(args.options()?)?),
-        None => None,
+        Some(spec) => Ok(Device::named(spec)?.open(options)?),
+        None => Err(options),
     };
     let (mut exchange, is_client) = match &args.server {
         Some(server) => (Exchange::connect("ping-pong", server, args.port)?, true),
@@ -169,8 +166,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let local = exchange.local()?.ip().to_canonical();
     let context = match named {
-        Some(context) => context,
-        None => Device::for_local(local)?.open(args.options()?)?,
+        Ok(context) => context,
+        Err(options) => Device::for_local(local)?.open(options)?,
     };
     plan.check_datagram(context.active_mtu())?;
     let gid_index = args.gid.unwrap_or_else(|| gid_index(&context, local));

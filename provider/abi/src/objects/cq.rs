@@ -24,7 +24,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{Kind, requests, wake_ups},
+    hooks::check::{self, Kind, requests, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     rule::Rule,
     translate::wc,
@@ -193,13 +193,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
 /// `ibv_req_notify_cq`. For a program that is checked, as the specification has it: who counts on
 /// what network adapters do besides finds that out.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    call::data(CallId::ibv_req_notify_cq, move |call| {
+    call::control(CallId::ibv_req_notify_cq, || {
         // who arms what is no queue waits for ever, so it is looked for in the list
-        let _call = Call::begin();
-        Cq::get(cq)?;
-        let queue = &call.object::<Cq>(cq)?.cq;
+        let queue = &Cq::get(cq)?.cq;
         let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
-        if call.is_checked {
+        if check::is_on() {
             wake_ups::armed(cq as usize, kind, requests::pending(cq as usize));
             queue.req_notify(kind);
         } else {
