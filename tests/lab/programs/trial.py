@@ -77,6 +77,7 @@ def trials(
     large=False,
     source=None,
     further=(),
+    conditions=CONDITIONS,
 ):
     """Trials of a program in the places, with figures if it has a TCP mode, and under each
     condition in the first of them. `make(name, place, tcp)` is the case.
@@ -85,7 +86,7 @@ def trials(
         tcp = make(f"{name}/{place}/tcp", place, True) if figure else None
         case = make(f"{name}/{place}", place, False)
         yield Trial(case, package, figure, tcp, large, source, further)
-    for condition, options in CONDITIONS.items():
+    for condition, options in conditions.items():
         case = make(f"{name}/{places[0]}/{condition}", places[0], False)
         case = replace(case, **options)
         yield Trial(case, package, large=large, source=source, further=further)
