@@ -6,7 +6,7 @@
 
 int main(void) {
     if (WRONG)
-        interrupt_later();
+        interrupt_later(2);
     begin();
     struct rdma_cm_event *event;
     int failed = rdma_get_cm_event(WRONG ? server : client, &event);

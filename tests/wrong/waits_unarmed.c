@@ -6,7 +6,7 @@
 
 int main(void) {
     if (WRONG)
-        interrupt_later();
+        interrupt_later(2);
     set_up();
     with_channel();
     connect_both();

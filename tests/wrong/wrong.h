@@ -158,12 +158,12 @@ static inline void ignore(int signal) {
 }
 
 /* Has another process end a wait that would last for ever. To be called first. */
-static inline void interrupt_later(void) {
+static inline void interrupt_later(unsigned seconds) {
     struct sigaction action = {.sa_handler = ignore};
     pid_t waiting = getpid();
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
     if (fork() == 0) {
-        sleep(2);
+        sleep(seconds);
         kill(waiting, SIGUSR1);
         _exit(0);
     }

@@ -149,19 +149,17 @@ pub(crate) unsafe fn wait_checked(
     endless: impl Fn() -> Option<String>,
 ) -> Result<()> {
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    let mut is_told = false;
     loop {
         let began = Instant::now();
         let done = wait_for(&raw mut wanted, 1, waits::SOON.as_millis() as c_int);
-        if done < 0 {
-            return Err(Errno::told(Errno::last().number()));
-        }
         // a signal may have ended it before
-        if done > 0 || began.elapsed() < waits::SOON {
-            return Ok(());
+        if done != 0 || began.elapsed() < waits::SOON {
+            let error = Errno::last();
+            waits::left();
+            return if done < 0 { Err(Errno::told(error.number())) } else { Ok(()) };
         }
-        if waits::tell(&endless) {
-            return wait_readable(descriptor);
-        }
+        waits::look(&endless, &mut is_told);
     }
 }
 

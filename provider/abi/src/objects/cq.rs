@@ -112,10 +112,12 @@ impl Cq {
         // SAFETY: Its own members, and a channel that it keeps.
         unsafe { channel::count((*pointer).channel, 1) };
         ctx.objects().cqs.insert(id, pointer as usize);
-        // SAFETY: It was made above.
+        // SAFETY: It was made above, and keeps its channel.
         let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
+        // SAFETY: As above; null for none.
+        let descriptor = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
         requests::size_cq(pointer as usize, made.cq.capacity());
-        wake_ups::add(pointer as usize, channel as usize, &made.cq);
+        wake_ups::add(pointer as usize, channel as usize, descriptor, &made.cq);
         pointer
     }
 }

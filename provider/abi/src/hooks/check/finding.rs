@@ -130,7 +130,7 @@ kinds! {
         "rdma_destroy_id for every id of the channel, then rdma_destroy_event_channel";
     /// Nothing can bring what a thread waits for.
     EndlessWait "endless_wait":
-        "the program's only thread waits for an event, and nothing is under way that could bring it";
+        "a thread waits for an event, nothing is under way that could bring it, and the other threads wait as well";
         "arm the completion queue before each wait (ibv_req_notify_cq), poll it after that, and wait on the channel that it was made with; wait for events of rdma_cm on the channel of the id";
     /// A batch within a batch.
     BatchNotEnded "batch_not_ended":

@@ -11,7 +11,6 @@
 //! that of [`watch`], which the adapter takes under its own. They are taken in this order. What is
 //! found under the last two is told later, by the thread that has given them back.
 
-mod alone;
 mod at_exit;
 pub(crate) mod devices;
 mod finding;
@@ -26,9 +25,11 @@ mod sarif;
 pub(crate) mod settings;
 mod stack;
 mod suppressions;
+mod threads;
 pub(crate) mod waits;
 pub(crate) mod wake_ups;
 pub(crate) mod watch;
+mod watcher;
 
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use form::is_on;

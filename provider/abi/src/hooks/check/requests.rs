@@ -18,13 +18,12 @@ use roce_provider::{
 use smallvec::SmallVec;
 
 use super::{
-    alone,
     finding::{Finding, Kind},
     form::is_on,
     order::{self, Deed, Order, RemoteUse},
     report,
     stack::Stack,
-    wake_ups,
+    threads, wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
 use crate::sync::Mutex;
@@ -322,7 +321,7 @@ pub(crate) fn found_empty(cq: usize) {
         stacks: vec![("polled", Stack::here()), ("reset", reset.at.clone())],
     };
     drop(requests);
-    if alone::is_alone() {
+    if threads::is_alone() {
         report::tell(&finding);
     }
 }

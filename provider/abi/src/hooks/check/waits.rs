@@ -1,21 +1,29 @@
 //! Waits that cannot end: for acknowledgements that the program does not make, and for events that
 //! nothing can bring.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use roce_provider::calls::Call;
 
 use super::{
-    alone,
     finding::{Finding, Kind},
     form::is_on,
     report,
     stack::Stack,
+    threads::{self, Doing, Thread},
+    wake_ups,
 };
-use crate::sync::Changes;
+use crate::sync::{Changes, Mutex};
 
 /// Time after which it is said: events are acknowledged sooner by programs that do so at all.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// Threads that wait, in calls of this library, for what nothing brings as long as no other thread
+/// acts; and when that was so.
+static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
 /// First result of `attempt`, which is made now and after each change. If it takes longer than
 /// events are left unacknowledged, `what` is told as a finding of this kind.
@@ -34,14 +42,46 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// Tells why nothing can end a wait, if that is so.
-pub(crate) fn tell(endless: &dyn Fn() -> Option<String>) -> bool {
+/// To be called by a thread that has waited for [`SOON`], and each time when it has done so once
+/// more. Tells, once, why nothing ends its wait, if that is so: `endless` says why the other threads
+/// would have to act, and all of them wait in the same way, or for each other.
+pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     let _call = Call::begin();
-    if !alone::is_alone() {
-        return false;
+    let this = threads::this();
+    let Some(what) = endless() else { return left() };
+    ENDLESS.lock().insert(this, Instant::now());
+    if !*is_told && nobody_acts(this) {
+        *is_told = true;
+        tell(what, ("waits", Stack::here()));
     }
-    let Some(what) = endless() else { return false };
-    let stacks = vec![("waits", Stack::here())];
-    report::tell(&Finding { kind: Kind::EndlessWait, what, stacks });
-    true
+}
+
+/// To be called by a thread whose wait has ended.
+pub(crate) fn left() {
+    ENDLESS.lock().remove(&threads::this());
+}
+
+pub(super) fn tell(what: String, stack: (&'static str, Stack)) {
+    report::tell(&Finding { kind: Kind::EndlessWait, what, stacks: vec![stack] });
+}
+
+/// True if no thread but this one acts any more.
+pub(super) fn nobody_acts(but: u32) -> bool {
+    let Some(threads) = threads::all() else { return false };
+    let others: Vec<_> = threads.into_iter().filter(|thread| thread.id != but).collect();
+    let number = others.len();
+    // what waits was looked at later than any of the others has last acted
+    let endless = ENDLESS.lock();
+    let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SOON);
+    let is_stuck = |thread: &Thread| {
+        waits(&thread.id)
+            || match thread.doing() {
+                Doing::WaitsForThread => true,
+                Doing::WaitsFor { descriptors, is_limited: false } => {
+                    wake_ups::endless_for(&descriptors).is_some()
+                }
+                _ => false,
+            }
+    };
+    others.iter().all(is_stuck) && threads::still(others).len() == number
 }

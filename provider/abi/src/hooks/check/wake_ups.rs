@@ -1,26 +1,31 @@
 //! Completion queues that are armed for an event, and programs that wait for one which may not
 //! come.
 
-use std::{
-    collections::BTreeMap,
-    thread::{self, ThreadId},
-};
+use std::{collections::BTreeMap, ffi::c_int, mem};
 
 use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report,
+    report, requests,
     stack::Stack,
+    threads::{self, Doing, Thread},
+    watcher,
 };
-use crate::sync::Mutex;
+use crate::{sync::Mutex, wait};
 
 /// By the program's pointers.
 static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
 
+/// What the wait is in that this library has no part in.
+const IN_POLL: &str = "poll, select or epoll_wait";
+
 struct Queue {
     channel: usize,
+    /// That of the channel.
+    descriptor: c_int,
+    made: Stack,
     cq: CompletionQueue,
     /// The program has looked since it was armed the last time.
     is_polled: bool,
@@ -29,19 +34,23 @@ struct Queue {
 
 struct Armed {
     at: Stack,
-    by: ThreadId,
+    by: u32,
     kind: NotifyKind,
     /// Completions may have come after the last look and before this.
     may_have_missed: bool,
-    /// The program has looked since, or posted something that brings a completion.
+    /// The program has looked since, or this thread has posted what brings a completion.
     is_safe: bool,
+    /// Completions have lain there when it was last looked at, and no event.
+    lay_there: bool,
 }
 
 /// Notes a new completion queue.
-pub(crate) fn add(cq: usize, channel: usize, queue: &CompletionQueue) {
+pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &CompletionQueue) {
     if is_on() {
-        let new = Queue { channel, cq: queue.clone(), is_polled: false, armed: None };
-        CQS.lock().insert(cq, new);
+        let (cq, made) = (cq.clone(), Stack::here());
+        let new = Queue { channel, descriptor, made, cq, is_polled: false, armed: None };
+        CQS.lock().insert(pointer, new);
+        watcher::start();
     }
 }
 
@@ -65,12 +74,16 @@ pub(crate) fn polled(cq: usize) {
 
 /// Notes that the program has posted a request that completes here, or is answered.
 pub(super) fn posted(cq: usize) {
-    change(cq, |queue| queue.armed.iter_mut().for_each(|armed| armed.is_safe = true));
+    let this = threads::this();
+    let is_own = |armed: &&mut Armed| armed.by == this;
+    change(cq, |queue| {
+        queue.armed.iter_mut().filter(is_own).for_each(|armed| armed.is_safe = true)
+    });
 }
 
 /// Notes that the program has armed a queue, while `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
-    let (at, by) = (Stack::here(), thread::current().id());
+    let (at, by) = (Stack::here(), threads::this());
     let mut mute = None;
     change(cq, |queue| {
         if queue.channel == 0 {
@@ -78,7 +91,8 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
         }
         let may_have_missed = queue.is_polled && pending > 0;
         queue.is_polled = false;
-        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe: false });
+        let (is_safe, lay_there) = (false, false);
+        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe, lay_there });
     });
     if let Some((capacity, at)) = mute {
         report::tell(&Finding {
@@ -95,6 +109,10 @@ pub(crate) fn woken(cq: usize) {
         return;
     }
     let _call = Call::begin();
+    let channel = CQS.lock().get(&cq).map(|queue| queue.channel);
+    if let Some(channel) = channel {
+        not_polled_again(channel, Some(cq)); // it has waited in poll, or in epoll_wait
+    }
     change(cq, |queue| queue.armed = None);
 }
 
@@ -102,9 +120,14 @@ pub(crate) fn woken(cq: usize) {
 /// that has armed a queue may be about to look.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
-    let this = thread::current().id();
-    find(channel, |queue, armed| {
-        (armed.by == this && armed.may_have_missed && !armed.is_safe).then(|| {
+    not_polled_again(channel, None);
+}
+
+fn not_polled_again(channel: usize, only: Option<usize>) {
+    let this = threads::this();
+    let is_meant = |cq| only.is_none_or(|only| only == cq);
+    find(channel, |cq, queue, armed| {
+        (is_meant(cq) && armed.by == this && armed.may_have_missed && !armed.is_safe).then(|| {
             format!(
                 "ibv_get_cq_event: the queue for {} was polled, armed, and not polled again",
                 queue.cq.capacity()
@@ -116,7 +139,7 @@ pub(crate) fn before_wait(channel: usize) {
 /// To be called when it has waited for a while, and no event has come.
 pub(crate) fn still_waits(channel: usize) {
     let _call = Call::begin();
-    find(channel, |queue, _| {
+    find(channel, |_, queue, _| {
         let number = queue.cq.len();
         (number > 0).then(|| {
             format!(
@@ -128,31 +151,85 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
-/// Why no event of a channel comes that the program's only thread waits for.
-/// `have_completed`: all requests of a queue, if it holds so many completions.
-pub(crate) fn endless(
-    channel: usize,
-    have_completed: impl Fn(usize, usize) -> bool,
-) -> Option<String> {
+/// Why no event of a channel comes unless another thread acts. `call`: what waits for it.
+pub(crate) fn endless(call: &str, channel: usize) -> Option<String> {
     let cqs = CQS.lock();
     let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
     let armed = own().filter(|(_, queue)| queue.armed.is_some());
     let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
     let number = own().count();
     drop(cqs);
-    let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
+    let are_done = || armed.iter().all(|(cq, held)| requests::have_completed(*cq, *held));
     Some(match (number, &armed[..]) {
-        (0, _) => "ibv_get_cq_event: no completion queue has the channel".to_owned(),
-        (_, []) => {
-            format!("ibv_get_cq_event: the channel has {number} completion queues, none is armed")
-        }
+        (0, _) => format!("{call}: no completion queue has the channel"),
+        (_, []) => format!("{call}: the channel has {number} completion queues, none is armed"),
         _ if are_done() => format!(
-            "ibv_get_cq_event: the channel has {number} completion queues, {} are armed, and nothing \
-             is posted that has not completed",
+            "{call}: the channel has {number} completion queues, {} are armed, and nothing is \
+             posted that has not completed",
             armed.len()
         ),
         _ => return None,
     })
+}
+
+/// The same for descriptors, which are all of channels, and where a queue of one was made. An event
+/// that is there ends the wait.
+pub(super) fn endless_for(descriptors: &[c_int]) -> Option<(String, Stack)> {
+    let cqs = CQS.lock();
+    let channels: Vec<_> = descriptors
+        .iter()
+        .map(|descriptor| {
+            let mut queues = cqs.values().filter(|queue| queue.channel != 0);
+            let queue = queues.find(|queue| queue.descriptor == *descriptor)?;
+            is_mute(*descriptor).then(|| (queue.channel, queue.made.clone()))
+        })
+        .collect::<Option<_>>()?;
+    drop(cqs);
+    let mut reasons = channels.into_iter().map(|(channel, made)| (endless(IN_POLL, channel), made));
+    let (first, made) = reasons.next()?;
+    reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
+}
+
+/// Looks for completions that lie in a queue which was armed behind them, while a thread waits for
+/// an event of it in a call of the system. `threads` have done nothing since the last look.
+pub(super) fn look_at_waits(threads: &[Thread]) {
+    let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
+    let mut findings = Vec::new();
+    for queue in CQS.lock().values_mut().filter(|queue| queue.channel != 0) {
+        let (number, descriptor) = (queue.cq.len(), queue.descriptor);
+        let Some(armed) = queue.armed.as_mut() else { continue };
+        let lies =
+            armed.kind == NotifyKind::Next && !armed.is_safe && number > 0 && is_mute(descriptor);
+        let lay_there = mem::replace(&mut armed.lay_there, lies);
+        // the thread that has armed it would look, once it went on
+        let is_asleep = waits.iter().any(|(id, doing)| *id == armed.by && *doing != Doing::GoesOn);
+        if !(lies && lay_there && is_asleep) {
+            continue;
+        }
+        let waits_for_it = |doing: &Doing| match doing {
+            Doing::WaitsFor { descriptors, .. } => descriptors.contains(&descriptor),
+            _ => false,
+        };
+        let Some((thread, _)) = waits.iter().find(|(_, doing)| waits_for_it(doing)) else {
+            continue;
+        };
+        findings.push(Finding {
+            kind: Kind::LostWakeUp,
+            what: format!(
+                "{IN_POLL}: thread {thread} waits, and the queue for {} holds {number} that came \
+                 before it was armed",
+                queue.cq.capacity()
+            ),
+            stacks: vec![("armed", armed.at.clone())],
+        });
+    }
+    findings.iter().for_each(report::tell);
+}
+
+/// True if a channel has no event.
+fn is_mute(descriptor: c_int) -> bool {
+    // SAFETY: It is asked for its state, whatever it is.
+    !unsafe { wait::is_readable(descriptor) }
 }
 
 fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
@@ -162,16 +239,16 @@ fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
 }
 
 /// Tells of queues of a channel that are armed for any completion, if there is something to say.
-fn find(channel: usize, say: impl Fn(&Queue, &Armed) -> Option<String>) {
+fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
     let cqs = CQS.lock();
     let findings: Vec<_> = cqs
-        .values()
-        .filter(|queue| queue.channel == channel)
-        .filter_map(|queue| {
+        .iter()
+        .filter(|(_, queue)| queue.channel == channel)
+        .filter_map(|(cq, queue)| {
             let armed = queue.armed.as_ref().filter(|armed| armed.kind == NotifyKind::Next)?;
             Some(Finding {
                 kind: Kind::LostWakeUp,
-                what: say(queue, armed)?,
+                what: say(*cq, queue, armed)?,
                 stacks: vec![("waits", Stack::here()), ("armed", armed.at.clone())],
             })
         })

@@ -1,0 +1,264 @@
+//! What the threads of the program do, as the kernel shows it, and which of them can still act.
+//!
+//! Read first: proc(5), `/proc/pid/task/tid/syscall` and the `tfd` lines of `/proc/pid/fdinfo`.
+
+use std::{
+    ffi::{c_int, c_long},
+    fs::{self, File},
+    mem,
+    os::unix::fs::FileExt,
+    process,
+};
+
+/// Start of the names of this library's threads.
+const OWN: &str = "roce";
+/// Most descriptors of one call that are looked at.
+const MOST: usize = 4096;
+
+/// A thread of the program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Thread {
+    pub(super) id: u32,
+    /// The system call that it is in, with its arguments; empty while it runs.
+    call: Vec<u64>,
+    /// How often it has left the processor.
+    switches: Option<u64>,
+}
+
+/// What a thread does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Doing {
+    /// It may go on by itself: it runs, or sleeps for a time.
+    GoesOn,
+    /// It waits for another thread, without a limit.
+    WaitsForThread,
+    /// It waits for one of these descriptors.
+    WaitsFor { descriptors: Vec<c_int>, is_limited: bool },
+    /// Something outside of the process may wake it.
+    Blocked,
+}
+
+/// The program's threads. `None` if they cannot be told, or if a timer's signal may wake one.
+pub(super) fn all() -> Option<Vec<Thread>> {
+    // SAFETY: All bytes zero are a value of it.
+    let mut timer: libc::itimerval = unsafe { mem::zeroed() };
+    // SAFETY: It writes to a place of ours.
+    let known = unsafe { libc::getitimer(libc::ITIMER_REAL, &raw mut timer) } == 0;
+    if !known || (timer.it_value.tv_sec, timer.it_value.tv_usec) != (0, 0) {
+        return None;
+    }
+    let mut found = Vec::new();
+    for thread in fs::read_dir("/proc/self/task").ok()?.filter_map(Result::ok) {
+        let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        let id = thread.file_name().to_str()?.parse().ok()?;
+        match (name.starts_with(OWN), id == process::id()) {
+            (true, true) => return None, // this library's threads have its name
+            (true, false) => {}
+            (false, _) => found.push(Thread::look(id)),
+        }
+    }
+    Some(found)
+}
+
+/// Of these, those that have done nothing since: what is seen of them was so all at one time.
+pub(super) fn still(seen: Vec<Thread>) -> Vec<Thread> {
+    seen.into_iter().filter(|thread| *thread == Thread::look(thread.id)).collect()
+}
+
+/// True if the program has no other thread than the one that calls.
+pub(super) fn is_alone() -> bool {
+    all().is_some_and(|threads| threads.len() == 1)
+}
+
+/// The number of the thread that calls.
+pub(super) fn this() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+impl Thread {
+    fn look(id: u32) -> Self {
+        let read = |file| fs::read_to_string(format!("/proc/self/task/{id}/{file}"));
+        let line = read("syscall").unwrap_or_default();
+        let number = |word: &str| match word.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => word.parse().ok(), // -1 is no call
+        };
+        let call = line.split_whitespace().map(number).collect::<Option<_>>().unwrap_or_default();
+        let status = read("status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        Self { id, call, switches: line.and_then(|number| number.trim().parse().ok()) }
+    }
+
+    /// What it does.
+    pub(super) fn doing(&self) -> Doing {
+        let [number, arguments @ ..] = &self.call[..] else { return Doing::GoesOn };
+        let (number, at) = (*number as c_long, |index: usize| arguments.get(index).copied());
+        if number == libc::SYS_futex {
+            let waits = matches!(at(1).unwrap_or_default() as c_int & !FUTEX_FLAGS, 0 | 6 | 9 | 13);
+            return if waits && at(3) == Some(0) { Doing::WaitsForThread } else { Doing::GoesOn };
+        }
+        if [libc::SYS_nanosleep, libc::SYS_clock_nanosleep].contains(&number) {
+            return Doing::GoesOn;
+        }
+        let Some(wait) = WAITS.iter().find(|wait| wait.number == number) else {
+            return Doing::Blocked;
+        };
+        let limit = at(wait.limit.0).unwrap_or_default();
+        let is_limited = match wait.limit.1 {
+            Limit::Milliseconds => limit as c_int >= 0,
+            Limit::Pointer => limit != 0,
+        };
+        let (first, second) = (at(0).unwrap_or_default(), at(1).unwrap_or_default());
+        let descriptors = match wait.on {
+            On::Poll => polled(first, second as usize),
+            On::Select => selected(first as usize, second),
+            On::Epoll => registered(first as c_int),
+        };
+        descriptors
+            .map_or(Doing::Blocked, |descriptors| Doing::WaitsFor { descriptors, is_limited })
+    }
+}
+
+/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`. Without them 0, 6, 9 and 13 are the operations
+/// that wait: `FUTEX_WAIT`, `FUTEX_LOCK_PI`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI2`.
+const FUTEX_FLAGS: c_int = 128 | 256;
+
+/// A system call that waits for descriptors.
+struct Wait {
+    number: c_long,
+    on: On,
+    /// Which argument is its limit.
+    limit: (usize, Limit),
+}
+
+#[derive(Clone, Copy)]
+enum On {
+    Poll,
+    Select,
+    Epoll,
+}
+
+#[derive(Clone, Copy)]
+enum Limit {
+    Milliseconds,
+    Pointer,
+}
+
+const WAITS: &[Wait] = &[
+    Wait { number: libc::SYS_ppoll, on: On::Poll, limit: (2, Limit::Pointer) },
+    Wait { number: libc::SYS_pselect6, on: On::Select, limit: (4, Limit::Pointer) },
+    Wait { number: libc::SYS_epoll_pwait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
+    Wait { number: libc::SYS_epoll_pwait2, on: On::Epoll, limit: (3, Limit::Pointer) },
+    #[cfg(target_arch = "x86_64")]
+    Wait { number: libc::SYS_poll, on: On::Poll, limit: (2, Limit::Milliseconds) },
+    #[cfg(target_arch = "x86_64")]
+    Wait { number: libc::SYS_select, on: On::Select, limit: (4, Limit::Pointer) },
+    #[cfg(target_arch = "x86_64")]
+    Wait { number: libc::SYS_epoll_wait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
+];
+
+/// Memory of the program, which may go at any time.
+fn memory(address: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, address).ok()?;
+    Some(bytes)
+}
+
+fn polled(address: u64, number: usize) -> Option<Vec<c_int>> {
+    const SIZE: usize = size_of::<libc::pollfd>();
+    let bytes = memory(address, number.min(MOST) * SIZE)?;
+    let descriptor = |entry: &[u8]| entry.first_chunk().map(|first| c_int::from_ne_bytes(*first));
+    bytes.chunks(SIZE).map(descriptor).collect()
+}
+
+fn selected(limit: usize, readable: u64) -> Option<Vec<c_int>> {
+    let bytes = memory(readable, limit.min(MOST).div_ceil(8))?;
+    let is_set = |at: &usize| bytes.get(at / 8).is_some_and(|byte| byte & (1 << (at % 8)) != 0);
+    Some((0..limit.min(MOST)).filter(is_set).filter_map(|at| at.try_into().ok()).collect())
+}
+
+fn registered(epoll: c_int) -> Option<Vec<c_int>> {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{epoll}")).ok()?;
+    let lines = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
+    Some(lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::fd::AsRawFd, sync::mpsc, thread};
+
+    use super::*;
+
+    /// What another thread does that has begun `wait`; it is done when `end` has been called.
+    fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Doing {
+        let (say, hear) = mpsc::channel();
+        let other = thread::spawn(move || {
+            say.send(this()).unwrap();
+            wait();
+        });
+        let id = hear.recv().unwrap();
+        let found = loop {
+            let seen = Thread::look(id);
+            match (seen.doing(), &still(vec![seen])[..]) {
+                (Doing::GoesOn, _) | (_, []) => thread::yield_now(),
+                (found, _) => break found,
+            }
+        };
+        end();
+        other.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn what_a_thread_waits_for_is_known() {
+        let (said, heard) = mpsc::channel::<()>();
+        let waits = move || drop(heard.recv());
+        assert_eq!(doing(waits, || drop(said)), Doing::WaitsForThread);
+
+        for limit in [-1, 60_000] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let fd = reader.as_raw_fd();
+            let wait = move || {
+                let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                // SAFETY: A place of this thread's.
+                unsafe { libc::poll(&raw mut wanted, 1, limit) };
+                drop(reader);
+            };
+            let wanted = Doing::WaitsFor { descriptors: vec![fd], is_limited: limit >= 0 };
+            assert_eq!(doing(wait, || drop(writer)), wanted);
+        }
+    }
+
+    #[test]
+    fn descriptors_of_select_and_epoll_are_known() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fd = reader.as_raw_fd();
+        let wait = move || {
+            // SAFETY: A set of this thread's.
+            unsafe {
+                let mut set: libc::fd_set = mem::zeroed();
+                libc::FD_SET(fd, &raw mut set);
+                let none = std::ptr::null_mut();
+                libc::select(fd + 1, &raw mut set, none, none, std::ptr::null_mut());
+            }
+            drop(reader);
+        };
+        let wanted = |fd| Doing::WaitsFor { descriptors: vec![fd], is_limited: false };
+        assert_eq!(doing(wait, || drop(writer)), wanted(fd));
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fd = reader.as_raw_fd();
+        let wait = move || {
+            // SAFETY: A descriptor and an event of this thread's.
+            unsafe {
+                let epoll = libc::epoll_create1(0);
+                let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+                libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                libc::epoll_wait(epoll, &raw mut event, 1, -1);
+                libc::close(epoll);
+            }
+            drop(reader);
+        };
+        assert_eq!(doing(wait, || drop(writer)), wanted(fd));
+    }
+}

@@ -1,0 +1,30 @@
+/* finding: endless_wait
+
+   The completion queue is armed for the first event, and not again for the second, which is waited
+   for in poll. */
+
+#include <poll.h>
+
+#include "wrong.h"
+
+int main(void) {
+    if (WRONG)
+        interrupt_later(4);
+    set_up();
+    with_channel();
+    connect_both();
+    EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+    for (int i = 0; i < 2; i++) {
+        receive_at(b, 1024, 512);
+        send_one();
+        struct pollfd wanted = {.fd = channel->fd, .events = POLLIN};
+        int is_lost = WRONG && i == 1;
+        EXPECT(poll(&wanted, 1, -1) == (is_lost ? -1 : 1));
+        EXPECT(is_lost || event_comes());
+        EXPECT(WRONG || ibv_req_notify_cq(cq, 0) == 0);
+        poll_both();
+    }
+    without_channel();
+    tear_down();
+    return 0;
+}
