@@ -302,6 +302,13 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
             checks.seed = Some(checks.seed()); // one for all processes that the program starts
             errln!("roce: --check={checks} does the same again");
         }
+        if let Some(file) =
+            checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))
+        {
+            // the processes of the program add to it
+            let refuse = |error| Refusal::new(format!("--check: {}: {error}", file.display()));
+            std::fs::File::create(file).map_err(refuse)?;
+        }
         configured.env(CHECK, checks.to_string());
     }
     if let Some(file) = &args.suppressions {

@@ -9,7 +9,7 @@
 static struct ibv_async_event event;
 
 static void *acknowledge_late(void *unused) {
-    sleep(2);
+    sleep(4);
     ibv_ack_async_event(&event);
     return unused;
 }

@@ -7,7 +7,7 @@
 #include "cm.h"
 
 static void *acknowledge_late(void *event) {
-    sleep(2);
+    sleep(4);
     rdma_ack_cm_event(event);
     return NULL;
 }

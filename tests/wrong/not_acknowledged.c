@@ -7,7 +7,7 @@
 #include "wrong.h"
 
 static void *acknowledge_late(void *of) {
-    sleep(2);
+    sleep(4);
     ibv_ack_cq_events(of, 1);
     return NULL;
 }

@@ -86,7 +86,7 @@ struct Run {
     calls: Vec<u32>,
     failed: u32,
     /// Kinds of findings, with what they say.
-    findings: Vec<(String, String)>,
+    findings: Vec<Found>,
     /// A line in which `roce` itself says that it has a mistake.
     panic: Option<String>,
 }
@@ -172,13 +172,34 @@ fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     Ok((calls, failed))
 }
 
-/// What `--check` has found, by the lines that it has written.
-fn findings(said: &str) -> Vec<(String, String)> {
+/// What `--check` has found.
+#[derive(Clone, Debug)]
+struct Found {
+    kind: String,
+    what: String,
+    /// The callers, the innermost first.
+    stack: Value,
+}
+
+impl Found {
+    /// True if it is the same mistake: queue pairs have other numbers in each run.
+    fn is_like(&self, other: &Self) -> bool {
+        let is_alive = self.kind == "object_alive";
+        self.kind == other.kind
+            && self.stack == other.stack
+            && (!is_alive || self.what == other.what)
+    }
+}
+
+/// What was found, by the lines that `--check` has written.
+fn findings(said: &str) -> Vec<Found> {
     let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
     said.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line.trim()).ok())
         .filter_map(|value| {
-            Some((text(&value, "finding")?, text(&value, "what").unwrap_or_default()))
+            let what = text(&value, "what").unwrap_or_default();
+            let stack = value["stacks"][0]["frames"].clone();
+            Some(Found { kind: text(&value, "finding")?, what, stack })
         })
         .collect()
 }
@@ -187,7 +208,7 @@ fn findings(said: &str) -> Vec<(String, String)> {
 struct Report<'a> {
     plan: &'a Plan,
     /// What is found also if nothing fails.
-    usual: Vec<(String, String)>,
+    usual: Vec<Found>,
     runs: u32,
     /// Ends, with their numbers.
     ends: BTreeMap<&'static str, u32>,
@@ -213,7 +234,8 @@ impl<'a> Report<'a> {
         self.runs += 1;
         let (_, errno) = error_of(call, None);
         let name = call.failing().name;
-        let new: Vec<_> = run.findings.iter().filter(|found| !self.usual.contains(found)).collect();
+        let is_usual = |found: &&Found| self.usual.iter().any(|usual| usual.is_like(found));
+        let new: Vec<_> = run.findings.iter().filter(|found| !is_usual(found)).collect();
         let key = match run.end {
             _ if run.panic.is_some() => "crashed in roce",
             End::Hang => "hung",
@@ -227,7 +249,7 @@ impl<'a> Report<'a> {
         let (end, reached) = (run.end.text(), run.failed > 0);
         if self.plan.is_json {
             let found: Vec<_> =
-                new.iter().map(|(kind, what)| json!({ "finding": kind, "what": what })).collect();
+                new.iter().map(|new| json!({ "finding": new.kind, "what": new.what })).collect();
             let object = json!({
                 "call": name, "nth": nth, "errno": errno, "end": end, "reached": reached,
                 "found": found, "panic": run.panic,
@@ -237,7 +259,7 @@ impl<'a> Report<'a> {
         }
         let found: Vec<_> = new
             .iter()
-            .map(|(kind, what)| if kind == "object_alive" { what.clone() } else { kind.clone() })
+            .map(|new| if new.kind == "object_alive" { &*new.what } else { &*new.kind })
             .collect();
         let found = if reached { found.join(", ") } else { "(the call was not made)".to_owned() };
         outln!("{:<34} {errno:<14} {end:<15} {found}", format!("{name} nth {nth}"));
@@ -282,6 +304,23 @@ mod tests {
     fn findings_are_read_from_among_other_lines() {
         let said =
             "hello\n{\"finding\":\"object_alive\",\"what\":\"2 × ibv_mr\"}\n{\"summary\":[]}\n{";
-        assert_eq!(findings(said), [("object_alive".to_owned(), "2 × ibv_mr".to_owned())]);
+        let [found] = &findings(said)[..] else { panic!("one") };
+        assert_eq!((&*found.kind, &*found.what), ("object_alive", "2 × ibv_mr"));
+    }
+
+    #[test]
+    fn a_mistake_is_the_same_whatever_the_numbers_are() {
+        let found = |kind: &str, qpn: &str, line: u32| {
+            let line = format!(
+                "{{\"finding\":\"{kind}\",\"what\":\"qp {qpn}\",\"stacks\":\
+                 [{{\"frames\":[{{\"place\":\"a.c:{line}\"}}]}}]}}"
+            );
+            findings(&line).remove(0)
+        };
+        let first = found("timeout_zero", "0x1", 7);
+        assert!(first.is_like(&found("timeout_zero", "0x2", 7)));
+        assert!(!first.is_like(&found("timeout_zero", "0x1", 8)));
+        assert!(!first.is_like(&found("retry_zero", "0x1", 7)));
+        assert!(!found("object_alive", "1", 7).is_like(&found("object_alive", "2", 7)));
     }
 }

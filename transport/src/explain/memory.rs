@@ -12,6 +12,10 @@ impl Explain for AccessError {
                  elements, rkey for the peer, in host byte order on both sides; a key of another \
                  device is unknown here",
             ),
+            Self::LocalKey(_) => (
+                "lkey_as_rkey",
+                "give the peer mr->rkey, not mr->lkey: they are equal with some adapters only",
+            ),
             Self::Deregistered(_) => (
                 "deregistered_key",
                 "ibv_dereg_mr, or ibv_rereg_mr, came before the request was carried out: deregister \

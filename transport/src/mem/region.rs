@@ -56,6 +56,9 @@ pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
+    /// A request of the peer names the L_Key of a region, whose R_Key is another one.
+    #[error("key {0:#010x} is the L_Key of a region: the peer needs its R_Key")]
+    LocalKey(u32),
     /// The region has been deregistered, or the window deallocated.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),

@@ -260,6 +260,8 @@ impl RegionTable {
     pub(super) fn nothing_at(&self, key: RKey) -> AccessError {
         if self.quarantined.contains_key(&key.0) {
             AccessError::Deregistered(key.0)
+        } else if self.local(LKey(key.0)).is_some() {
+            AccessError::LocalKey(key.0)
         } else {
             AccessError::UnknownKey(key.0)
         }
@@ -325,7 +327,7 @@ mod tests {
         assert_eq!(check(key, PD, 0x1064, 0, Access::REMOTE_READ), Ok(()));
         assert_eq!(
             check(RKey(region.lkey().0), PD, 0x1000, 1, Access::REMOTE_READ),
-            Err(AccessError::UnknownKey(region.lkey().0))
+            Err(AccessError::LocalKey(region.lkey().0))
         );
         assert!(table.local(LKey(key.0)).is_none());
         assert_eq!(

@@ -19,7 +19,7 @@ use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
-    hooks::check::devices,
+    hooks::check::{self, devices},
     layout::{consts::*, ibv_device},
     second,
     sync::Mutex,
@@ -199,7 +199,7 @@ impl Dev {
                 .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
             options.cm.listen_grace = LISTEN_GRACE;
             let distinct = environment::value(environment::DISTINCT_KEYS);
-            options.equal_keys = distinct.is_none_or(|value| value == "0");
+            options.equal_keys = distinct.is_none_or(|value| value == "0") && !check::is_on();
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {

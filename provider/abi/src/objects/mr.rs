@@ -138,6 +138,7 @@ impl Mr {
         let handle = pd.ctx.new_handle();
         let mr = Self::with_handle(pd, region, address, length, handle).into_raw();
         pd.ctx.command_file.insert(handle, Importable::Mr(mr as usize));
+        keys::registered((*mr).lkey);
         mr
     }
 
@@ -254,7 +255,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         if let Some(region) = object.region() {
             region.deregister()?;
         }
-        keys::deregistered((*mr).rkey);
+        keys::deregistered(lkey, (*mr).rkey);
         requests::remove_region(device, lkey, user);
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         drop(Mr::from_raw(mr));

@@ -53,6 +53,8 @@ fn what_a_file_names_is_not_told() {
     ] {
         assert!(told.contains(part), "{part:?} is not in\n{told}");
     }
+    let unused = "\n  lines of the suppressions that cover nothing: 1, 2\n";
+    assert!(told.ends_with(unused), "{told}");
     assert_eq!(check("* receive_*", 0), "roce check: no findings, 1 suppressed\n");
     let wrong = check("receive_overlap\nno_such_thing\n", 0);
     assert_eq!(
@@ -76,12 +78,30 @@ fn findings_are_one_document_for_tools() {
     assert_eq!((&document["version"], &run["properties"]["seed"]), (&"2.1.0".into(), &5.into()));
     let results = run["results"].as_array().unwrap();
     assert_eq!((results.len(), &results[0]["ruleId"]), (1, &"receive_overlap".into()));
+    assert_eq!(program.run(&[("ROCE_CHECK", &words)], FOUND).stderr, "");
+    let both: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(both["runs"].as_array().unwrap().len(), 2, "each process adds a run");
     let place = &results[0]["locations"][0]["physicalLocation"];
     assert!(place["artifactLocation"]["uri"].as_str().unwrap().ends_with("tests/wrong/wrong.h"));
     assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
 
     let said = program.run(&[("ROCE_CHECK", "jsn")], 1).stderr;
     assert!(said.starts_with("roce: ROCE_CHECK: there is no \"jsn\"; write text, json"), "{said}");
+}
+
+/// A time limit ends a program by a signal: what was found until then is not lost.
+#[test]
+fn what_a_signal_ends_has_its_findings() {
+    let Some(program) = program("killed") else { return };
+    let directory = Directory::new();
+    let file = directory.file("found.sarif");
+    let words = format!("sarif,file={}", file.display());
+    let said = program.run(&[("ROCE_CHECK", &words)], 0).stderr;
+    assert_eq!(said, "");
+    let document: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let results = document["runs"][0]["results"].as_array().unwrap();
+    let has = |rule: &str| results.iter().any(|result| result["ruleId"] == rule);
+    assert!(has("timeout_zero") && has("object_alive"), "{results:?}");
 }
 
 /// A seed that nobody has given is said, so that it can be.

@@ -1,9 +1,18 @@
 //! Whether programs are checked, and how it is told.
 
-use std::{fs::File, io::Write, path::PathBuf, process, sync::LazyLock};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::LazyLock,
+};
 
 use roce_provider::{CheckForm, Checks, environment, report};
 
+use rustix::fs::{FlockOperation, flock};
+
+use super::sarif;
 use crate::hooks::switch::Hook;
 
 /// What the environment asks for; `None`: nothing is checked. It is asked once. Words that are none
@@ -45,15 +54,31 @@ pub(super) fn tell_seed() {
     }
 }
 
-/// Writes what is told to where it is asked for. A file is made anew by the first.
-pub(super) fn write(text: &str, is_first: bool) {
-    let Some(name) = ASKED.as_ref().and_then(|checks| checks.file.as_ref()) else {
+/// Writes what is told to where it is asked for.
+pub(super) fn write(text: &str) {
+    let Some((form, name)) =
+        ASKED.as_ref().and_then(|checks| Some((checks.form, checks.file.as_ref()?)))
+    else {
         return report::write(text);
     };
-    let opened =
-        File::options().create(true).append(!is_first).truncate(is_first).write(true).open(name);
-    if let Err(error) = opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+    if let Err(error) = add(name, form, text) {
         report::line(format_args!("{}: {}: {error}", environment::CHECK, name.display()));
         report::write(text);
     }
+}
+
+/// Adds it to what other processes have written.
+fn add(name: &Path, form: CheckForm, text: &str) -> io::Result<()> {
+    if form != CheckForm::Sarif {
+        return File::options().create(true).append(true).open(name)?.write_all(text.as_bytes());
+    }
+    let mut file =
+        File::options().create(true).truncate(false).read(true).write(true).open(name)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    let mut before = String::new();
+    file.read_to_string(&mut before)?;
+    let whole = sarif::joined(&before, text)?;
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(whole.as_bytes())
 }

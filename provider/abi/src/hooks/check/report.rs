@@ -31,13 +31,11 @@ use crate::sync::Mutex;
 const MOST: usize = 100;
 
 /// What has been found in this process.
-static TOLD: Mutex<Told> =
-    Mutex::new(Told { process: 0, has_written: false, places: BTreeMap::new() });
+static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
 
 struct Told {
     /// The process that found it: a forked child begins with nothing.
     process: u32,
-    has_written: bool,
     places: BTreeMap<Key, Occurrence>,
 }
 
@@ -99,7 +97,7 @@ pub(crate) fn tell(finding: &Finding) {
     });
     told.places.insert(key, Occurrence { times: 1, shown, found });
     if let Some(text) = text {
-        told.write(&text);
+        form::write(&text);
     }
 }
 
@@ -142,6 +140,7 @@ pub(super) fn summarize() -> usize {
     let advice =
         told.places.iter().filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
     let number = shown.len() - advice.count();
+    let unused = SUPPRESSIONS.unused();
     let text = match form {
         CheckForm::Sarif => sarif::document(&documented, checks),
         CheckForm::Json => {
@@ -150,6 +149,9 @@ pub(super) fn summarize() -> usize {
                 .map(|(kind, at, times)| json!({ "finding": kind, "at": at, "times": times }))
                 .collect();
             let mut summary = json!({ "summary": list, "suppressed": suppressed });
+            if !unused.is_empty() {
+                summary["unused_suppressions"] = unused.into();
+            }
             if checks.are_late() {
                 summary["seed"] = checks.seed().into();
             }
@@ -171,10 +173,16 @@ pub(super) fn summarize() -> usize {
             for (kind, at, times) in &shown {
                 let _ = writeln!(text, "  {times:>5} × {kind}  {at}");
             }
+            if !unused.is_empty() {
+                let lines: Vec<_> = unused.iter().map(usize::to_string).collect();
+                let lines = lines.join(", ");
+                let _ = writeln!(text, "  lines of the suppressions that cover nothing: {lines}");
+            }
             text
         }
     };
-    told.write(&text);
+    drop(told);
+    form::write(&text);
     number
 }
 
@@ -184,13 +192,8 @@ impl Told {
         let process = process::id();
         if self.process != process {
             self.process = process;
-            self.has_written = false;
             self.places.clear();
         }
-    }
-
-    fn write(&mut self, text: &str) {
-        form::write(text, !std::mem::replace(&mut self.has_written, true));
     }
 }
 

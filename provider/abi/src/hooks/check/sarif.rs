@@ -3,7 +3,7 @@
 //!
 //! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
 
-use std::{env, path::Path};
+use std::{env, io, path::Path};
 
 use roce_provider::Checks;
 use serde_json::{Value, json};
@@ -57,6 +57,20 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
         }],
     });
     format!("{document}\n")
+}
+
+/// Two documents in one; the first may be empty.
+pub(super) fn joined(before: &str, document: &str) -> io::Result<String> {
+    if before.trim().is_empty() {
+        return Ok(document.to_owned());
+    }
+    let (mut whole, new): (Value, Value) =
+        (serde_json::from_str(before)?, serde_json::from_str(document)?);
+    let Some(runs) = whole.get_mut("runs").and_then(Value::as_array_mut) else {
+        return Err(io::Error::other("there is something else than a SARIF document in it"));
+    };
+    runs.extend(new["runs"].as_array().into_iter().flatten().cloned());
+    Ok(format!("{whole}\n"))
 }
 
 const fn level(kind: Kind) -> &'static str {
@@ -129,6 +143,16 @@ fn uri(file: &Path) -> String {
 mod tests {
     use super::*;
     use crate::hooks::check::stack::Stack;
+
+    #[test]
+    fn documents_are_joined() {
+        let checks = "sarif".parse().unwrap();
+        let one = document(&[], &checks);
+        assert_eq!(joined("", &one).unwrap(), one);
+        let two: Value = serde_json::from_str(&joined(&one, &one).unwrap()).unwrap();
+        assert_eq!(two["runs"].as_array().unwrap().len(), 2);
+        assert!(joined("[]", &one).is_err() && joined("x", &one).is_err());
+    }
 
     #[test]
     fn a_document_has_what_the_schema_asks_for() {

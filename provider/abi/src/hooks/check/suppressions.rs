@@ -11,7 +11,11 @@
 //! the stack where it was found, or like the function alone, with `*` for anything; without it, all
 //! findings of this name are meant.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use super::{finding::Kind, stack::Frame};
 
@@ -19,8 +23,11 @@ use super::{finding::Kind, stack::Frame};
 #[derive(Default, Debug)]
 pub(super) struct Suppressions(Vec<Suppression>);
 
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 struct Suppression {
+    /// The line's number.
+    line: usize,
+    has_covered: AtomicBool,
     kind: Option<Kind>,
     pattern: Option<String>,
 }
@@ -54,21 +61,37 @@ impl Suppressions {
                 }
             }
             let pattern = Some(pattern.trim()).filter(|pattern| !pattern.is_empty());
-            found.push(Suppression { kind, pattern: pattern.map(str::to_owned) });
+            found.push(Suppression {
+                line: number + 1,
+                has_covered: AtomicBool::new(false),
+                kind,
+                pattern: pattern.map(str::to_owned),
+            });
         }
         (Self(found), wrong)
     }
 
     /// True if a finding of this kind, at this place, is not told.
     pub(super) fn cover(&self, kind: Kind, frames: &[Frame]) -> bool {
-        self.0.iter().any(|line| {
+        let mut is_covered = false;
+        for line in &self.0 {
             let is_like = |pattern: &String| {
                 frames.iter().any(|frame| {
                     matches(pattern, &frame.function) || matches(pattern, &frame.to_string())
                 })
             };
-            line.kind.is_none_or(|of| of == kind) && line.pattern.as_ref().is_none_or(is_like)
-        })
+            if line.kind.is_none_or(|of| of == kind) && line.pattern.as_ref().is_none_or(is_like) {
+                line.has_covered.store(true, Ordering::Relaxed);
+                is_covered = true;
+            }
+        }
+        is_covered
+    }
+
+    /// The numbers of the lines that have covered nothing.
+    pub(super) fn unused(&self) -> Vec<usize> {
+        let unused = self.0.iter().filter(|line| !line.has_covered.load(Ordering::Relaxed));
+        unused.map(|line| line.line).collect()
     }
 }
 
@@ -123,10 +146,12 @@ mod tests {
             "# nothing\n\nreceive_overlap post_*\ntimeout_zero # all\n* *(libx.so)\nnonsense\n";
         let (lines, wrong) = Suppressions::parse(text);
         assert_eq!(wrong, [(6, "there is no finding nonsense".to_owned())]);
+        assert_eq!(lines.unused(), [3, 4, 5]);
         let at = [frame("ibv_post_recv", "verbs.h:1"), frame("post_all", "a.c:7")];
         assert!(lines.cover(Kind::ReceiveOverlap, &at));
         assert!(lines.cover(Kind::TimeoutZero, &[]));
         assert!(lines.cover(Kind::LostWakeUp, &[frame("libx.so+0x10", "libx.so")]));
+        assert_eq!(lines.unused(), [0; 0]);
         assert!(
             !lines.cover(Kind::LostWakeUp, &at) && !lines.cover(Kind::ReceiveOverlap, &at[..1])
         );

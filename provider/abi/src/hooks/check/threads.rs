@@ -212,7 +212,9 @@ mod tests {
     #[test]
     fn what_a_thread_waits_for_is_known() {
         let (said, heard) = mpsc::channel::<()>();
-        let waits = move || drop(heard.recv());
+        let waits = move || {
+            let _ = heard.recv();
+        };
         assert_eq!(doing(waits, || drop(said)), Doing::WaitsForThread);
 
         for limit in [-1, 60_000] {

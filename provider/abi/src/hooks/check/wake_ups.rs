@@ -11,7 +11,6 @@ use super::{
     report, requests,
     stack::Stack,
     threads::{self, Doing, Thread},
-    watcher,
 };
 use crate::{sync::Mutex, wait};
 
@@ -50,7 +49,6 @@ pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &Comple
         let (cq, made) = (cq.clone(), Stack::here());
         let new = Queue { channel, descriptor, made, cq, is_polled: false, armed: None };
         CQS.lock().insert(pointer, new);
-        watcher::start();
     }
 }
 
@@ -77,7 +75,7 @@ pub(super) fn posted(cq: usize) {
     let this = threads::this();
     let is_own = |armed: &&mut Armed| armed.by == this;
     change(cq, |queue| {
-        queue.armed.iter_mut().filter(is_own).for_each(|armed| armed.is_safe = true)
+        queue.armed.iter_mut().filter(is_own).for_each(|armed| armed.is_safe = true);
     });
 }
 

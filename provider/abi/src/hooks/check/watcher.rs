@@ -1,34 +1,55 @@
-//! A thread that looks at those of the program from time to time: at waits in calls of the system,
-//! which this library has no part in.
+//! A thread that looks at those of the program from time to time, at waits in calls of the system,
+//! which this library has no part in; and that tells what was found when a signal ends the program.
 
 use std::{
-    mem,
-    sync::Once,
-    thread::{self, Builder},
+    ffi::c_int,
+    mem, process, ptr,
+    sync::{
+        Once,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::Builder,
+    time::Duration,
 };
 
 use roce_provider::signals;
+use rustix::{event::Timespec, thread::futex};
 
 use super::{
-    report,
+    at_exit, report,
     threads::{self, Doing},
     waits, wake_ups,
 };
 
-/// Has the program's waits looked at, if that is not so yet. A forked child has no objects to wait
-/// for.
+/// The process whose thread looks: a forked child has none.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// 1: a signal ends the program, and what was found is to be told. The thread waits for it.
+static ENDS: AtomicU32 = AtomicU32::new(0);
+/// 1: it is told. The handler of the signal waits for it.
+static IS_TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// Has the program looked at, if that is not so yet.
 pub(super) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
+        let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
         // without it such waits are not found
-        let _ = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
+        if started.is_ok() {
+            PROCESS.store(process::id(), Ordering::SeqCst);
+            [libc::SIGINT, libc::SIGTERM].into_iter().for_each(take);
+        }
     });
 }
 
 fn look_on() {
     let mut seen = Vec::new();
     loop {
-        thread::sleep(waits::SOON);
+        if wait(&ENDS, waits::SOON) {
+            at_exit::tell_rest();
+            IS_TOLD.store(1, Ordering::SeqCst);
+            let _ = futex::wake(&IS_TOLD, futex::Flags::PRIVATE, 1);
+            return;
+        }
         let still = threads::still(mem::take(&mut seen));
         wake_ups::look_at_waits(&still);
         for thread in &still {
@@ -43,4 +64,43 @@ fn look_on() {
         report::tell_postponed();
         seen = threads::all().unwrap_or_default();
     }
+}
+
+/// Takes a signal that would end the program, unless the program has a handler for it.
+fn take(signal: c_int) {
+    // SAFETY: All bytes zero are a value of it; the calls write to a place of ours, and install a
+    // function that lives as long as the process: this library is never unloaded.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
+        if known && action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, ptr::null_mut());
+        }
+    }
+}
+
+/// Has the thread tell what was found, and lets the signal end the program. It takes no lock and
+/// no memory: the thread that it interrupts may have any.
+extern "C" fn on_signal(signal: c_int) {
+    if PROCESS.load(Ordering::SeqCst) == process::id() {
+        ENDS.store(1, Ordering::SeqCst);
+        let _ = futex::wake(&ENDS, futex::Flags::PRIVATE, 1);
+        wait(&IS_TOLD, at_exit::LIMIT);
+    }
+    // SAFETY: It changes a disposition, and sends a signal that comes when this function returns.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// Waits until a word is 1, for so long at most. True if it is.
+fn wait(word: &AtomicU32, limit: Duration) -> bool {
+    if word.load(Ordering::SeqCst) == 0 {
+        let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };
+        let _ = futex::wait(word, futex::Flags::PRIVATE, 0, Some(&limit));
+    }
+    word.load(Ordering::SeqCst) == 1
 }
