@@ -24,7 +24,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Kind, requests, wake_ups},
+    hooks::check::{self, Kind, requests, single, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     rule::Rule,
     translate::wc,
@@ -169,6 +169,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
         let limit = usize::try_from(number).unwrap_or(0);
         let mut next = wcs;
         let taken = if call.is_checked {
+            let _inside = single::enter(cq as usize, call.id.name());
             let taken = object.cq.poll_each(limit, |wc| {
                 requests::completed(object.ctx.device(), cq as usize, &wc);
                 wc::write_checked(next, &wc);

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     call::{self, CallId, Moving},
     errno::{Errno, Result},
-    hooks::check::{self, Finding, Kind, Stack, requests, wake_ups},
+    hooks::check::{self, Finding, Kind, Stack, requests, single, wake_ups},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
         ibv_poll_cq_attr, read_sized,
@@ -85,7 +85,13 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     }
     cq.parent = parent.map(|parent| parent.users.add());
     set_functions(cq.functions());
-    Ok(cq.start().cast())
+    let cq = cq.start();
+    if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+        single::promised(cq as usize, "it was made with IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
+    } else if parent.is_some() {
+        single::made_with(cq as usize, attr.parent_domain as usize);
+    }
+    Ok(cq.cast())
 }
 
 fn set_functions(cq: &mut ibv_cq_ex) {
@@ -143,7 +149,9 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
 /// Goes to the next completion: 0, or `ENOENT` if there is none.
 unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
+    let inside = call.is_checked.then(|| single::enter(cq as usize, call.id.name()));
     let found = object.cq.poll_one();
+    drop(inside);
     if call.is_checked {
         match &found {
             Some(wc) => requests::completed(object.ctx.device(), cq as usize, wc),

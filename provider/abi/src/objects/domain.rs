@@ -12,6 +12,7 @@ use super::{
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
+    hooks::check::single,
     layout::{
         consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
         read_sized,
@@ -105,7 +106,11 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
         let holds =
             [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
-        Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw())
+        let parent = Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw();
+        if td.is_some() {
+            single::promised(parent as usize, "it was made with a thread domain");
+        }
+        Ok(parent)
     })
 }
 

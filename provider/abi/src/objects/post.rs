@@ -21,6 +21,7 @@ use crate::{
     hooks::check::{
         self, Finding, Kind, Stack,
         requests::{self, Queue, Request},
+        single,
     },
     layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},
     rule::Rule,
@@ -269,11 +270,13 @@ pub(crate) unsafe extern "C" fn post_send(
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     posting(CallId::ibv_post_send, wr, bad_wr, move |call, place| {
+        let pointer = qp as usize;
         let qp = call.object::<Qp>(qp)?;
         let make = |c: &ibv_send_wr| send_wr(qp, c);
         if !call.is_checked {
             return qp.send(place, false, make);
         }
+        let _inside = single::enter(pointer, call.id.name());
         let note = |c: &ibv_send_wr, wr: &SendWr| {
             let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
             let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
@@ -292,6 +295,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
+        let pointer = qp as usize;
         let qp = call.object::<Qp>(qp)?;
         // none have those that receive from a shared queue, which is said then
         let max_sge = qp.caps.max_recv_sge.max(1);
@@ -299,6 +303,7 @@ pub(crate) unsafe extern "C" fn post_recv(
         if !call.is_checked {
             return qp.receive(place, false, make);
         }
+        let _inside = single::enter(pointer, call.id.name());
         let (queue, note) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
         checked((queue, call), place, make, note, |place, make| qp.receive(place, true, make))
     })

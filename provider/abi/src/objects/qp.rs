@@ -25,6 +25,7 @@ use crate::{
     hooks::check::{
         Kind,
         requests::{self, NewPair, QpKey},
+        single,
     },
     layout::{
         consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
@@ -132,6 +133,7 @@ impl Qp {
             _made_from: made_from,
         };
         let qp = qp.into_raw();
+        single::made_with(qp as usize, attr.pd as usize);
         // one that is opened a second time in the same context tells its events by the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
         if qp_type != QpType::XrcTarget {

@@ -140,6 +140,10 @@ kinds! {
     BatchNotEnded "batch_not_ended":
         "a batch has a lock from its begin to its end: the thread that begins another one in between waits for itself, for ever";
         "ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after each ibv_start_poll that gave 0, also where ibv_next_poll gave ENOENT and where the program leaves early";
+    /// A promise that the program does not keep.
+    UsedByTwoThreads "used_by_two_threads":
+        "the program has promised that one thread at a time uses the object, so that libraries take no lock: two threads change its state at once";
+        "leave out IBV_CREATE_CQ_ATTR_SINGLE_THREADED, or the thread domain, or have each thread use queues of its own";
     /// Parts of a completion that mean nothing.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";

@@ -23,6 +23,7 @@ mod report;
 pub(crate) mod requests;
 mod sarif;
 pub(crate) mod settings;
+pub(crate) mod single;
 mod stack;
 mod suppressions;
 mod threads;

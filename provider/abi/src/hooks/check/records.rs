@@ -11,7 +11,7 @@ use std::{
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report,
+    report, single,
     stack::Stack,
     watcher,
 };
@@ -93,6 +93,7 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
 /// The memory is allocated with this layout, and nothing else frees it.
 pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) {
     let destroyed = Stack::here();
+    single::forget(pointer);
     let mut records = RECORDS.lock();
     let (kind, made) = match records.alive.remove(&pointer) {
         Some(alive) => (alive.kind, alive.made),

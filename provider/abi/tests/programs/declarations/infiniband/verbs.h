@@ -516,6 +516,38 @@ static inline int ibv_close_xrcd(struct ibv_xrcd *xrcd) {
     return (*(operation **)IN_FRONT(xrcd->context, DISTANCE_close_xrcd))(xrcd);
 }
 
+struct ibv_td {
+    struct ibv_context *context;
+};
+
+struct ibv_td_init_attr {
+    uint32_t comp_mask;
+};
+
+struct ibv_parent_domain_init_attr {
+    struct ibv_pd *pd;
+    struct ibv_td *td;
+    uint32_t comp_mask;
+    void *(*alloc)(struct ibv_pd *, void *, size_t, size_t, uint64_t);
+    void (*free)(struct ibv_pd *, void *, void *, uint64_t);
+    void *pd_context;
+};
+
+static inline struct ibv_td *ibv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr) {
+    typedef struct ibv_td *operation(struct ibv_context *, struct ibv_td_init_attr *);
+    return (*(operation **)IN_FRONT(context, DISTANCE_alloc_td))(context, attr);
+}
+
+static inline int ibv_dealloc_td(struct ibv_td *td) {
+    typedef int operation(struct ibv_td *);
+    return (*(operation **)IN_FRONT(td->context, DISTANCE_dealloc_td))(td);
+}
+
+static inline struct ibv_pd *ibv_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr) {
+    typedef struct ibv_pd *operation(struct ibv_context *, struct ibv_parent_domain_init_attr *);
+    return (*(operation **)IN_FRONT(context, DISTANCE_alloc_parent_domain))(context, attr);
+}
+
 static inline struct ibv_cq *ibv_cq_ex_to_cq(struct ibv_cq_ex *cq) {
     return (struct ibv_cq *)cq;
 }
