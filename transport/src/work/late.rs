@@ -72,6 +72,8 @@ pub(crate) type Flow = (u32, Half);
 const LONGEST: u64 = 64;
 /// How many times as late as other bytes those are that a READ or an atomic brings.
 const ANSWER: u32 = 5;
+/// The part of its time within which every second queue pair places what it has.
+const SHORT: u32 = 16;
 /// Pieces begin at multiples of this.
 const GRAIN: u64 = 8;
 
@@ -161,7 +163,9 @@ impl Late {
         }
         // nobody waits for what a READ brings but the program
         let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
-        let latest = now.plus(self.config.place * times);
+        // now and then soon, before what came earlier on another queue pair
+        let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
+        let latest = now.plus(self.config.place * times / parts);
         let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
         let left = until.since(now);
         let mut from = 0;
@@ -207,12 +211,13 @@ impl Late {
 
     /// Places what is due; the queue pairs that have nothing left of which bytes were to be placed.
     pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
-        for there in self.unplaced.values_mut() {
-            while there.pieces.first_key_value().is_some_and(|((at, _), _)| *at <= now)
-                && let Some((_, piece)) = there.pieces.pop_first()
-            {
-                piece.place();
-            }
+        // in the order of their times, which a program may see that looks at its memory
+        let first = |there: &Unplaced| Some(*there.pieces.first_key_value()?.0);
+        let is_due = |there: &Unplaced| first(there).is_some_and(|(at, _)| at <= now);
+        loop {
+            let due = self.unplaced.values_mut().filter(|there| is_due(there));
+            let Some(next) = due.min_by_key(|there| first(there)) else { break };
+            next.pieces.pop_first().into_iter().for_each(|(_, piece)| piece.place());
         }
         let mut done = Vec::new();
         self.unplaced.retain(|flow, there| {

@@ -129,6 +129,31 @@ fn a_receive_completion_comes_behind_all_that_was_written_before_it() {
     }
 }
 
+/// Nothing orders two queue pairs: a program that divides its data and the notice of it among them
+/// finds that out.
+#[test]
+fn a_message_of_another_queue_pair_may_come_before_what_was_written() {
+    let overtakes = |seed: u64| {
+        let (mut pair, data, _) = pair(reorder(seed));
+        let (notice, noticed) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+        let (near, far) = (pair.a.buffer(1000), pair.b.buffer(1000));
+        (1..=20).any(|round| {
+            near.put(0, &[round; 1000]);
+            pair.post_recv(&noticed, &RecvWr::new(1, [far.sge(900, 8)]));
+            pair.post_send(&data, &SendWr::write(1, far.remote(0), near.sge(0, 800)));
+            pair.post_send(&notice, &SendWr::send(2, near.sge(900, 8)));
+            let mut is_early = false;
+            watch(&mut pair, |_| {
+                let is_there = far.part(0, 800) == near.part(0, 800);
+                is_early |= !noticed.received().is_empty() && !is_there;
+            });
+            assert_eq!((data.sent().len(), notice.sent().len()), (1, 1));
+            is_early
+        })
+    };
+    assert_eq!((0..10).filter(|seed| overtakes(*seed)).count(), 10);
+}
+
 #[test]
 fn reads_and_atomics_find_what_was_written_before_them() {
     for seed in 0..30 {
