@@ -14,7 +14,7 @@ use roce_transport::{
     ids::{PdId, SrqId},
     mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
-    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
+    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, Rtr, Rts},
     time::Instant,
     wire::{Datagram, NetHeader},
     work::{
@@ -374,19 +374,12 @@ impl Program for Simulated {
             rq_psn: Psn::new(connection.rq_psn),
             av: AddressVector::new(IpAddr::from(OWN).into(), 0),
         };
-        let responder = ResponderAttr {
-            max_dest_rd_atomic: connection.max_dest_rd_atomic,
-            min_rnr_timer: connection.min_rnr_timer,
+        let rtr = match qp_type {
+            QpType::Ud => Rtr::Ud,
+            _ => Rtr::new(qp_type, peer, connection.responder),
         };
-        let rtr = if qp_type == QpType::Ud { Rtr::Ud } else { Rtr::new(qp_type, peer, responder) };
         self.adapter.to_rtr(qpn, &rtr).map_err(|error| refused(&error))?;
-        let requester = RequesterAttr {
-            timeout: connection.timeout,
-            retry_cnt: connection.retry_cnt,
-            rnr_retry: connection.rnr_retry,
-            max_rd_atomic: connection.max_rd_atomic,
-        };
-        let rts = Rts::new(qp_type, Psn::new(sq_psn), requester);
+        let rts = Rts::new(qp_type, Psn::new(sq_psn), connection.requester);
         self.adapter.to_rts(self.now, qpn, &rts).map_err(|error| refused(&error))?;
         Ok(qpn)
     }
