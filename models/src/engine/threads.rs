@@ -62,7 +62,10 @@ pub fn a_timer_fires() {
 /// What is counted is published, though a thread has polled meanwhile.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
-        engine.command_shard(|shard, now| shard.counted = Some((now.plus(SOON), 0)));
+        engine.command_shard(|shard, now| {
+            shard.publication.start(now.plus(SOON));
+            (shard.publication.counted, shard.reader) = (true, Some(0));
+        });
         engine.progress();
         engine.system.wait_for(0);
     });

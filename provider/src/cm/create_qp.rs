@@ -34,7 +34,7 @@ impl CmId {
         let context = inner.device_addr()?.context.clone();
         let pd = match pd {
             Some(pd) => pd.clone(),
-            None => inner.channel.default_domain(&context)?,
+            None => inner.events.channel.default_domain(&context)?,
         };
         if !Arc::ptr_eq(&pd.context().inner, &context.inner) {
             return Err(ObjectError::Unknown.into());
@@ -118,7 +118,7 @@ impl CmId {
         let inner = self.inner();
         match &inner.queues {
             Some(queues) => Ok(queues.pd.clone()),
-            None => inner.channel.default_domain(&inner.device_addr()?.context),
+            None => inner.events.channel.default_domain(&inner.device_addr()?.context),
         }
     }
 

@@ -21,9 +21,7 @@ impl Engine {
     /// has arrived, this does.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
-        let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
-        let polls = polls[0].wrapping_add(polls[1]);
-        if !shard.corks(now, load, polls, self.has_untaken()) {
+        if !shard.corks(now, load, self.calls.polls(), self.has_untaken()) {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
@@ -57,7 +55,7 @@ impl Engine {
     /// waited long enough.
     #[inline]
     pub(crate) fn note_find(&self) {
-        grow(&self.finds);
+        grow(&self.calls.finds);
         let until = self.corked_until.load(Ordering::Relaxed);
         if until != 0
             && clock::now().as_nanos() >= until

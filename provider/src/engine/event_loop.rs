@@ -30,18 +30,18 @@ impl Engine {
         }
         let is_free = self.has_background()
             && self.is_of_this_process()
-            && self.sleepers.load(Ordering::SeqCst) == 0
+            && self.waits.sleepers.load(Ordering::SeqCst) == 0
             && self.event_loop.not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
             self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
             return false;
         }
-        self.drivers.fetch_add(1, Ordering::SeqCst);
+        self.waits.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
-        self.handed_over.store(false, Ordering::SeqCst);
+        self.waits.handed_over.store(false, Ordering::SeqCst);
         self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
-        if self.leaves_sockets.swap(false, Ordering::SeqCst) {
+        if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background(); // it has taken this for a thread that waits on the sockets itself
         }
         if !quiet {
@@ -60,7 +60,7 @@ impl Engine {
             self.event_loop.stirred.store(true, Ordering::Relaxed); // it has been woken already
         }
         self.lock().unpark();
-        self.handed_over.store(true, Ordering::SeqCst);
+        self.waits.handed_over.store(true, Ordering::SeqCst);
         self.leave_sockets();
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }

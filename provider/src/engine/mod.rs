@@ -17,6 +17,7 @@ mod flows;
 mod follow;
 mod fork;
 mod frames;
+mod lock;
 mod log;
 mod loop_descriptor;
 mod loop_state;
@@ -24,6 +25,7 @@ mod outgoing;
 mod poller;
 mod posting;
 mod program;
+mod publication;
 mod room;
 mod schedule;
 mod serve;
@@ -34,6 +36,7 @@ mod sleep;
 mod slice;
 mod start;
 mod waiting;
+mod words;
 
 pub use describe::describe_engines;
 #[cfg(test)]

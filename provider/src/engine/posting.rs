@@ -13,12 +13,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use super::{
-    program::grow,
-    schedule::cork::Load,
-    serve::{Engine, Locked},
-    shard::Shard,
-};
+use super::{lock::Locked, program::grow, schedule::cork::Load, serve::Engine, shard::Shard};
 use crate::clock;
 
 /// Requests and elements of their lists that are posted under one hold of the lock.
@@ -49,7 +44,7 @@ impl Engine {
     /// Posts a list, whose requests `requests` hands over one by one.
     pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
         if kind == Posted::Send {
-            grow(&self.commands);
+            grow(&self.calls.commands);
         }
         let held = Some(self.hold());
         let mut posting =
@@ -66,7 +61,7 @@ impl Engine {
         wrs: &[SendWr],
         post: impl FnOnce(&mut Adapter, Instant) -> R,
     ) -> R {
-        grow(&self.commands);
+        grow(&self.calls.commands);
         let (mut shard, now) = self.hold();
         let result = post(shard.adapter(), now);
         let mut load = Load::default();
