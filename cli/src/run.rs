@@ -95,6 +95,16 @@ pub(crate) struct Args {
     /// library
     #[arg(long)]
     sockets: bool,
+    #[command(flatten)]
+    libraries: LibraryArgs,
+    /// The program, and its arguments
+    #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// The library, and the names that stand for it.
+#[derive(clap::Args)]
+struct LibraryArgs {
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
     /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
     #[arg(long, value_name = "FILE")]
@@ -104,9 +114,6 @@ pub(crate) struct Args {
     /// environment that the program belongs to are found without it
     #[arg(long, value_name = "NAME")]
     also: Vec<OsString>,
-    /// The program, and its arguments
-    #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
 }
 
 /// What goes wrong.
@@ -192,10 +199,10 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let profile = profile(args)?;
     let devices = devices(args, profile.as_ref())?;
     let mut configured = configured(args)?;
-    let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
+    let library = library::find(args.libraries.library.as_deref()).map_err(Refusal::new)?;
     let path = program::find(name)?;
     let mut also = bundled::names(&path);
-    for name in &args.also {
+    for name in &args.libraries.also {
         let checked = bundled::check(name);
         also.insert(checked.map_err(|error| Refusal::new(format!("--also: {error}")))?);
     }

@@ -10,7 +10,7 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
-    cm::{Accept, ConnEvent, ConnId, IpHeader, Listen, PortSpace, RejectReason, Req},
+    cm::{Accept, ConnEnd, ConnEvent, ConnId, IpHeader, Listen, PortSpace, RejectReason, Req},
     ids::{PdId, SrqId},
     mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
@@ -193,13 +193,15 @@ impl Simulated {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         self.adapter.to_init(qpn, &Init { access, ..Init::default() }).ok()?;
         let accept = Accept {
-            qpn,
-            starting_psn: Psn::new(0x0012_3456),
-            responder_resources: req.initiator_depth,
-            initiator_depth: req.responder_resources,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            srq: false,
+            end: ConnEnd {
+                qpn,
+                starting_psn: Psn::new(0x0012_3456),
+                responder_resources: req.initiator_depth,
+                initiator_depth: req.responder_resources,
+                rnr_retry: 7,
+                min_rnr_timer: 12,
+                srq: false,
+            },
             private_data: &[],
         };
         self.adapter.cm_accept(self.now, conn, &accept, true).ok()

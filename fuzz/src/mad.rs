@@ -14,7 +14,7 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, PKey, QKey, Qpn},
     cm::{
-        Accept, CmConfig, CmMad, CmService, ConnEvent, ConnId, Connect, Listen, PortSpace,
+        Accept, CmConfig, CmMad, CmService, ConnEnd, ConnEvent, ConnId, Connect, Listen, PortSpace,
         RejectReason,
     },
     event::{Disposition, DropReason},
@@ -233,17 +233,19 @@ impl Run {
             service_id: PortSpace::Tcp.service(u16::from(how)),
             av,
             service: [CmService::Rc, CmService::Uc, CmService::Xrc][usize::from(how & 3) % 3],
-            qpn: self.qpns[usize::from(to >> 1) % self.qpns.len()],
+            end: ConnEnd {
+                qpn: self.qpns[usize::from(to >> 1) % self.qpns.len()],
+                starting_psn: Psn::new(u32::from(how)),
+                responder_resources: 4,
+                initiator_depth: 4,
+                rnr_retry: 7,
+                min_rnr_timer: if to == 0xFE { 32 } else { 1 },
+                srq: false,
+            },
             managed: how & 4 != 0,
-            starting_psn: Psn::new(u32::from(how)),
-            responder_resources: 4,
-            initiator_depth: 4,
             retry_count: how >> 4,
-            rnr_retry: 7,
-            min_rnr_timer: if to == 0xFE { 32 } else { 1 },
             ack_timeout: 8,
             fits_ack_delay: how & 8 != 0,
-            srq: false,
             path_mtu: Mtu::B1024,
             pkey: PKey::DEFAULT,
             private_data: &[length; 100][..usize::from(length % 100)],
@@ -261,13 +263,15 @@ impl Run {
         let [which, how] = input.array();
         let Some(conn) = self.conn(which) else { return };
         let accept = Accept {
-            qpn: self.qpns[usize::from(how) % self.qpns.len()],
-            starting_psn: Psn::new(0),
-            responder_resources: 4,
-            initiator_depth: 4,
-            rnr_retry: 7,
-            min_rnr_timer: 1,
-            srq: false,
+            end: ConnEnd {
+                qpn: self.qpns[usize::from(how) % self.qpns.len()],
+                starting_psn: Psn::new(0),
+                responder_resources: 4,
+                initiator_depth: 4,
+                rnr_retry: 7,
+                min_rnr_timer: 1,
+                srq: false,
+            },
             private_data: &[how],
         };
         let before = self.adapter.cm_state(conn);

@@ -166,7 +166,7 @@ fn play(
         results.push(figures);
     }
     if args.json && is_client {
-        let document = document(&side.plan, &side.device, side.mtu.bytes(), &results);
+        let document = document(&side.plan, side.context.name(), side.mtu.bytes(), &results);
         outln!("{document:#}");
     }
     match (nothing, side.plan.amount) {
@@ -212,7 +212,7 @@ fn head(side: &Side) {
     };
     outln!("{line}");
     outln!("                    {} {what}", plan.test.title());
-    outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.device);
+    outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.context.name());
     outln!(" Number of qps   : {:<20} Connection type : RC", plan.qps);
     if plan.threads > 1 {
         outln!(" Threads         : {:<20} each with so many qps", plan.threads);

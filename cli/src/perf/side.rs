@@ -39,7 +39,6 @@ pub(super) struct Side {
     pub(super) plan: Plan,
     pub(super) is_client: bool,
     pub(super) exchange: Exchange,
-    pub(super) device: String,
     pub(super) mtu: Mtu,
     pub(super) context: Context,
     pairs: Vec<QueuePair>,
@@ -155,7 +154,6 @@ impl Side {
         let mut side = Self {
             is_client,
             exchange,
-            device: context.name().to_owned(),
             mtu,
             context,
             cq,

@@ -80,7 +80,7 @@ impl Adapter {
     /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
     /// [`ConnError::TooMany`].
     pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, ConnError> {
-        let call = || Call::Connect { qpn: connect.qpn, service: connect.service_id };
+        let call = || Call::Connect { qpn: connect.end.qpn, service: connect.service_id };
         self.recorded(now, Qpn::GSI, call, |adapter| {
             let Self { resources: Resources { gids, .. }, cm, rng, .. } = adapter;
             let path = gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
@@ -102,7 +102,7 @@ impl Adapter {
         accept: &Accept<'_>,
         managed: bool,
     ) -> Result<(), AcceptError> {
-        let call = || Call::Accept { conn, qpn: accept.qpn };
+        let call = || Call::Accept { conn, qpn: accept.end.qpn };
         self.recorded(now, Qpn::GSI, call, |adapter| {
             adapter.cm.prepare(conn, accept)?;
             if managed {
@@ -405,11 +405,9 @@ impl Adapter {
 
     /// Writes the next message of connection management to `slot`.
     fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, Path, MadReason)> {
-        let OutgoingMad { path, mad, reason } = self.cm.poll_transmit()?;
-        let mut bth =
-            Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
+        let (OutgoingMad { path, mad, reason }, psn) = self.cm.poll_transmit()?;
+        let mut bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, psn);
         bth.pkey = path.pkey;
-        self.gsi_psn = self.gsi_psn.plus(1);
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());

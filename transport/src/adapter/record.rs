@@ -231,7 +231,7 @@ impl Adapter {
             return;
         }
         for record in recorder.held.drain(..) {
-            if record.qpn == Qpn::GSI || self.by_qpn.contains_key(&record.qpn) {
+            if record.qpn == Qpn::GSI || self.qps.place(record.qpn).is_some() {
                 recorder.latest.keep(&record);
             }
             if let Some(sink) = &mut recorder.sink {

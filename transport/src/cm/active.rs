@@ -48,8 +48,8 @@ impl Connections {
         let private_data = private_data(connect.private_data)?;
         check_limits(&[
             (ConnAttribute::RetryCount, connect.retry_count, 7),
-            (ConnAttribute::RnrRetry, connect.rnr_retry, 7),
-            (ConnAttribute::MinRnrTimer, connect.min_rnr_timer, 31),
+            (ConnAttribute::RnrRetry, connect.end.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, connect.end.min_rnr_timer, 31),
             (ConnAttribute::AckTimeout, connect.ack_timeout, 31),
         ])?;
         let local_id = common.take_id(rng)?;
@@ -61,7 +61,7 @@ impl Connections {
                 req,
                 av: connect.av,
                 ack_timeout: connect.ack_timeout,
-                min_rnr_timer: connect.min_rnr_timer,
+                min_rnr_timer: connect.end.min_rnr_timer,
             }),
             managed: connect.managed,
             fits_ack_delay: connect.fits_ack_delay,
@@ -70,7 +70,7 @@ impl Connections {
         let conn = Connection {
             state: ConnState::ReqSent(requested),
             path,
-            local_qpn: connect.qpn,
+            local_qpn: connect.end.qpn,
             transaction,
             credit: Credit::PROVEN,
             abandoned: false,
@@ -230,20 +230,20 @@ fn request(common: &Common, connect: &Connect<'_>, path: &Path) -> Req {
     Req {
         service_id: connect.service_id,
         local_ca_guid: common.guid,
-        local_qpn: connect.qpn,
-        responder_resources: connect.responder_resources,
-        initiator_depth: connect.initiator_depth,
+        local_qpn: connect.end.qpn,
+        responder_resources: connect.end.responder_resources,
+        initiator_depth: connect.end.initiator_depth,
         remote_response_timeout: common.config.response_timeout,
         transport,
         extended_transport,
-        starting_psn: connect.starting_psn,
+        starting_psn: connect.end.starting_psn,
         local_response_timeout: common.config.response_timeout,
         retry_count: connect.retry_count,
         pkey: connect.pkey,
         path_mtu: connect.path_mtu as u8,
-        rnr_retry: connect.rnr_retry,
+        rnr_retry: connect.end.rnr_retry,
         max_cm_retries: common.config.max_retries,
-        srq: connect.srq,
+        srq: connect.end.srq,
         primary: ReqPath {
             local_lid: 0xFFFF,
             remote_lid: 0xFFFF,

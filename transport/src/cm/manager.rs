@@ -33,12 +33,14 @@ pub(crate) struct Cm {
     common: Common,
     connections: Connections,
     sidr: Sidr,
+    /// Of the next packet of QP1.
+    psn: Psn,
 }
 
 impl Cm {
     pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
         let (connections, sidr) = (Connections::default(), Sidr::default());
-        Self { common: Common::new(config, guid), connections, sidr }
+        Self { common: Common::new(config, guid), connections, sidr, psn: Psn::default() }
     }
 
     /// Has requests rejected as these say.
@@ -70,7 +72,7 @@ impl Cm {
         message: &Message,
         arrival: &mut Arrival<'_>,
     ) -> Result<ReplyOutcome, DropReason> {
-        let Self { common, connections, sidr } = self;
+        let Self { common, connections, sidr, .. } = self;
         match message {
             Message::Rep(rep) => return connections.on_rep(common, rep, arrival),
             Message::Req(req) => connections.on_req(common, req, arrival),
@@ -93,7 +95,7 @@ impl Cm {
         now: Instant,
         expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
     ) {
-        let Self { common, connections, sidr } = self;
+        let Self { common, connections, sidr, .. } = self;
         while let Some(id) = common.deadlines.pop_due(now) {
             match sidr.state(ConnId(id)) {
                 Some(_) => sidr.on_deadline(common, now, id),
@@ -258,7 +260,11 @@ impl Cm {
         self.common.is_due()
     }
 
-    pub(crate) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
-        self.common.poll_transmit()
+    /// The next message, and the PSN of its packet.
+    pub(crate) fn poll_transmit(&mut self) -> Option<(OutgoingMad, Psn)> {
+        let mad = self.common.poll_transmit()?;
+        let psn = self.psn;
+        self.psn = psn.plus(1);
+        Some((mad, psn))
     }
 }

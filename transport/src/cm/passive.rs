@@ -146,26 +146,26 @@ impl Connections {
         };
         let private_data = private_data(accept.private_data)?;
         check_limits(&[
-            (ConnAttribute::RnrRetry, accept.rnr_retry, 7),
-            (ConnAttribute::MinRnrTimer, accept.min_rnr_timer, 31),
+            (ConnAttribute::RnrRetry, accept.end.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, accept.end.min_rnr_timer, 31),
         ])?;
-        terms.min_rnr_timer = accept.min_rnr_timer;
+        terms.min_rnr_timer = accept.end.min_rnr_timer;
         **rep = Rep {
             local_id: id.0,
             remote_id: remote.id,
-            local_qpn: accept.qpn,
-            starting_psn: accept.starting_psn,
-            responder_resources: accept.responder_resources,
-            initiator_depth: accept.initiator_depth,
+            local_qpn: accept.end.qpn,
+            starting_psn: accept.end.starting_psn,
+            responder_resources: accept.end.responder_resources,
+            initiator_depth: accept.end.initiator_depth,
             target_ack_delay: TARGET_ACK_DELAY,
             failover: if terms.req.alternate.local_lid == 0 { 0 } else { Rep::NO_FAILOVER },
-            rnr_retry: accept.rnr_retry,
-            srq: accept.srq,
+            rnr_retry: accept.end.rnr_retry,
+            srq: accept.end.srq,
             local_ca_guid: common.guid,
             private_data,
             ..Rep::default()
         };
-        conn.local_qpn = accept.qpn;
+        conn.local_qpn = accept.end.qpn;
         Ok(())
     }
 

@@ -116,7 +116,7 @@ impl Requester {
             _ => None,
         };
         // Like an adapter, it looks at the list only now: the peer has carried the request out.
-        let allowed = if index == 0 { wqe.check_local(common.pd) } else { Ok(()) };
+        let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
             env.place(common.flow(Half::Requester), region, address, bytes)
         };

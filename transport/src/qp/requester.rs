@@ -579,7 +579,7 @@ impl Requester {
 
 /// Checks a request before anything of it is sent.
 fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
-    let Common { qp_type, pd, .. } = *common;
+    let (qp_type, pd) = (common.qp_type, common.receiving.pd);
     let unreliable = matches!(
         wqe.op,
         SendOp::Send { .. }
@@ -622,7 +622,7 @@ struct Description {
 
 /// True if each packet of this request, which has begun, is a WRITE by itself.
 pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
-    (2..=common.write_only_packets).contains(&wqe.packets)
+    (2..=common.posting.write_only_packets).contains(&wqe.packets)
         && common.qp_type.is_reliable()
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }

@@ -180,7 +180,7 @@ impl Responder {
         common: &Common,
         env: &'a mut Env<'_>,
     ) -> &'a mut RecvQueue {
-        match common.srq.and_then(|id| env.resources.srqs.get_mut(&id)) {
+        match common.receiving.srq.and_then(|id| env.resources.srqs.get_mut(&id)) {
             Some(shared) => &mut shared.queue,
             None => &mut self.queue,
         }
@@ -192,7 +192,7 @@ impl Responder {
             return None;
         }
         let wqe = self.receives(common, env).pop()?;
-        if let Some(id) = common.srq {
+        if let Some(id) = common.receiving.srq {
             env.note_taken(id);
         }
         Some(wqe)
@@ -245,7 +245,7 @@ impl Responder {
                     Err(Refused::Fatal(code, refusal)) => {
                         let operation = packet.headers.bth().opcode.operation();
                         let counted = CountedOps::of_request(operation);
-                        common.completion_counters.count(counted, None);
+                        common.completions.counters.count(counted, None);
                         self.refuse(code, refusal, common, env)
                     }
                 }

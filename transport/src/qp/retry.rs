@@ -33,9 +33,14 @@ pub struct AckTimer {
     pub backs_off: bool,
 }
 
+impl AckTimer {
+    /// The default.
+    pub const USUAL: Self = Self { least: 8, percent: 100, backs_off: true };
+}
+
 impl Default for AckTimer {
     fn default() -> Self {
-        Self { least: 8, percent: 100, backs_off: true }
+        Self::USUAL
     }
 }
 

@@ -6,8 +6,8 @@ use roce_transport::{
     adapter::AcceptError,
     addr::{Gid, Mtu, PKey},
     cm::{
-        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, Message,
-        PortSpace, RejectReason, Rep,
+        About, Accept, CmState, ConnAttribute, ConnEnd, ConnError, ConnEvent, Connect, Listen,
+        Message, PortSpace, RejectReason, Rep,
     },
     event::DropReason,
     psn::Psn,
@@ -473,13 +473,9 @@ fn commands_at_the_wrong_time() {
         ([0, 0, 0, 32], ConnAttribute::AckTimeout),
     ] {
         let [retry_count, rnr_retry, min_rnr_timer, ack_timeout] = spoil;
-        let call = Connect {
-            retry_count,
-            rnr_retry,
-            min_rnr_timer,
-            ack_timeout,
-            ..connect(&a_qp, [10, 0, 0, 2].into())
-        };
+        let usual = connect(&a_qp, [10, 0, 0, 2].into());
+        let end = ConnEnd { rnr_retry, min_rnr_timer, ..usual.end };
+        let call = Connect { retry_count, ack_timeout, end, ..usual };
         assert_eq!(adapter.cm_connect(now, &call), Err(ConnError::Range(what)));
     }
     let call = connect(&a_qp, "fd00::2".parse().unwrap());
