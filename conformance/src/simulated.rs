@@ -268,7 +268,7 @@ impl Subject for Simulated {
 
     fn clear(&mut self) -> Result<(), Trouble> {
         for gone in std::mem::take(&mut self.connections) {
-            self.adapter.cm_destroy(self.now, gone.conn);
+            self.adapter.cm_mut().destroy(self.now, gone.conn);
             self.forget(&gone);
         }
         self.free = self.now;

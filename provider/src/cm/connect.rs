@@ -253,7 +253,7 @@ impl CmId {
         let inner = self.inner();
         self.check(&[IdState::Accepted, IdState::Established])?;
         self.command(&inner, |adapter, _, conn| {
-            adapter.cm_notify(conn)?;
+            adapter.cm_mut().notify(conn)?;
             Ok(IdState::Accepted)
         })
     }
@@ -305,7 +305,7 @@ impl CmId {
             if shared.state == state {
                 shared.state = next;
             }
-            if adapter.cm_state(conn).is_none() {
+            if adapter.cm().state(conn).is_none() {
                 shared.conn = None;
                 drop(shared);
                 routes.disconnect(conn);

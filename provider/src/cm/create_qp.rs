@@ -163,7 +163,7 @@ impl CmId {
             )
         };
         let context = inner.device_addr.as_ref()?.context.clone();
-        let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
+        let mut setup = context.inner.engine.lock().adapter().cm().qp_setup(conn)?;
         if let Some(requested) = requested {
             setup.rq_psn = inner.first_psn(&context);
             setup.max_dest_rd_atomic = requested.responder_resources.min(MAX_RD_ATOMIC);

@@ -351,7 +351,7 @@ impl Drop for IdHandle {
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
                     routes.disconnect(conn);
-                    adapter.cm_destroy(now, conn);
+                    adapter.cm_mut().destroy(now, conn);
                 }
                 routes.detach(shared);
             });
@@ -363,7 +363,7 @@ impl Drop for IdHandle {
             context.inner.engine.command_shard(|shard, now| {
                 let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 routes.disconnect(request.conn);
-                adapter.cm_destroy(now, request.conn);
+                adapter.cm_mut().destroy(now, request.conn);
             });
         }
     }

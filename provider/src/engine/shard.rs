@@ -286,7 +286,7 @@ impl Shard {
                 Due::Ask(asks) => {
                     let judge = || asks.then_some(Judge);
                     self.adapter.set_completion_faults(judge().map(|judge| Box::new(judge) as _));
-                    self.adapter.set_request_faults(judge().map(|judge| Box::new(judge) as _));
+                    self.adapter.cm_mut().set_faults(judge().map(|judge| Box::new(judge) as _));
                 }
                 Due::QpFatal(qpn) => drop(self.adapter.fail_qp(now, qpn)),
                 Due::Port(up) => {
@@ -569,7 +569,7 @@ impl Shard {
 
     /// Has the link keep the records of connections, should this process end.
     fn keep_records(&mut self, now: Instant) {
-        while let Some((conn, record)) = self.adapter.poll_cm_record() {
+        while let Some((conn, record)) = self.adapter.cm_mut().poll_record() {
             let Some(sharing) = self.port.link.sharing() else { continue };
             let _uncancelled = Uncancelled::begin();
             match record {

@@ -65,7 +65,7 @@ pub use shards::ReleasedSrq;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    cm::Cm,
+    cm::Connections,
     event::{Counters, Event},
     ids::Qpn,
     mem::RegionTable,
@@ -97,7 +97,7 @@ pub struct Adapter {
     qps: QueuePairs,
     groups: Groups,
     sending: Sending,
-    cm: Cm,
+    cm: Connections,
     late: Lateness,
     header_prediction: bool,
     port_active: bool,
@@ -145,7 +145,7 @@ impl Adapter {
             qps: QueuePairs::new(config.qpns),
             groups: Groups::default(),
             sending: Sending::new(config.read_budget, config.congestion.window),
-            cm: Cm::new(config.cm, config.guid),
+            cm: Connections::new(config.cm, config.guid),
             late: Lateness::new(config.late),
             header_prediction: config.header_prediction,
             port_active: true,

@@ -23,7 +23,6 @@ mod deadlines;
 mod error;
 mod event;
 mod listeners;
-mod manager;
 mod message;
 mod passive;
 mod path;
@@ -44,9 +43,9 @@ pub use command::{Accept, CmService, ConnEnd, ConnId, Connect, Listen, ListenerI
 pub(crate) use common::OutgoingMad;
 pub use common::RequestFaults;
 pub use config::CmConfig;
+pub use connections::Connections;
 pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;
-pub(crate) use manager::Cm;
 pub use message::{
     About, Apr, CmMad, CmParseError, Drep, Dreq, Lap, Message, Mra, PrivateData, Rej, RejectReason,
     Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, Unused, without_padding,

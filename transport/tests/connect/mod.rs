@@ -136,13 +136,13 @@ impl Talk {
 
     fn destroy(&mut self, side: Side, conn: ConnId) {
         let now = self.pair.now;
-        self.pair.node(side).adapter.cm_destroy(now, conn);
+        self.pair.node(side).adapter.cm_mut().destroy(now, conn);
     }
 
     /// Nothing is left of any connection, on either side.
     #[track_caller]
     fn assert_gone(&mut self) {
-        assert_eq!((self.pair.a.adapter.cm_count(), self.pair.b.adapter.cm_count()), (0, 0));
+        assert_eq!((self.pair.a.adapter.cm().count(), self.pair.b.adapter.cm().count()), (0, 0));
         assert_eq!(self.pair.a.adapter.poll_timeout(), None);
         assert_eq!(self.pair.b.adapter.poll_timeout(), None);
     }
