@@ -23,7 +23,7 @@ use roce::{
     Checks, Device, EnvironmentError, OpenOptions, Profile, Reaper,
     environment::{
         self, AS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
-        RECEIVE_BUFFER, SYSFS,
+        RECEIVE_BUFFER, SYSFS, VARIABLES, Variable,
     },
     faults::FaultRules,
 };
@@ -46,6 +46,7 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 /// ended with 0. The rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or
 /// did not end.
 #[derive(clap::Args)]
+#[command(after_long_help = variables())]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
     /// interface, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]; again for more. Without it,
@@ -170,6 +171,16 @@ struct CheckArgs {
     /// line of its stack, with * for anything
     #[arg(long, value_name = "FILE", requires = "check")]
     suppressions: Option<PathBuf>,
+}
+
+/// The variables that say the same, or what no option says.
+fn variables() -> String {
+    let mut text = "Variables of the environment:".to_owned();
+    for Variable { name, option, default, help } in VARIABLES {
+        let option = if option.is_empty() { String::new() } else { format!("{option}; ") };
+        text += &format!("\n  {name} [{option}default: {default}]\n         {help}");
+    }
+    text
 }
 
 /// Ends only if the program cannot be started, or has ended.

@@ -70,6 +70,7 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     if args.json && !args.local && args.server.is_none() {
         return Err("--json is for the client, which has the figures; leave it out here".into());
     }
+    options(args)?; // what is wrong in the environment is said before the other side is asked
     if args.local {
         return local(&plan, args);
     }
