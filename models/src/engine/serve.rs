@@ -79,13 +79,13 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
-        shard.cork.noting().note_service(clock::now());
+        shard.cork.noting().record_service(clock::now());
         if shard.is_corked() {
             shard.transmit(clock::now());
         }
         let received = shard.receive();
         if received > 0 {
-            self.note_stir();
+            self.record_stir();
         }
         if !(polls && received > 0 && shard.cork.change(|cork| cork.find(clock::now(), true))) {
             shard.serve_timers(clock::now());

@@ -35,7 +35,7 @@ impl Shard {
         let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut cork = SharedCork::new(Cork::new(limits));
-        cork.noting().note_sent(Sent::Call);
+        cork.noting().record_sent(Sent::Call);
         let (posted, acknowledged) = (None, None);
         Self { link, awaited, rare, timer, publication, reader, cork, posted, acknowledged, system }
     }
@@ -80,7 +80,7 @@ impl Shard {
         self.cork.noting().is_late(now)
     }
 
-    pub(super) fn note_hold(&mut self, now: Instant) -> Instant {
+    pub(super) fn count_hold(&mut self, now: Instant) -> Instant {
         now
     }
 

@@ -54,7 +54,7 @@ impl Engine {
                     let _ = self.sleep(false, Some(after));
                 }
                 let is_absent = self.is_absent(&mut answer);
-                duties.note_look(is_absent, clock::now());
+                duties.record_look(is_absent, clock::now());
                 continue;
             }
             if duty == Duty::EventLoop {
@@ -65,7 +65,7 @@ impl Engine {
                 let is_absent = self.is_absent(&mut answer) == Some(true);
                 let in_vain = self.event_loop.in_vain.load(Ordering::Relaxed);
                 let (stays, not_before) =
-                    duties.note_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
+                    duties.record_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
                 if let Some(end) = not_before {
                     self.event_loop.not_before.store(end.as_nanos(), Ordering::Relaxed);
                 }
@@ -83,7 +83,7 @@ impl Engine {
                 && !received
                 && self.calls.activity.load(Ordering::Relaxed) != activity
             {
-                duties.note_return(clock::now());
+                duties.record_return(clock::now());
                 continue;
             }
             if received && !duties.program_serves() {
@@ -146,7 +146,7 @@ impl Engine {
                 self.wake_later(&mut shard, now);
             } else {
                 shard.serve_timers(now);
-                shard.note_hold(now);
+                shard.count_hold(now);
             }
             if stands_aside {
                 self.waits.handed_over.store(false, Ordering::SeqCst);

@@ -28,7 +28,7 @@ impl Engine {
             self.wake_later(shard, now);
         }
         if shard.cork.is_unserved(now) {
-            self.note_activity();
+            self.count_activity();
             self.serve(shard, false);
         }
     }
@@ -43,7 +43,7 @@ impl Engine {
     /// Serves for a program that polls. What acknowledges the messages that it finds may wait for
     /// its answer.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
-        shard.cork.noting().note_poll();
+        shard.cork.noting().count_poll();
         let received = self.serve(shard, true);
         if shard.is_corked() {
             self.wake_later(shard, clock::now());
@@ -54,7 +54,7 @@ impl Engine {
     /// A program polls and finds something, and does not serve the adapter then. Sends what has
     /// waited long enough.
     #[inline]
-    pub(crate) fn note_find(&self) {
+    pub(crate) fn count_find(&self) {
         grow(&self.calls.finds);
         let until = self.corked_until.load(Ordering::Relaxed);
         if until != 0
@@ -104,7 +104,7 @@ impl Engine {
                 self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
             }
             shard.transmit(now);
-            shard.note_hold(now);
+            shard.count_hold(now);
         }
     }
 }

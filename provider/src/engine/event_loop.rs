@@ -87,7 +87,7 @@ impl Engine {
 
     /// Something was received that may have woken the program in its event loop. Called under the
     /// lock.
-    pub(super) fn note_stir(&self) {
+    pub(super) fn record_stir(&self) {
         if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
             self.event_loop.stirred.store(true, Ordering::Relaxed);
         }
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// The program in the event loop has taken an event, which is why it was woken.
-    pub(crate) fn note_taken(&self) {
+    pub(crate) fn record_taken(&self) {
         self.event_loop.stirred.store(false, Ordering::Relaxed);
     }
 
@@ -140,12 +140,12 @@ impl Engine {
     }
 
     /// A channel has got an event for which the program is woken.
-    pub(crate) fn note_event(&self) {
+    pub(crate) fn record_event(&self) {
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
     }
 
     /// The program in the event loop was woken, and has got no event.
-    pub(crate) fn note_in_vain(&self) {
+    pub(crate) fn count_in_vain(&self) {
         grow(&self.event_loop.in_vain);
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(16, Some(&channel)).unwrap();
         let _ = channel.as_fd();
-        (0..64).for_each(|_| channel.note_use(|| true));
+        (0..64).for_each(|_| channel.count_use(|| true));
         cq.req_notify(NotifyKind::Next);
         let engine = &context.inner.engine;
         assert!(engine.is_in_loop());

@@ -74,8 +74,8 @@ impl Engine {
     }
 
     fn end_post(&self, shard: &mut Shard, start: Instant) {
-        let end = shard.note_short_hold(start);
-        shard.cork.noting().note_end(end);
+        let end = shard.count_short_hold(start);
+        shard.cork.noting().record_end(end);
         self.after_service(shard);
     }
 
@@ -86,7 +86,7 @@ impl Engine {
         let asked = clock::now();
         let mut shard = self.lock();
         let now = clock::now();
-        shard.cork.noting().note_wait(now.since(asked));
+        shard.cork.noting().record_wait(now.since(asked));
         (shard, now)
     }
 }
@@ -133,7 +133,7 @@ impl Posting<'_> {
         if self.kind == Posted::Send {
             self.engine.end_post(&mut shard, now);
         } else {
-            shard.note_short_hold(now);
+            shard.count_short_hold(now);
             self.engine.after_service(&mut shard);
         }
     }

@@ -32,7 +32,7 @@ impl Engine {
         }
         let result = command(&mut shard, now);
         shard.transmit(now);
-        shard.note_hold(now);
+        shard.count_hold(now);
         self.after_service(&mut shard);
         drop(shard);
         self.explain();
@@ -42,7 +42,7 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it. Returns how many
     /// messages of the link were received.
     pub(crate) fn progress(&self) -> usize {
-        self.note_activity();
+        self.count_activity();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
         self.event_loop.takes.store(false, Ordering::Relaxed);
@@ -56,12 +56,12 @@ impl Engine {
         if self.progress == Progress::Manual {
             self.attend();
         }
-        poller::note_poll(received > 0);
+        poller::count_poll(received > 0);
         received
     }
 
     /// A call of the program serves the adapter, on this thread.
-    pub(super) fn note_activity(&self) {
+    pub(super) fn count_activity(&self) {
         grow(&self.calls.activity);
         self.poller.note();
     }

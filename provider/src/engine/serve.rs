@@ -144,20 +144,20 @@ impl Engine {
     /// program that polls, whose answer acknowledgements may wait for.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
-        shard.cork.noting().note_service(start);
+        shard.cork.noting().record_service(start);
         if shard.is_corked() {
             shard.transmit(start); // a peer can answer while this looks for others
         }
         let received = shard.serve(start, polls, || self.shard.is_wanted());
         if received > 0 {
-            self.note_stir();
+            self.record_stir();
         }
         if shard.has_moved() {
             let end = match received {
-                0..BATCH => shard.note_short_hold(start),
-                _ => shard.note_hold(start),
+                0..BATCH => shard.count_short_hold(start),
+                _ => shard.count_hold(start),
             };
-            shard.cork.noting().note_found(end);
+            shard.cork.noting().record_found(end);
         }
         received
     }
@@ -175,7 +175,7 @@ impl Engine {
             shard.transmit(start); // what was posted before
         }
         let result = change(shard.adapter());
-        shard.note_hold(start);
+        shard.count_hold(start);
         result
     }
 

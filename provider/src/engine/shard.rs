@@ -227,7 +227,7 @@ impl Shard {
     }
 
     /// Notes for how long the lock was held, from `start` on. Returns the present time.
-    pub(super) fn note_hold(&mut self, start: Instant) -> Instant {
+    pub(super) fn count_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
         let now = clock::now();
         let held = now.since(start);
@@ -241,9 +241,9 @@ impl Shard {
     /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go
     /// through memory most of these take hardly longer than to read the clock: they are not
     /// measured, and the time of their start is returned.
-    pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
+    pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
         if self.cork.sent() == Sent::Call {
-            return self.note_hold(start);
+            return self.count_hold(start);
         }
         self.moved = false;
         start
@@ -343,7 +343,7 @@ impl Shard {
         });
         match result {
             Ok(received) => {
-                self.port.failures.note_success();
+                self.port.failures.count_success();
                 if self.port.link.poll_addresses() {
                     self.follow_link();
                 }
@@ -355,7 +355,7 @@ impl Shard {
             Err(error) => {
                 self.publication.counted = true;
                 self.link_counters.receive_errors += 1;
-                if self.port.failures.note_failure(now) {
+                if self.port.failures.count_failure(now) {
                     debug!(device = self.name, %error, "the link cannot be read");
                 }
                 if self.is_lost() {
@@ -563,7 +563,7 @@ impl Shard {
         self.moved |= sent.counted;
         self.link_counters.full += u64::from(sent.full);
         if let Some(error) = sent.error {
-            self.note_send_error(&error);
+            self.count_send_error(&error);
         }
     }
 
@@ -613,11 +613,11 @@ impl Shard {
                     } else {
                         Sent::Wakeup
                     };
-                    self.cork.noting().note_sent(sent);
-                    self.outgoing.note_sent(sent == Sent::Call);
+                    self.cork.noting().record_sent(sent);
+                    self.outgoing.record_sent(sent == Sent::Call);
                     before = shared;
                 }
-                Offer::Lost(error) => self.note_send_error(&error),
+                Offer::Lost(error) => self.count_send_error(&error),
             }
             (self.publication.counted, self.moved) = (true, true);
             if self.outgoing.is_due() && clock::now().since(now) >= SENDING {
@@ -630,7 +630,7 @@ impl Shard {
         self.port.link.sharing().map(|sharing| sharing.shared_runs()).unwrap_or_default()
     }
 
-    fn note_send_error(&mut self, error: &io::Error) {
+    fn count_send_error(&mut self, error: &io::Error) {
         debug!(device = self.name, %error, "something could not be sent");
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());

@@ -112,7 +112,7 @@ pub(super) fn yield_to_others(spin: &mut SpinPolicy) {
     let before = clock::now();
     thread::yield_now();
     let after = clock::now();
-    spin.note_yield(after.since(before), after);
+    spin.record_yield(after.since(before), after);
 }
 
 #[cfg(test)]

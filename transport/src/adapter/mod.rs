@@ -505,7 +505,7 @@ impl Adapter {
                 self.sending.end(turn, bytes, has_more);
             }
             self.qps.set_timer(index);
-            self.note_rooms(index, now);
+            self.record_rooms(index, now);
             self.count_since(counted);
             self.attend_cqs(now);
             if full {
@@ -550,7 +550,7 @@ impl Adapter {
                 if requests {
                     let deadline = qp.deadline();
                     self.qps.set_deadline(turn.index, deadline);
-                    self.note_rooms(turn.index, now);
+                    self.record_rooms(turn.index, now);
                 }
                 return (part, part < turn.bytes);
             }
@@ -658,7 +658,7 @@ impl Adapter {
 
     /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
     /// room.
-    pub(super) fn note_rooms(&mut self, index: usize, now: Instant) {
+    pub(super) fn record_rooms(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
             .qps
@@ -667,7 +667,7 @@ impl Adapter {
         if lost {
             self.sending.destinations.on_loss(index, now);
         }
-        let next = self.sending.note_rooms(index, reads, flight, now);
+        let next = self.sending.record_rooms(index, reads, flight, now);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
@@ -685,7 +685,7 @@ impl Adapter {
         self.record_notes(now, index);
         self.qps.set_deadline(index, deadline);
         self.make_ready(index);
-        self.note_rooms(index, now);
+        self.record_rooms(index, now);
         self.attend_cqs(now);
         result
     }

@@ -80,7 +80,7 @@ impl Adapter {
                 taken = true;
             }
             if taken && middle.operation.is_response() {
-                self.with_qp(middle.index, now, |qp, env| qp.note_answered(env));
+                self.with_qp(middle.index, now, |qp, env| qp.record_answered(env));
             }
         }
     }
@@ -146,13 +146,13 @@ impl Adapter {
         }
         let (qp, mut env) = self.split(index, now);
         let disposition = qp.take_expected(&single, &mut env)?;
-        qp.note_way(meta.checksum_verified);
+        qp.record_way(meta.checksum_verified);
         let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
         let deadline = if is_request { None } else { qp.deadline() };
         self.qps.set_deadline(index, deadline);
         self.make_ready(index);
         if !is_request {
-            self.note_rooms(index, now);
+            self.record_rooms(index, now);
         }
         self.attend_cqs(now);
         self.count_arrival(bytes);
@@ -206,7 +206,7 @@ impl Adapter {
             return None;
         }
         let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
-        self.qps[index].note_way(meta.checksum_verified);
+        self.qps[index].record_way(meta.checksum_verified);
         self.record_notes(now, index);
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
@@ -385,7 +385,7 @@ impl Adapter {
         let disposition = self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
             env.congested = datagram.meta.congested;
-            qp.note_way(datagram.meta.checksum_verified);
+            qp.record_way(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         });
         self.reports.counters.count_request(packet.headers.bth().opcode.operation(), disposition);

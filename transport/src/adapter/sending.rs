@@ -94,7 +94,7 @@ impl Sending {
 
     /// A queue pair has so much by now, and may wait for more. Returns those that can go on.
     #[inline]
-    pub(super) fn note_rooms(
+    pub(super) fn record_rooms(
         &mut self,
         index: usize,
         reads: (u64, bool),

@@ -129,7 +129,7 @@ impl Connections {
         });
         conn.time_wait = time_wait;
         self.index(id, arrival.peer(), &remote);
-        self.common.note_record(id);
+        self.common.record_changed(id);
         if managed {
             return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));
         }

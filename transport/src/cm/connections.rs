@@ -325,7 +325,7 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::TimeWait(remote));
-        self.common.note_record(id);
+        self.common.record_changed(id);
         let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
         forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
         if let Some(other) = self.common.enter_time_wait(id, until) {
@@ -342,7 +342,7 @@ impl Connections {
     /// The connection is gone, with everything that is known of it.
     pub(super) fn remove(&mut self, on: Trigger, id: u32) {
         self.common.release_id(id);
-        self.common.note_record(id);
+        self.common.record_changed(id);
         let Some(Connection { state, path, .. }) = self.conns.remove(&id) else { return };
         let from = state.name();
         debug_assert!(is_edge(Some(from), on, None), "{from:?} / {on:?} > gone");

@@ -174,7 +174,7 @@ impl Connections {
             }
             other => other,
         });
-        self.common.note_record(id.0);
+        self.common.record_changed(id.0);
     }
 
     pub(super) fn on_rtu(&mut self, rtu: &Rtu, arrival: &Arrival<'_>) -> Result<(), DropReason> {

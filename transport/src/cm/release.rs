@@ -109,7 +109,7 @@ impl Connections {
                 let may_send = conn.credit.take_last();
                 let resend = self.common.send_until_answered(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
-                self.common.note_record(id.0);
+                self.common.record_changed(id.0);
             }
             ConnState::DreqRcvd(remote) => {
                 let private_data = private_data(bytes)?;
@@ -161,7 +161,7 @@ impl Connections {
                 conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
                 let abandoned = conn.abandoned;
                 self.common.deadlines.clear(number);
-                self.common.note_record(number);
+                self.common.record_changed(number);
                 self.emit(number, |conn| ConnEvent::Disconnected { conn });
                 if abandoned {
                     let _ = self.disconnect(now, id, &[]);

@@ -102,7 +102,7 @@ impl Env<'_> {
     }
 
     /// A request has been taken from this shared receive queue.
-    pub(crate) fn note_taken(&mut self, id: SrqId) {
+    pub(crate) fn record_taken(&mut self, id: SrqId) {
         if self.resources.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
             self.reports.events.push_back(Event::SrqLimitReached(id));
         }

@@ -48,7 +48,7 @@ pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
 pub(crate) use note::Note;
-pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
+pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use retry::AckTimer;
@@ -221,7 +221,7 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            self.congestion.note_mark();
+            self.congestion.count_mark();
         }
         if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
             self.congestion.owe(env.now, env.resources.congestion.np_min_time_between_cnps);
@@ -265,7 +265,7 @@ impl Qp {
         }
     }
 
-    fn note_established(&mut self, env: &mut Env<'_>) {
+    fn record_established(&mut self, env: &mut Env<'_>) {
         if self.common.state == State::Rtr && !self.established {
             self.established = true;
             env.reports.events.push_back(Event::CommunicationEstablished(self.common.qpn));
@@ -273,14 +273,14 @@ impl Qp {
     }
 
     fn handle_unreliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
-        self.note_established(env);
+        self.record_established(env);
         let outcome = self.responder.handle_unreliable(packet, &self.common, env);
         self.conclude(outcome, env)
     }
 
     fn handle_reliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
         use Operation as Op;
-        self.note_established(env);
+        self.record_established(env);
         let operation = packet.headers.bth().opcode.operation();
         if matches!(operation, Op::Acknowledge | Op::AtomicAcknowledge)
             && !packet.payload.is_empty()
@@ -314,8 +314,8 @@ impl Qp {
     }
 
     /// A packet of the peer comes through memory of this host, or through a network.
-    pub(crate) const fn note_way(&mut self, by_memory: bool) {
-        self.requester.portions.note_way(by_memory);
+    pub(crate) const fn record_way(&mut self, by_memory: bool) {
+        self.requester.portions.record_way(by_memory);
     }
 
     /// The peer tells that our packets meet congestion.
@@ -324,7 +324,7 @@ impl Qp {
             return;
         }
         self.requester.flight.on_notification(env.now);
-        env.note(|| Note::Window(WindowRule::Notification));
+        env.note(|| Note::Window(WindowCause::Notification));
         if let Some(dcqcn) = &env.resources.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
         }
@@ -488,7 +488,7 @@ impl Qp {
                 Ok(length) => {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
-                        self.note_data(Kind::Answer, 1, length as u64, env);
+                        self.count_data(Kind::Answer, 1, length as u64, env);
                         self.responder.answers.pace.on_sent(length as u64, env.now);
                         self.responder.answers.behind.complete_answered(&self.common, env);
                     }
@@ -533,7 +533,7 @@ impl Qp {
             match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
                     env.note(|| Note::Packet(self.requester.reason(&request)));
-                    self.note_data(Kind::Request, 1, length as u64, env);
+                    self.count_data(Kind::Request, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
                         && let Some(wqe) = self.requester.take_sent()
@@ -553,7 +553,7 @@ impl Qp {
     }
 
     /// So many packets of one kind have left, with so many bytes in all.
-    fn note_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
+    fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
             self.rate.on_sent(bytes, env.now, env.resources.congestion.dcqcn.as_ref());

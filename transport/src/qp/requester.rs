@@ -16,7 +16,7 @@ use super::{
     attr::RequesterAttr,
     common::{Common, Env, Resources},
     flight::{self, Flight},
-    note::{Loss, Note, Part, Reason, Timer, WindowRule},
+    note::{Loss, Note, Part, Reason, Timer, WindowCause},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
@@ -342,7 +342,7 @@ impl Requester {
         let repeated = if last {
             self.sent_end.previous()
         } else {
-            self.probe.note_repeated(oldest);
+            self.probe.record_repeated(oldest);
             oldest
         };
         let (number, wqe) = self.queue.find(repeated)?;
@@ -565,7 +565,7 @@ impl Requester {
             env.reports.counters.timeouts += 1;
             let psn = self.oldest_unacked;
             env.note(|| Note::Timer(Timer::Acknowledge(psn)));
-            env.note(|| Note::Window(WindowRule::Timeout));
+            env.note(|| Note::Window(WindowCause::Timeout));
             self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, psn, Loss::Timeout, env);

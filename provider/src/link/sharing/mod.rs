@@ -252,7 +252,7 @@ impl Sharing {
         self.inbox.look();
         let (is_news, is_arrival) = epoll::news(&self.epoll);
         if is_arrival {
-            self.addresses.note_arrival(now);
+            self.addresses.record_arrival(now);
         }
         if !is_news {
             return;
@@ -264,7 +264,7 @@ impl Sharing {
             self.ends.ask(now, ended, self.addresses.interface(ended.src));
         }
         if has_peer_ended {
-            self.addresses.note_end(now);
+            self.addresses.record_end(now);
         }
         self.inbox.update();
         self.update_roles(now);
