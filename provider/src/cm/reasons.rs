@@ -33,62 +33,81 @@ pub(super) fn tell_event(
 
 impl Explain for CmError {
     fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
+        let (cause, errno, advice) = match self {
             Self::State(_) => (
                 "id_state",
+                "EINVAL",
                 "the order is bind or resolve_addr, resolve_route, connect; or bind, listen, accept. \
                  Each waits for the event of the one before (ADDR_RESOLVED, ROUTE_RESOLVED, \
                  CONNECT_REQUEST)",
             ),
             Self::NoDevice => (
                 "no_device",
+                "EINVAL",
                 "rdma_resolve_addr (and its event) or rdma_bind_addr to one address comes first; \
                  id->verbs is null until then",
             ),
             Self::NoQueuePair => (
                 "no_queue_pair",
+                "EINVAL",
                 "rdma_create_qp before rdma_connect or rdma_accept, or qp_num in rdma_conn_param",
             ),
-            Self::HasQueuePair => ("has_queue_pair", "rdma_destroy_qp comes before another one"),
-            Self::WrongService(_) => {
-                ("wrong_service", "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD")
+            Self::HasQueuePair => {
+                ("has_queue_pair", "EINVAL", "rdma_destroy_qp comes before another one")
             }
+            Self::WrongService(_) => (
+                "wrong_service",
+                "EINVAL",
+                "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD",
+            ),
             Self::PortInUse(_) => (
                 "port_in_use",
+                "EADDRINUSE",
                 "another id, here or in another process, has the port: choose another, or 0; \
                  RDMA_OPTION_ID_REUSEADDR shares one that does not listen",
             ),
             Self::PortOverlap(_) => (
                 "port_in_use",
+                "EADDRNOTAVAIL",
                 "one of the two ids is bound to all addresses: bind both to one address each",
             ),
             Self::PortPrivileged(_) => (
                 "port_privileged",
+                "EACCES",
                 "choose a port from net.ipv4.ip_unprivileged_port_start (1024), or give the program \
                  the right (setcap cap_net_bind_service+ep)",
             ),
-            Self::NoPort => ("no_port", "destroy ids that are not used any more"),
-            Self::Family(_) => {
-                ("address_family", "bind and connect with IPv4 addresses, or both with IPv6 ones")
-            }
-            Self::Address(_) => {
-                ("address", "give an address of one host, with its port; 0.0.0.0 is for listening")
-            }
-            Self::NotOfDevice(_) => {
-                ("not_of_device", "`roce devinfo -v` lists the addresses of each device")
-            }
+            Self::NoPort => ("no_port", "EADDRNOTAVAIL", "destroy ids that are not used any more"),
+            Self::Family(_) => (
+                "address_family",
+                "EAFNOSUPPORT",
+                "bind and connect with IPv4 addresses, or both with IPv6 ones",
+            ),
+            Self::Address(_) => (
+                "address",
+                "EINVAL",
+                "give an address of one host, with its port; 0.0.0.0 is for listening",
+            ),
+            Self::NotOfDevice(_) => (
+                "not_of_device",
+                "EADDRNOTAVAIL",
+                "`roce devinfo -v` lists the addresses of each device",
+            ),
             Self::NoListenDevice(_) => (
                 "no_listen_device",
+                "ENODEV",
                 "`roce devinfo` lists the devices; ROCE_DEVICES may leave some out",
             ),
             Self::Open(error) => return error.explain(),
             Self::PrivateData(_) => (
                 "private_data",
+                "EINVAL",
                 "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
                  less for datagrams",
             ),
             Self::Range(_) => (
                 "attribute_range",
+                "EINVAL",
                 "ibv_query_device: max_qp_rd_atom for responder_resources, max_qp_init_rd_atom for \
                  initiator_depth; retry counts have three bits",
             ),
@@ -98,13 +117,13 @@ impl Explain for CmError {
             Self::Region(error) => return error.explain(),
             Self::Post(error) => return error.error.explain(),
             Self::NotJoined(_) => {
-                ("not_joined", "rdma_leave_multicast takes what was joined, once")
+                ("not_joined", "EADDRNOTAVAIL", "rdma_leave_multicast takes what was joined, once")
             }
-            Self::Joined(_) => ("joined", "an id joins a group once"),
+            Self::Joined(_) => ("joined", "EADDRINUSE", "an id joins a group once"),
             Self::Failed { status, .. } => return status.explain(),
             Self::Io(error) => return of_system(error),
         };
-        Reason::new(cause, self, advice).with_errno(errnos::name(self.errno()))
+        Reason::new(cause, self, advice).with_errno(errno)
     }
 }
 
