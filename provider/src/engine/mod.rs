@@ -17,6 +17,7 @@ mod flows;
 mod follow;
 mod fork;
 mod frames;
+mod interface;
 mod lock;
 mod log;
 mod loop_descriptor;
@@ -35,6 +36,7 @@ mod sink;
 mod sleep;
 mod slice;
 mod start;
+mod system;
 mod waiting;
 mod words;
 

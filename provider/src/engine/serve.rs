@@ -8,14 +8,14 @@ use std::{
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
 
 use super::{
-    follow::Interface,
+    interface::Interface,
     lock::{Locked, ShardLock},
     loop_state::LoopState,
     poller::Poller,
     schedule::spin::Waiter,
     shard::Shard,
     sink::CounterSink,
-    sleep::System,
+    system::System,
     words::{Background, Calls, Waits},
 };
 use crate::{LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, sync::Mutex};

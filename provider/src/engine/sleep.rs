@@ -9,22 +9,15 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    event::{EventfdFlags, eventfd},
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
-use super::{
-    loop_descriptor::{LoopDescriptor, LoopSlot},
-    serve::Engine,
-};
+use super::{loop_descriptor::LoopDescriptor, serve::Engine};
 use crate::{
     port::Watch,
     readiness::{is_readable, wait, wait_or_signal},
-    sync::Mutex,
 };
 
 /// Number of looks at a program's event loop without anything, after which the background thread
@@ -41,27 +34,6 @@ pub(crate) type Wanted<'a> = BorrowedFd<'a>;
 pub(super) fn timer() -> Option<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     timerfd_create(TimerfdClockId::Monotonic, flags).ok()
-}
-
-/// The background thread, and the descriptors that threads of an engine sleep on.
-pub(super) struct System {
-    /// Readable when any of the link's descriptors is, or when a link that was full has room.
-    pub(super) sockets: Arc<OwnedFd>,
-    /// Ends a sleep of the background thread.
-    pub(super) wake: OwnedFd,
-    /// Wakes the background thread when what is corked is to leave, if anything ever is.
-    pub(super) timer: Option<OwnedFd>,
-    /// The descriptor that a program in an event loop waits for.
-    pub(super) loop_slot: LoopSlot,
-    pub(super) thread: Mutex<Option<thread::JoinHandle<()>>>,
-}
-
-impl System {
-    pub(super) fn new(sockets: Arc<OwnedFd>, timer: Option<OwnedFd>) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (loop_slot, thread) = (LoopSlot::default(), Mutex::new(None));
-        Ok(Self { sockets, wake, timer, loop_slot, thread })
-    }
 }
 
 impl Engine {

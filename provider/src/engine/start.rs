@@ -6,8 +6,9 @@ use roce_transport::adapter::Adapter;
 use rustix::event::epoll;
 
 use super::{
-    follow::{Interface, add_descriptors},
+    follow::add_descriptors,
     fork,
+    interface::Interface,
     lock::ShardLock,
     loop_state::LoopState,
     poller::Poller,
@@ -17,8 +18,8 @@ use super::{
     shard::Shard,
     shared_cork::SharedCork,
     sink::{CounterSink, Sinks},
-    sleep::{self, System},
-    slice,
+    sleep, slice,
+    system::System,
     words::{Background, Calls, Waits},
 };
 use crate::{

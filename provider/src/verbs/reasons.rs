@@ -1,6 +1,9 @@
 //! Explanations of errors of verbs.
 
-use roce_transport::explain::{Explain, Reason};
+use roce_transport::{
+    explain::{Explain, Reason},
+    reasons,
+};
 
 use super::{
     address::AhFromWcError, device_memory::DeviceMemoryError, flow::FlowError, memory::RegionError,
@@ -28,42 +31,32 @@ impl Explain for RegionError {
     }
 }
 
-impl Explain for DeviceMemoryError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::Size { length: 0, .. } => ("no_bytes", "EINVAL", "ask for one byte at least"),
-            Self::Size { .. } => (
-                "device_memory_used_up",
-                "ENOMEM",
-                "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back",
-            ),
-            Self::Range(_) => {
-                ("out_of_bounds", "EINVAL", "offset and length must lie inside what was allocated")
-            }
-            Self::OtherDevice => {
-                ("other_device", "EINVAL", "take domain and device memory from one context")
-            }
-            Self::Memory(_) => ("no_memory", "ENOMEM", "free memory of the process or host"),
-            Self::Region(error) => return error.explain(),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    DeviceMemoryError {
+        Self::Size { length: 0, .. } => EINVAL "no_bytes" "ask for one byte at least";
+        Self::Size { .. } => ENOMEM "device_memory_used_up"
+            "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back";
+        Self::Range(_) => EINVAL "out_of_bounds"
+            "offset and length must lie inside what was allocated";
+        Self::OtherDevice => EINVAL "other_device" "take domain and device memory from one context";
+        Self::Memory(_) => ENOMEM "no_memory" "free memory of the process or host";
+    }
+    of {
+        Self::Region(error) => error;
     }
 }
 
-impl Explain for AhFromWcError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::NotDatagram => {
-                ("not_a_datagram", "take a successful receive completion with IBV_WC_GRH")
-            }
-            Self::NoHeader => (
-                "no_grh",
-                "grh is the first 40 bytes of the receive buffer, before anything else is written there",
-            ),
-            Self::NoAddress => ("no_address", "the address has gone from the interface since"),
-            Self::Object(error) => return error.explain(),
-        };
-        Reason::new(cause, self, advice).with_errno("EINVAL")
+reasons! {
+    AhFromWcError {
+        Self::NotDatagram => EINVAL "not_a_datagram"
+            "take a successful receive completion with IBV_WC_GRH";
+        Self::NoHeader => EINVAL "no_grh"
+            "grh is the first 40 bytes of the receive buffer, before anything else is written \
+             there";
+        Self::NoAddress => EINVAL "no_address" "the address has gone from the interface since";
+    }
+    of {
+        Self::Object(error) => error;
     }
 }
 

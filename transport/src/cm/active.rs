@@ -11,7 +11,7 @@ use super::{
     common::Common,
     config::MAX_ACK_DELAY,
     connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
-    connections::{Connections, find_own, get_mut},
+    connections::{Connections, ReplyOutcome, find_own, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
@@ -25,16 +25,6 @@ use crate::{
     gids::Path,
     time::{Instant, timeout},
 };
-
-/// Further step after a reply that came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReplyOutcome {
-    /// None: the program has its event, or the message was answered.
-    Handled,
-    /// The own queue pair is to be moved; `complete` or
-    /// `fail` follows.
-    MoveQueuePair(ConnId),
-}
 
 impl Connections {
     pub(crate) fn connect(

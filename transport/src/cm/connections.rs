@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 
 use super::{
-    active::ReplyOutcome,
     arrival::Arrival,
     command::{ConnId, Listen, ListenerId},
     common::{Common, OutgoingMad, RequestFaults},
@@ -20,7 +19,6 @@ use super::{
     path::CmPath,
     qp_setup::QpSetup,
     reason::MadReason,
-    record::ConnRecord,
     resend::Resend,
     service::ServiceId,
     sidr::Sidr,
@@ -52,6 +50,16 @@ pub struct Connections {
     pub(super) sidr: Sidr,
     /// Of the next packet of QP1.
     psn: Psn,
+}
+
+/// Further step after a reply that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyOutcome {
+    /// None: the program has its event, or the message was answered.
+    Handled,
+    /// The own queue pair is to be moved; `complete` or
+    /// `fail` follows.
+    MoveQueuePair(ConnId),
 }
 
 pub(super) type Conns = HashMap<u32, Connection, IdHasher>;
@@ -189,13 +197,6 @@ impl Connections {
 
     pub(crate) fn poll_event(&mut self) -> Option<ConnEvent> {
         self.common.poll_event()
-    }
-
-    /// The next connection whose record has come, or has gone, since this was last called, and what
-    /// the record is now. With [`CmConfig::tells_records`].
-    pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
-        let id = self.common.poll_record()?;
-        Some((id, self.record(id)))
     }
 
     pub(crate) fn has_transmit(&self) -> bool {

@@ -37,13 +37,13 @@ mod sidr;
 mod stale;
 mod state;
 
-pub(crate) use active::ReplyOutcome;
 pub(crate) use arrival::Arrival;
 pub use command::{Accept, CmService, ConnEnd, ConnId, Connect, Listen, ListenerId};
 pub(crate) use common::OutgoingMad;
 pub use common::RequestFaults;
 pub use config::CmConfig;
 pub use connections::Connections;
+pub(crate) use connections::ReplyOutcome;
 pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;
 pub use message::{

@@ -64,6 +64,13 @@ impl Connections {
         })
     }
 
+    /// The next connection whose record has come, or has gone, since this was last called, and what
+    /// the record is now. With [`CmConfig::tells_records`](super::CmConfig::tells_records).
+    pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
+        let id = self.common.poll_record()?;
+        Some((id, self.record(id)))
+    }
+
     /// Announces the end of a connection that another adapter had. No event tells of it.
     pub(crate) fn end_for_another(
         &mut self,
