@@ -1,9 +1,6 @@
 //! Explanations of errors of verbs.
 
-use roce_transport::{
-    explain::{Explain, Reason},
-    reasons,
-};
+use roce_transport::reasons;
 
 use super::{
     address::AhFromWcError, device_memory::DeviceMemoryError, flow::FlowError, memory::RegionError,
@@ -11,23 +8,21 @@ use super::{
 };
 use crate::region::Unreachable;
 
-impl Explain for Unreachable {
-    fn explain(&self) -> Reason {
-        let advice = "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
-                      access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is \
-                      not";
-        Reason::new("memory_unreachable", self, advice).with_errno("EFAULT")
+reasons! {
+    Unreachable {
+        Self { .. } => EFAULT "memory_unreachable"
+            "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
+             access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is not";
     }
 }
 
-impl Explain for RegionError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Memory(_) => Reason::new("no_memory", self, "free memory of the process or host")
-                .with_errno("ENOMEM"),
-            Self::Unreachable(error) => error.explain(),
-            Self::Register(error) => error.explain(),
-        }
+reasons! {
+    RegionError {
+        Self::Memory(_) => ENOMEM "no_memory" "free memory of the process or host";
+    }
+    of {
+        Self::Unreachable(error) => error;
+        Self::Register(error) => error;
     }
 }
 
@@ -60,53 +55,29 @@ reasons! {
     }
 }
 
-impl Explain for AttachError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Adapter(error) => error.explain(),
-            Self::Join { .. } => Reason::new(
-                "cannot_join",
-                self,
-                "the interface must be up and carry multicast (`ip link`); `net.ipv4.igmp_max_memberships` \
-                 limits the groups of a socket",
-            ),
-        }
+reasons! {
+    AttachError {
+        Self::Join { .. } => "cannot_join"
+            "the interface must be up and carry multicast (`ip link`); \
+             `net.ipv4.igmp_max_memberships` limits the groups of a socket";
+    }
+    of {
+        Self::Adapter(error) => error;
     }
 }
 
-impl Explain for FlowError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::Spec(_) => (
-                "flow_spec",
-                Some("EINVAL"),
-                "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL",
-            ),
-            Self::WrongService(_) => (
-                "wrong_service",
-                Some("EINVAL"),
-                "make the flow on a queue pair of type IBV_QPT_RAW_PACKET",
-            ),
-            Self::NoFrames => (
-                "no_raw_packets",
-                Some("EOPNOTSUPP"),
-                "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE",
-            ),
-            Self::TooMany(_) => (
-                "too_many_flows",
-                Some("ENOMEM"),
-                "destroy flows that are not used: ibv_destroy_flow",
-            ),
-            Self::Interface(_) => (
-                "interface_refuses",
-                None,
-                "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that is there",
-            ),
-        };
-        let reason = Reason::new(cause, self, advice);
-        match errno {
-            Some(errno) => reason.with_errno(errno),
-            None => reason,
-        }
+reasons! {
+    FlowError {
+        Self::Spec(_) => EINVAL "flow_spec"
+            "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL";
+        Self::WrongService(_) => EINVAL "wrong_service"
+            "make the flow on a queue pair of type IBV_QPT_RAW_PACKET";
+        Self::NoFrames => EOPNOTSUPP "no_raw_packets"
+            "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE";
+        Self::TooMany(_) => ENOMEM "too_many_flows"
+            "destroy flows that are not used: ibv_destroy_flow";
+        Self::Interface(_) => "interface_refuses"
+            "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that \
+             is there";
     }
 }

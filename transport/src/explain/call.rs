@@ -1,6 +1,5 @@
 //! Errors of calls.
 
-use super::{Explain, Reason};
 use crate::{
     adapter::{AcceptError, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
     mem::RegisterError,
@@ -9,23 +8,21 @@ use crate::{
     work::SrqError,
 };
 
-impl Explain for CallError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Object(error) => error.explain(),
-            Self::Modify(error) => error.explain(),
-            Self::Post(error) => error.explain(),
-            Self::Connection(error) => error.explain(),
-        }
+reasons! {
+    CallError {}
+    of {
+        Self::Object(error) => error;
+        Self::Modify(error) => error;
+        Self::Post(error) => error;
+        Self::Connection(error) => error;
     }
 }
 
-impl Explain for AcceptError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Connection(error) => error.explain(),
-            Self::QueuePair(error) => error.explain(),
-        }
+reasons! {
+    AcceptError {}
+    of {
+        Self::Connection(error) => error;
+        Self::QueuePair(error) => error;
     }
 }
 
