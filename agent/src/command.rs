@@ -225,10 +225,9 @@ pub(crate) struct Request {
     pub(crate) remote: Option<RemotePlace>,
     #[serde(default)]
     pub(crate) compare: u64,
-    #[serde(default)]
-    pub(crate) swap: u64,
-    #[serde(default)]
-    pub(crate) add: u64,
+    /// As in an AtomicETH: what an atomic writes, or adds.
+    #[serde(default, rename = "swap", alias = "add")]
+    pub(crate) swap_or_add: u64,
     #[serde(default)]
     pub(crate) destination: Option<Destination>,
     /// The key to invalidate.

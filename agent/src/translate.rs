@@ -84,9 +84,9 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
         "write" => SendOp::Write { remote: remote()?, immediate },
         "read" => SendOp::Read { remote: remote()? },
         "compare_swap" => {
-            SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap }
+            SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap_or_add }
         }
-        "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.add },
+        "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.swap_or_add },
         "send_invalidate" => SendOp::SendInvalidate { rkey: RKey(wr.rkey) },
         "local_invalidate" => SendOp::LocalInvalidate { rkey: RKey(wr.rkey) },
         "bind_window" => SendOp::BindWindow(bind(wr, named)?),

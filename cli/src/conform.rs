@@ -77,16 +77,8 @@ pub(crate) struct Args {
     /// Try a device of this tool in virtual time, without a network
     #[arg(long, conflicts_with_all = ["address", "agent", "cm", "from"])]
     r#virtual: bool,
-    /// Cases of this file instead of those that come with the tool; docs/guide/cases.md says how
-    /// they are written
-    #[arg(long, value_name = "FILE")]
-    cases: Option<PathBuf>,
-    /// Only cases whose name contains this; may be given several times
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Not this case, such as one that stops the device; may be given several times
-    #[arg(long, value_name = "CASE")]
-    skip: Vec<String>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
     /// List the cases, and end
     #[arg(long)]
     list: bool,
@@ -102,6 +94,28 @@ pub(crate) struct Args {
     /// Packets that are sent in a second, on the average, at most
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Which cases are played.
+#[derive(clap::Args)]
+struct ChoiceArgs {
+    /// Cases of this file instead of those that come with the tool; docs/guide/cases.md says how
+    /// they are written
+    #[arg(long, value_name = "FILE")]
+    cases: Option<PathBuf>,
+    /// Only cases whose name contains this; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Not this case, such as one that stops the device; may be given several times
+    #[arg(long, value_name = "CASE")]
+    skip: Vec<String>,
+}
+
+/// What is told of them, and where.
+#[derive(clap::Args)]
+struct OutputArgs {
     /// One JSON document instead of the table
     #[arg(long)]
     json: bool,
@@ -149,7 +163,7 @@ fn judge(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
-    let options = Options { repeat: args.repeat, captures: args.captures.as_deref() };
+    let options = Options { repeat: args.repeat, captures: args.output.captures.as_deref() };
     let pause = Duration::from_secs(1) / args.rate;
     let from = args.from.as_deref();
     let results = match (args.address, args.cm) {
@@ -173,13 +187,13 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     let write = |path: &PathBuf, text: String| {
         fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
     };
-    if let Some(path) = &args.junit {
+    if let Some(path) = &args.output.junit {
         write(path, junit::document(&results))?;
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = &args.output.html {
         write(path, html::page(&results))?;
     }
-    if args.json {
+    if args.output.json {
         outln!("{}", results.to_json());
     } else {
         report::print(&results);
@@ -226,7 +240,7 @@ fn status(results: &Results) -> ExitCode {
 
 /// The cases that the arguments choose.
 fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
-    let mut chapters = match &args.cases {
+    let mut chapters = match &args.choice.cases {
         None => chapters(),
         Some(path) => {
             let text = fs::read_to_string(path)
@@ -239,16 +253,16 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
     let is_possible = |case: &Case| args.address.is_none() || case.is_by_cm() == args.cm.is_some();
     let is_chosen = |case: &Case| {
         is_possible(case)
-            && (args.only.is_empty()
-                || args.only.iter().any(|part| case.name.contains(part.as_str())))
-            && !args.skip.contains(&case.name)
+            && (args.choice.only.is_empty()
+                || args.choice.only.iter().any(|part| case.name.contains(part.as_str())))
+            && !args.choice.skip.contains(&case.name)
     };
     for chapter in &mut chapters {
         chapter.cases.retain(is_chosen);
     }
     chapters.retain(|chapter| !chapter.cases.is_empty());
     if chapters.is_empty() {
-        let patterns = args.only.join(" or ");
+        let patterns = args.choice.only.join(" or ");
         let kind = match (args.address, args.cm) {
             (Some(_), Some(_)) => " that needs no agent",
             (Some(_), None) => " that is played with an agent",

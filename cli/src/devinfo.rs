@@ -167,6 +167,7 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         max_mr_size: _,
         early_posts: _,
         send_queue: _,
+        ack_timer: _,
     } = attr.limits;
     use Number::{Decimal, Hex};
     vec![

@@ -23,7 +23,7 @@ use roce::{
     Checks, Device, EnvironmentError, OpenOptions, Profile, Reaper,
     environment::{
         self, AS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP,
-        RECEIVE_BUFFER, SYSFS,
+        RECEIVE_BUFFER, SYSFS, VARIABLES, Variable,
     },
     faults::FaultRules,
 };
@@ -46,6 +46,7 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 /// ended with 0. The rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or
 /// did not end.
 #[derive(clap::Args)]
+#[command(after_long_help = variables())]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
     /// interface, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]; again for more. Without it,
@@ -65,52 +66,17 @@ pub(crate) struct Args {
     /// `roce explain` does; at the end, what is wrong, and figures
     #[arg(long, conflicts_with_all = ["pcap", "fail_each"])]
     ladder: bool,
-    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
-    /// "corrupt 0.1% rx", "fail create_cq nth 2 ENOMEM"; several with commas between them.
-    /// docs/guide/faults.md lists those for packets, docs/guide/failing.md those for calls
-    #[arg(long, value_name = "RULES")]
-    fault: Vec<String>,
-    /// Seed of the faults that are left to chance: the same number, the same faults
-    #[arg(long, value_name = "NUMBER", requires = "fault")]
-    seed: Option<u64>,
-    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this
-    /// path, where %p is the process, for tests that speak with it themselves. A file that is no
-    /// socket is left there
-    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "1")]
-    control: Option<String>,
-    /// Run the program once for every call that it makes, with that call failing, and tell what
-    /// became of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for
-    /// each run
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
-    #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
-    fail_each: Option<String>,
-    /// With --fail-each: of each call, the first NUMBER
-    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
-    most: u32,
-    /// With --fail-each: seconds that a run has
-    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
-    time_limit: u64,
+    #[command(flatten)]
+    faults: FaultArgs,
+    #[command(flatten)]
+    each: EachArgs,
     /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last
     /// 16 things that happened, and what to look at. --explain=json: an object on a line for each
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
     explain: Option<String>,
-    /// Check for what works by luck: buffers that are touched while requests use them, queues that
-    /// can overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on
-    /// stderr, where it was and at the end; a program that ends with 0 ends with 99 instead if
-    /// something was found. --check=json: an object on a line for each; sarif: one document at the
-    /// end; file=NAME: there instead of on stderr. reorder: bytes that arrive are placed in any
-    /// order and as late as is legal; delay: completions and events come late; seed=NUMBER repeats
-    /// both. With commas: --check=json,reorder,seed=7
-    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text")]
-    check: Option<String>,
-    /// A file of findings that --check does not tell: the name of one on each line, and perhaps a
-    /// line of its stack, with * for anything
-    #[arg(long, value_name = "FILE", requires = "check")]
-    suppressions: Option<PathBuf>,
+    #[command(flatten)]
+    checks: CheckArgs,
     /// Size of each socket's receive buffer in bytes, as the variable ROCE_RECEIVE_BUFFER says it;
     /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
     #[arg(long, value_name = "BYTES")]
@@ -130,6 +96,16 @@ pub(crate) struct Args {
     /// library
     #[arg(long)]
     sockets: bool,
+    #[command(flatten)]
+    libraries: LibraryArgs,
+    /// The program, and its arguments
+    #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// The library, and the names that stand for it.
+#[derive(clap::Args)]
+struct LibraryArgs {
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
     /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
     #[arg(long, value_name = "FILE")]
@@ -139,9 +115,72 @@ pub(crate) struct Args {
     /// environment that the program belongs to are found without it
     #[arg(long, value_name = "NAME")]
     also: Vec<OsString>,
-    /// The program, and its arguments
-    #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
+}
+
+/// What goes wrong.
+#[derive(clap::Args)]
+struct FaultArgs {
+    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
+    /// "corrupt 0.1% rx", "fail create_cq nth 2 ENOMEM"; several with commas between them.
+    /// docs/guide/faults.md lists those for packets, docs/guide/failing.md those for calls
+    #[arg(long, value_name = "RULES")]
+    fault: Vec<String>,
+    /// Seed of the faults that are left to chance: the same number, the same faults
+    #[arg(long, value_name = "NUMBER", requires = "fault")]
+    seed: Option<u64>,
+    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this
+    /// path, where %p is the process, for tests that speak with it themselves. A file that is no
+    /// socket is left there
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1")]
+    control: Option<String>,
+}
+
+/// Runs in which each call fails in its turn.
+#[derive(clap::Args)]
+struct EachArgs {
+    /// Run the program once for every call that it makes, with that call failing, and tell what
+    /// became of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for
+    /// each run
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
+    fail_each: Option<String>,
+    /// With --fail-each: of each call, the first NUMBER
+    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
+    most: u32,
+    /// With --fail-each: seconds that a run has
+    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
+    time_limit: u64,
+}
+
+/// What is looked for.
+#[derive(clap::Args)]
+struct CheckArgs {
+    /// Check for what works by luck: buffers that are touched while requests use them, queues that
+    /// can overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on
+    /// stderr, where it was and at the end; a program that ends with 0 ends with 99 instead if
+    /// something was found. --check=json: an object on a line for each; sarif: one document at the
+    /// end; file=NAME: there instead of on stderr. reorder: bytes that arrive are placed in any
+    /// order and as late as is legal; delay: completions and events come late; seed=NUMBER repeats
+    /// both. With commas: --check=json,reorder,seed=7
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text")]
+    check: Option<String>,
+    /// A file of findings that --check does not tell: the name of one on each line, and perhaps a
+    /// line of its stack, with * for anything
+    #[arg(long, value_name = "FILE", requires = "check")]
+    suppressions: Option<PathBuf>,
+}
+
+/// The variables that say the same, or what no option says.
+fn variables() -> String {
+    let mut text = "Variables of the environment:".to_owned();
+    for Variable { name, option, default, help } in VARIABLES {
+        let option = if option.is_empty() { String::new() } else { format!("{option}; ") };
+        text += &format!("\n  {name} [{option}default: {default}]\n         {help}");
+    }
+    text
 }
 
 /// Ends only if the program cannot be started, or has ended.
@@ -171,10 +210,10 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let profile = profile(args)?;
     let devices = devices(args, profile.as_ref())?;
     let mut configured = configured(args)?;
-    let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
+    let library = library::find(args.libraries.library.as_deref()).map_err(Refusal::new)?;
     let path = program::find(name)?;
     let mut also = bundled::names(&path);
-    for name in &args.also {
+    for name in &args.libraries.also {
         let checked = bundled::check(name);
         also.insert(checked.map_err(|error| Refusal::new(format!("--also: {error}")))?);
     }
@@ -196,9 +235,9 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     if args.sockets || !also.is_empty() {
         configured.env("LD_PRELOAD", bundled::preloading(&also, preloaded));
     }
-    if let Some(form) = &args.fail_each {
-        let limit = Duration::from_secs(args.time_limit.max(1));
-        let plan = fail_each::Plan { most: args.most, limit, is_json: form == "json" };
+    if let Some(form) = &args.each.fail_each {
+        let limit = Duration::from_secs(args.each.time_limit.max(1));
+        let plan = fail_each::Plan { most: args.each.most, limit, is_json: form == "json" };
         return fail_each::run(&plan, || configured.command(&path, name, arguments));
     }
     let live = args.ladder.then(Live::new).transpose();
@@ -276,15 +315,15 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
             || std::path::absolute(name).map_err(|error| Refusal::new(format!("--as: {error}")));
         configured.env(AS, if is_path { absolute()?.into() } else { OsString::from(name) });
     }
-    if !args.fault.is_empty() {
-        let rules = args.fault.join(", ");
+    if !args.faults.fault.is_empty() {
+        let rules = args.faults.fault.join(", ");
         rules.parse::<FaultRules>().map_err(|error| Refusal::new(format!("--fault: {error}")))?;
         configured.env(FAULT, rules);
     }
-    if let Some(seed) = args.seed {
+    if let Some(seed) = args.faults.seed {
         configured.env(FAULT_SEED, seed.to_string());
     }
-    if let Some(place) = &args.control {
+    if let Some(place) = &args.faults.control {
         let place = match place.as_str() {
             "1" => place.into(),
             path => std::path::absolute(path)
@@ -295,7 +334,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if let Some(form) = &args.explain {
         configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });
     }
-    if let Some(words) = &args.check {
+    if let Some(words) = &args.checks.check {
         let refuse = |error| Refusal::new(format!("--check: {error}"));
         let mut checks: Checks = words.parse().map_err(refuse)?;
         if checks.are_late() && checks.seed.is_none() {
@@ -311,7 +350,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         }
         configured.env(CHECK, checks.to_string());
     }
-    if let Some(file) = &args.suppressions {
+    if let Some(file) = &args.checks.suppressions {
         let refuse = |error| Refusal::new(format!("--suppressions: {}: {error}", file.display()));
         std::fs::File::open(file).map_err(refuse)?;
         configured.env(CHECK_SUPPRESSIONS, std::path::absolute(file).map_err(refuse)?);
@@ -320,7 +359,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         configured.env(RECEIVE_BUFFER, bytes.to_string());
     }
     // what is not said here stands in the environment already, and must be right
-    if args.fault.is_empty() {
+    if args.faults.fault.is_empty() {
         OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
     }
     let inherited = environment::value(PCAP).map(PathBuf::from);

@@ -238,3 +238,14 @@ fn errors_say_what_to_do() {
         assert!(error.contains("cannot be used with"), "roce perf {arguments}: {error}");
     }
 }
+
+/// A side says what is wrong in its environment before it waits for the other, or looks for it.
+#[test]
+fn a_wrong_variable_is_said_first() {
+    for arguments in ["write -p 0", "write 127.0.0.1 -p 1", "write --local"] {
+        let output = end(roce(arguments).env("ROCE_SHARDS", "many").spawn().unwrap());
+        let line = text(&output.stderr);
+        assert!(line.contains("ROCE_SHARDS: \"many\" is not a number"), "{arguments}: {line}");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
+}

@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{mem::Access, qp::QpType, wire::Operation};
+use roce_transport::{
+    mem::Access,
+    qp::{QpType, RequesterAttr, ResponderAttr},
+    wire::Operation,
+};
 
 /// A case.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -240,18 +244,11 @@ pub struct Connection {
     pub sq_psn: u32,
     /// Rights of the peer.
     pub rights: Access,
-    /// READs and atomics that the peer may have outstanding.
-    pub max_dest_rd_atomic: u8,
-    /// READs and atomics that the device may have outstanding.
-    pub max_rd_atomic: u8,
-    /// Code of the acknowledge timeout.
-    pub timeout: u8,
-    /// Repeats before it gives up.
-    pub retry_cnt: u8,
-    /// Repeats after RNR NAKs before it gives up; 7 is without limit.
-    pub rnr_retry: u8,
-    /// Code of the wait that it asks of a requester that finds no receive request.
-    pub min_rnr_timer: u8,
+    /// Depth for the peer's READs and atomics, and the wait that it asks of a requester that finds
+    /// no receive request.
+    pub responder: ResponderAttr,
+    /// Depth for its own, its timeout and its retries.
+    pub requester: RequesterAttr,
     /// Queue key of a datagram queue pair.
     pub qkey: u32,
     /// Pieces of memory that a send request may have.

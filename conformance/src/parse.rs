@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use roce_transport::{
     mem::Access,
-    qp::QpType,
+    qp::{QpType, RequesterAttr, ResponderAttr},
     time::{ack_timeout, rnr_timer},
     wire::Operation,
 };
@@ -460,12 +460,16 @@ fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
             QpType::Uc => "write",
             _ => "none",
         }))?,
-        max_dest_rd_atomic: words.or("responder-depth", 4)?,
-        max_rd_atomic: words.or("initiator-depth", 4)?,
-        timeout: words.or("timeout", 18)?,
-        retry_cnt: words.or("retries", 7)?,
-        rnr_retry: words.or("rnr-retries", 7)?,
-        min_rnr_timer: words.or("rnr-timer", 12)?,
+        responder: ResponderAttr {
+            max_dest_rd_atomic: words.or("responder-depth", 4)?,
+            min_rnr_timer: words.or("rnr-timer", 12)?,
+        },
+        requester: RequesterAttr {
+            max_rd_atomic: words.or("initiator-depth", 4)?,
+            timeout: words.or("timeout", 18)?,
+            retry_cnt: words.or("retries", 7)?,
+            rnr_retry: words.or("rnr-retries", 7)?,
+        },
         qkey: words.or("qkey", 0x1111_1111)?,
         max_send_sge: words.or("pieces", 4)?,
         max_inline_data: words.or("inline", 64)?,

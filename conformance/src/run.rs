@@ -104,8 +104,7 @@ impl<'a, S: Subject> Runner<'a, S> {
             subject: self.subject,
             own,
             start,
-            mark: start,
-            mark_is_late: false,
+            mark: Mark { at: start, is_late: false },
             connection: None,
             pairs: Vec::new(),
             current: 0,
@@ -114,16 +113,15 @@ impl<'a, S: Subject> Runner<'a, S> {
             regions: BTreeMap::new(),
             used: 0,
             arrivals: VecDeque::new(),
-            packets: Vec::new(),
-            pauses: Vec::new(),
-            bursts: Vec::new(),
+            evidence: Evidence::default(),
             last: None,
         };
         let (verdict, finding) = play.all(case);
-        let packets = std::mem::take(&mut play.packets);
+        let evidence = std::mem::take(&mut play.evidence);
         // what of it fails is no verdict on the device
         let _ = play.part();
-        let Play { pauses, bursts, is_heard, .. } = play;
+        let is_heard = play.is_heard;
+        let Evidence { packets, pauses, bursts } = evidence;
         let time = self.subject.now().since(start);
         let mut outcome = Outcome { verdict, finding, packets, pauses, bursts, time };
         if let Err(trouble) = self.subject.clear() {
@@ -163,10 +161,7 @@ struct Play<'a, S: Subject> {
     subject: &'a mut S,
     own: Qpn,
     start: Instant,
-    /// When the step before ended.
-    mark: Instant,
-    /// It is the time at which a packet was seen, which may have been sent earlier.
-    mark_is_late: bool,
+    mark: Mark,
     connection: Option<Connection>,
     /// Queue pairs of the device, each connected to one of the instrument: the first to `own`, the
     /// others to those behind.
@@ -181,10 +176,24 @@ struct Play<'a, S: Subject> {
     /// Bytes of the inbox that receive requests have.
     used: u32,
     arrivals: VecDeque<Arrival>,
+    evidence: Evidence,
+    last: Option<(NetHeader, Vec<u8>)>,
+}
+
+/// When the step before ended.
+#[derive(Clone, Copy)]
+struct Mark {
+    at: Instant,
+    /// It is the time at which a packet was seen, which may have been sent earlier.
+    is_late: bool,
+}
+
+/// What was seen and measured, for the outcome.
+#[derive(Default)]
+struct Evidence {
     packets: Vec<Seen>,
     pauses: Vec<Pause>,
     bursts: Vec<Burst>,
-    last: Option<(NetHeader, Vec<u8>)>,
 }
 
 /// A queue pair of the device.
@@ -318,17 +327,21 @@ impl<S: Subject> Play<'_, S> {
                 self.pump(Duration::ZERO)?;
                 let at = self.subject.now().since(self.start);
                 self.subject.pause(*pause)?;
-                self.packets.push(Seen { at, from_device: false, what: What::Pause(*pause) });
+                self.evidence.packets.push(Seen {
+                    at,
+                    from_device: false,
+                    what: What::Pause(*pause),
+                });
             }
             Step::Burst(train) => return self.burst(train),
             Step::Share(shares) => return self.share(shares),
             Step::Answer(answers) => return self.answer(answers),
             Step::Expect { packet, after, within } => {
-                let until = self.mark.plus(*within).plus(self.subject.tolerance());
+                let until = self.mark.at.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
                 // a repeat that had come before the pause that is measured began
                 while !after.is_zero()
-                    && arrival.as_ref().is_some_and(|arrival| arrival.at < self.mark)
+                    && arrival.as_ref().is_some_and(|arrival| arrival.at < self.mark.at)
                 {
                     arrival = self.next_arrival_but(packet, until)?;
                 }
@@ -350,17 +363,17 @@ impl<S: Subject> Play<'_, S> {
                         _ => wrong(format!("{why}, in the {}", describe(&arrival))),
                     };
                 }
-                let waited = arrival.at.since(self.mark);
+                let waited = arrival.at.since(self.mark.at);
                 // the packet before may have been seen late
                 let early =
-                    if self.mark_is_late { self.subject.tolerance() } else { Duration::ZERO };
+                    if self.mark.is_late { self.subject.tolerance() } else { Duration::ZERO };
                 if !after.is_zero() {
-                    self.pauses.push(Pause { least: *after, measured: waited });
+                    self.evidence.pauses.push(Pause { least: *after, measured: waited });
                 }
                 if waited + early < *after {
                     return wrong(format!("it comes after {waited:?}, before {after:?} are over"));
                 }
-                (self.mark, self.mark_is_late) = (arrival.at, true);
+                self.mark = Mark { at: arrival.at, is_late: true };
                 self.count(&arrival);
                 return Ok(());
             }
@@ -410,7 +423,7 @@ impl<S: Subject> Play<'_, S> {
             Step::State(state) => self.state(state)?,
             Step::Wait(time) => self.pump(*time)?,
         }
-        (self.mark, self.mark_is_late) = (self.subject.now(), false);
+        self.mark = Mark { at: self.subject.now(), is_late: false };
         Ok(())
     }
 
@@ -551,11 +564,11 @@ impl<S: Subject> Play<'_, S> {
     fn send(&mut self, net: NetHeader, bytes: Vec<u8>) -> Result<(), Stop> {
         // what has come already is no answer, and what the device does for it is not earlier
         self.pump(Duration::ZERO)?;
-        (self.mark, self.mark_is_late) = (self.subject.now(), false);
+        self.mark = Mark { at: self.subject.now(), is_late: false };
         self.subject.send(&net, &bytes)?;
-        let at = self.mark.since(self.start);
+        let at = self.mark.at.since(self.start);
         let what = What::Packet { net, bytes: bytes.clone() };
-        self.packets.push(Seen { at, from_device: false, what });
+        self.evidence.packets.push(Seen { at, from_device: false, what });
         self.last = Some((net, bytes));
         Ok(())
     }
@@ -572,7 +585,7 @@ impl<S: Subject> Play<'_, S> {
             }
             let at = at.since(self.start);
             let what = What::Packet { net, bytes: bytes.clone() };
-            self.packets.push(Seen { at, from_device: true, what });
+            self.evidence.packets.push(Seen { at, from_device: true, what });
             self.arrivals.push_back(arrival);
         }
         Ok(true)

@@ -10,11 +10,11 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, ObjectError, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
-    cm::{Accept, ConnEvent, ConnId, IpHeader, Listen, PortSpace, RejectReason, Req},
+    cm::{Accept, ConnEnd, ConnEvent, ConnId, IpHeader, Listen, PortSpace, RejectReason, Req},
     ids::{PdId, SrqId},
     mem::{Access, HeapMemory, Memory, MrAttr, RKey, Region, WindowBind, WindowId, WindowType},
     psn::Psn,
-    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
+    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, Rtr, Rts},
     time::Instant,
     wire::{Datagram, NetHeader},
     work::{
@@ -193,13 +193,15 @@ impl Simulated {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         self.adapter.to_init(qpn, &Init { access, ..Init::default() }).ok()?;
         let accept = Accept {
-            qpn,
-            starting_psn: Psn::new(0x0012_3456),
-            responder_resources: req.initiator_depth,
-            initiator_depth: req.responder_resources,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            srq: false,
+            end: ConnEnd {
+                qpn,
+                starting_psn: Psn::new(0x0012_3456),
+                responder_resources: req.initiator_depth,
+                initiator_depth: req.responder_resources,
+                rnr_retry: 7,
+                min_rnr_timer: 12,
+                srq: false,
+            },
             private_data: &[],
         };
         self.adapter.cm_accept(self.now, conn, &accept, true).ok()
@@ -266,7 +268,7 @@ impl Subject for Simulated {
 
     fn clear(&mut self) -> Result<(), Trouble> {
         for gone in std::mem::take(&mut self.connections) {
-            self.adapter.cm_destroy(self.now, gone.conn);
+            self.adapter.cm_mut().destroy(self.now, gone.conn);
             self.forget(&gone);
         }
         self.free = self.now;
@@ -374,19 +376,12 @@ impl Program for Simulated {
             rq_psn: Psn::new(connection.rq_psn),
             av: AddressVector::new(IpAddr::from(OWN).into(), 0),
         };
-        let responder = ResponderAttr {
-            max_dest_rd_atomic: connection.max_dest_rd_atomic,
-            min_rnr_timer: connection.min_rnr_timer,
+        let rtr = match qp_type {
+            QpType::Ud => Rtr::Ud,
+            _ => Rtr::new(qp_type, peer, connection.responder),
         };
-        let rtr = if qp_type == QpType::Ud { Rtr::Ud } else { Rtr::new(qp_type, peer, responder) };
         self.adapter.to_rtr(qpn, &rtr).map_err(|error| refused(&error))?;
-        let requester = RequesterAttr {
-            timeout: connection.timeout,
-            retry_cnt: connection.retry_cnt,
-            rnr_retry: connection.rnr_retry,
-            max_rd_atomic: connection.max_rd_atomic,
-        };
-        let rts = Rts::new(qp_type, Psn::new(sq_psn), requester);
+        let rts = Rts::new(qp_type, Psn::new(sq_psn), connection.requester);
         self.adapter.to_rts(self.now, qpn, &rts).map_err(|error| refused(&error))?;
         Ok(qpn)
     }

@@ -14,7 +14,7 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, PKey, QKey, Qpn},
     cm::{
-        Accept, CmConfig, CmMad, CmService, ConnEvent, ConnId, Connect, Listen, PortSpace,
+        Accept, CmConfig, CmMad, CmService, ConnEnd, ConnEvent, ConnId, Connect, Listen, PortSpace,
         RejectReason,
     },
     event::{Disposition, DropReason},
@@ -205,14 +205,14 @@ impl Run {
         let length = Packet { headers, payload, icrc: 0 }.encode(&mut bytes);
         let (body, end) = bytes[..length].split_at_mut(length - ICRC_LEN);
         end.copy_from_slice(&icrc(&net, body).to_le_bytes());
-        let before = self.adapter.cm_count();
+        let before = self.adapter.cm().count();
         let disposition = self
             .adapter
             .handle_datagram(self.now, &Datagram::new(&net, &bytes[..length]))
             .disposition;
         let dropped = matches!(disposition, Disposition::Dropped(_));
         assert!(
-            !dropped || self.adapter.cm_count() == before,
+            !dropped || self.adapter.cm().count() == before,
             "a refused message changed something: {disposition}"
         );
         disposition
@@ -233,26 +233,28 @@ impl Run {
             service_id: PortSpace::Tcp.service(u16::from(how)),
             av,
             service: [CmService::Rc, CmService::Uc, CmService::Xrc][usize::from(how & 3) % 3],
-            qpn: self.qpns[usize::from(to >> 1) % self.qpns.len()],
+            end: ConnEnd {
+                qpn: self.qpns[usize::from(to >> 1) % self.qpns.len()],
+                starting_psn: Psn::new(u32::from(how)),
+                responder_resources: 4,
+                initiator_depth: 4,
+                rnr_retry: 7,
+                min_rnr_timer: if to == 0xFE { 32 } else { 1 },
+                srq: false,
+            },
             managed: how & 4 != 0,
-            starting_psn: Psn::new(u32::from(how)),
-            responder_resources: 4,
-            initiator_depth: 4,
             retry_count: how >> 4,
-            rnr_retry: 7,
-            min_rnr_timer: if to == 0xFE { 32 } else { 1 },
             ack_timeout: 8,
             fits_ack_delay: how & 8 != 0,
-            srq: false,
             path_mtu: Mtu::B1024,
             pkey: PKey::DEFAULT,
             private_data: &[length; 100][..usize::from(length % 100)],
         };
-        let before = self.adapter.cm_count();
+        let before = self.adapter.cm().count();
         match self.adapter.cm_connect(self.now, &connect) {
             Ok(conn) => self.conns.push(conn),
             Err(error) => {
-                assert!(self.adapter.cm_count() == before && !error.to_string().is_empty());
+                assert!(self.adapter.cm().count() == before && !error.to_string().is_empty());
             }
         }
     }
@@ -261,18 +263,24 @@ impl Run {
         let [which, how] = input.array();
         let Some(conn) = self.conn(which) else { return };
         let accept = Accept {
-            qpn: self.qpns[usize::from(how) % self.qpns.len()],
-            starting_psn: Psn::new(0),
-            responder_resources: 4,
-            initiator_depth: 4,
-            rnr_retry: 7,
-            min_rnr_timer: 1,
-            srq: false,
+            end: ConnEnd {
+                qpn: self.qpns[usize::from(how) % self.qpns.len()],
+                starting_psn: Psn::new(0),
+                responder_resources: 4,
+                initiator_depth: 4,
+                rnr_retry: 7,
+                min_rnr_timer: 1,
+                srq: false,
+            },
             private_data: &[how],
         };
-        let before = self.adapter.cm_state(conn);
+        let before = self.adapter.cm().state(conn);
         if self.adapter.cm_accept(self.now, conn, &accept, how & 0x80 != 0).is_err() {
-            assert_eq!(self.adapter.cm_state(conn), before, "a refused command changed something");
+            assert_eq!(
+                self.adapter.cm().state(conn),
+                before,
+                "a refused command changed something"
+            );
         }
     }
 
@@ -280,11 +288,11 @@ impl Run {
         let [how, which, bytes] = input.array();
         let Some(conn) = self.conn(which) else { return };
         let data = &[bytes; 255][..usize::from(bytes)];
-        let before = self.adapter.cm_state(conn);
+        let before = self.adapter.cm().state(conn);
         let Self { adapter, now, .. } = self;
         let result = match how % 7 {
             0 => adapter.cm_establish(conn, data),
-            1 => adapter.cm_notify(conn),
+            1 => adapter.cm_mut().notify(conn),
             2 => adapter.cm_reject(*now, conn, RejectReason(u16::from(how)), data),
             3 => adapter.cm_disconnect(*now, conn, data),
             4 => adapter.sidr_respond(
@@ -293,16 +301,20 @@ impl Run {
                 data,
             ),
             5 => {
-                let _setup = adapter.cm_qp_setup(conn);
+                let _setup = adapter.cm().qp_setup(conn);
                 Ok(())
             }
             _ => {
-                adapter.cm_destroy(*now, conn);
+                adapter.cm_mut().destroy(*now, conn);
                 Ok(())
             }
         };
         if result.is_err() {
-            assert_eq!(self.adapter.cm_state(conn), before, "a refused command changed something");
+            assert_eq!(
+                self.adapter.cm().state(conn),
+                before,
+                "a refused command changed something"
+            );
         }
     }
 
@@ -321,7 +333,10 @@ impl Run {
     }
 
     fn check(&mut self) {
-        assert!(self.adapter.cm_count() <= 2 * MOST, "more connections and time waits than may be");
+        assert!(
+            self.adapter.cm().count() <= 2 * MOST,
+            "more connections and time waits than may be"
+        );
         let events: Vec<_> =
             std::iter::from_fn(|| self.adapter.poll_cm_event()).take(EVENTS_MAX + 1).collect();
         assert!(events.len() <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");
@@ -354,7 +369,7 @@ impl Run {
     fn finish(mut self) -> u64 {
         self.check();
         for conn in std::mem::take(&mut self.conns) {
-            self.adapter.cm_destroy(self.now, conn);
+            self.adapter.cm_mut().destroy(self.now, conn);
         }
         self.check();
         for _ in 0..1000 {
@@ -364,7 +379,7 @@ impl Run {
             self.check();
         }
         assert_eq!(
-            (self.adapter.cm_count(), self.adapter.poll_timeout()),
+            (self.adapter.cm().count(), self.adapter.poll_timeout()),
             (0, None),
             "something is left"
         );

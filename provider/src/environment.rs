@@ -2,30 +2,7 @@
 //! cannot be configured otherwise: those that use the C library, which reads them, and those that
 //! `roce run` starts.
 //!
-//! | variable | meaning |
-//! |---|---|
-//! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`, `raw:INTERFACE,…` (see [`Device::named`](crate::Device::named)). Without it, or empty: all of [`devices`](crate::devices) |
-//! | `ROCE_AS` | the adapter that devices show themselves as: the name of a [profile](crate::Profile), or the path of its file |
-//! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
-//! | `ROCE_FAULT` | the faults, see [`FaultRules`]; those for calls are for the C libraries |
-//! | `ROCE_CONTROL` | in the C libraries, where the program takes rules while it runs: 1: a socket `control-PID` in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a socket, `%p` in it being the process; 0: it takes none |
-//! | `ROCE_CALLS` | in the C libraries, a directory where each process counts its calls, in a file of its number, for `roce run --fail-each` |
-//! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
-//! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
-//! | `ROCE_RECEIVE_BUFFER` | the size in bytes of each socket's receive buffer, instead of 4 MiB; the kernel grants at most `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual limit |
-//! | `ROCE_SOURCE_PORTS` | the number of UDP source ports of each address, up to 64, see [`OpenOptions::source_ports`] |
-//! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
-//! | `ROCE_WRITE_ONLY_PACKETS` | the most packets of a WRITE that leave as a WRITE each, see [`OpenOptions::write_only_packets`] |
-//! | `ROCE_SHARDS` | the number of shards of each device, 1 to 16, see [`OpenOptions::shards`] |
-//! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
-//! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
-//! | `ROCE_CHECK` | in the C libraries, what a program does that works by luck is told on stderr, and such a program ends with the status 99 instead of 0: the words of [`Checks`] with commas between them, such as `1`, `json`, `json,reorder,seed=7`; 0: it is not |
-//! | `ROCE_CHECK_SUPPRESSIONS` | a file of findings that are not told: on each line the name of one, and perhaps what a line of its stack has to look like, with `*` for anything |
-//! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
-//! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
-//! | `ROCE_REAPER` | the process that tells the peers of connections when this one ends, see [`Reaper`](crate::Reaper); `roce run --reaper` sets it |
-//! | `ROCE_SYSFS` | the directory that stands for `/sys/class`, with files of counters of devices, which are kept up to date; `roce run --sysfs` sets it |
-//! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
+//! [`VARIABLES`] lists them.
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_REAPER` alone. A program in Rust says itself
 //! which devices it uses, and how, or asks for [`devices`](devices()) and
@@ -36,6 +13,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 
+use roce_transport::congestion::CongestionConfig;
 use thiserror::Error;
 use tracing::warn;
 
@@ -44,7 +22,7 @@ use crate::cancel::Uncancelled;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
-    SOURCE_PORTS, SYSFS, WRITE_ONLY_PACKETS, parse_seed, value,
+    SOURCE_PORTS, SYSFS, VARIABLES, Variable, WRITE_ONLY_PACKETS, is_on, parse_seed, value,
 };
 use crate::{
     bind::BindError,
@@ -55,7 +33,6 @@ use crate::{
     faults::{FaultRules, live},
     notice,
     profile::{Profile, ProfileError},
-    variables,
 };
 
 /// Error in a variable of the environment: one line that says what to do. The C library prints it
@@ -241,7 +218,7 @@ impl OpenOptions {
         };
         Ok(Self {
             pcap: value(PCAP).map(PathBuf::from),
-            sockets_only: value(SOCKETS_ONLY).is_some_and(|value| value != "0"),
+            sockets_only: is_on(SOCKETS_ONLY),
             explain: diagnosis::format(),
             faults,
             fault_seed,
@@ -250,11 +227,23 @@ impl OpenOptions {
             segments: number(SEGMENTS)?,
             write_only_packets: number(WRITE_ONLY_PACKETS)?,
             shards: number(SHARDS)?,
-            congestion: variables::congestion(),
+            congestion: congestion_without(|variable| {
+                value(variable).is_some_and(|value| value == "0")
+            }),
             late: checks()?.map(|checks| checks.late()).unwrap_or_default(),
             profile: profile()?,
             ..Self::default()
         })
+    }
+}
+
+/// Congestion control, less what is turned off.
+fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
+    let default = CongestionConfig::default();
+    CongestionConfig {
+        ecn: default.ecn && !off(ECN),
+        dcqcn: default.dcqcn.filter(|_| !off(DCQCN)),
+        ..default
     }
 }
 
@@ -385,6 +374,16 @@ mod tests {
                 .to_string()
                 .starts_with("ROCE_FAULT_SEED: \"a\\nb\" is not a number")
         );
+    }
+
+    #[test]
+    fn parts_of_congestion_control_can_be_turned_off() {
+        let default = CongestionConfig::default();
+        assert_eq!(congestion_without(|_| false), default);
+        let no_ecn = congestion_without(|variable| variable == ECN);
+        assert_eq!(no_ecn, CongestionConfig { ecn: false, ..default });
+        let no_dcqcn = congestion_without(|variable| variable == DCQCN);
+        assert_eq!(no_dcqcn, CongestionConfig { dcqcn: None, ..default });
     }
 
     #[test]

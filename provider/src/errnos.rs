@@ -1,6 +1,7 @@
-//! Numbers of `errno.h` by their names.
+//! Numbers of `errno.h` by their names, and by the errors that they stand for.
 
 use libc::c_int;
+use roce_transport::explain::Explain;
 
 macro_rules! numbers {
     ($($name:ident)*) => {
@@ -21,6 +22,12 @@ numbers! {
 #[must_use]
 pub fn number(name: &str) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
+}
+
+/// The number that the explanation of an error names.
+#[must_use]
+pub fn of(error: &impl Explain) -> c_int {
+    error.explain().errno.and_then(number).unwrap_or(libc::EINVAL)
 }
 
 /// A number as messages show it.

@@ -7,59 +7,93 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use roce_transport::congestion::CongestionConfig;
+/// A variable, and the option of `roce run` that sets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// The option; empty if there is none.
+    pub option: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it says.
+    pub help: &'static str,
+}
 
-/// The variable that names the devices.
-pub const DEVICES: &str = "ROCE_DEVICES";
-/// The variable that names the adapter that devices show themselves as.
-pub const AS: &str = "ROCE_AS";
-/// The variable that names a file for captures.
-pub const PCAP: &str = "ROCE_PCAP";
-/// The variable with the faults.
-pub const FAULT: &str = "ROCE_FAULT";
-/// The variable that has a program take rules while it runs.
-pub const CONTROL: &str = "ROCE_CONTROL";
-/// The variable with a directory where calls are counted.
-pub const CALLS: &str = "ROCE_CALLS";
-/// The variable with the seed of the faults.
-pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
-/// The variable that has every packet take the network stack.
-pub const SOCKETS_ONLY: &str = "ROCE_SOCKETS_ONLY";
-/// The variable with the level of the log.
-pub const LOG: &str = "ROCE_LOG";
-/// The variable with the size of the sockets' receive buffers, in bytes.
-pub const RECEIVE_BUFFER: &str = "ROCE_RECEIVE_BUFFER";
+macro_rules! variables {
+    ($($(#[doc = $help:literal])+ $constant:ident = $name:literal, $option:literal, $default:literal;)*) => {
+        $($(#[doc = $help])+ pub const $constant: &str = $name;)*
 
-/// The variable with the number of source ports of each address.
-pub const SOURCE_PORTS: &str = "ROCE_SOURCE_PORTS";
-/// The variable with the most datagrams that are handed to the kernel as one run.
-pub const SEGMENTS: &str = "ROCE_SEGMENTS";
+        /// All of them.
+        pub const VARIABLES: &[Variable] = &[$(Variable {
+            name: $name,
+            option: $option,
+            default: $default,
+            help: concat!($($help),+),
+        },)*];
+    };
+}
 
-/// The variable with the most packets of a WRITE that leave as a WRITE each.
-pub const WRITE_ONLY_PACKETS: &str = "ROCE_WRITE_ONLY_PACKETS";
-
-/// The variable with the number of shards.
-pub const SHARDS: &str = "ROCE_SHARDS";
-
-/// The variable that has the L_Key and the R_Key of a region differ in programs of the C libraries.
-pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
-/// The variable with the name of the reaper's socket.
-pub const REAPER: &str = "ROCE_REAPER";
-
-/// The variable with the directory that stands for `/sys/class`.
-pub const SYSFS: &str = "ROCE_SYSFS";
-
-/// The variable that has failures explained on stderr.
-pub const EXPLAIN: &str = "ROCE_EXPLAIN";
-/// The variable that has programs of the C libraries checked for what works by luck.
-pub const CHECK: &str = "ROCE_CHECK";
-/// The variable that names a file with findings that are not told.
-pub const CHECK_SUPPRESSIONS: &str = "ROCE_CHECK_SUPPRESSIONS";
-
-/// The variable that turns ECN off.
-pub const ECN: &str = "ROCE_ECN";
-/// The variable that turns DCQCN off.
-pub const DCQCN: &str = "ROCE_DCQCN";
+variables! {
+    /// The devices that there are, with commas or spaces between them: names that `roce devinfo`
+    /// lists, names of network interfaces, `udp:ADDRESS`, `raw:INTERFACE,…`.
+    DEVICES = "ROCE_DEVICES", "--device", "all";
+    /// The adapter that devices show themselves as: the name of a profile, or the path of its file.
+    AS = "ROCE_AS", "--as", "none";
+    /// A file for what is sent and received (`OpenOptions::pcap`).
+    PCAP = "ROCE_PCAP", "--pcap", "none";
+    /// The faults (`FaultRules`); those for calls are for the C libraries.
+    FAULT = "ROCE_FAULT", "--fault", "none";
+    /// The seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`.
+    FAULT_SEED = "ROCE_FAULT_SEED", "--seed", "0";
+    /// In the C libraries, where the program takes rules while it runs: 1: a socket `control-PID`
+    /// in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a
+    /// socket, `%p` in it being the process; 0: it takes none.
+    CONTROL = "ROCE_CONTROL", "--control", "0";
+    /// In the C libraries, a directory where each process counts its calls, in a file of its
+    /// number.
+    CALLS = "ROCE_CALLS", "--fail-each", "none";
+    /// 1: failures of calls and of queue pairs are explained on stderr (`OpenOptions::explain`);
+    /// `json`: as JSON, an object a line; 0: they are not.
+    EXPLAIN = "ROCE_EXPLAIN", "--explain", "0";
+    /// In the C libraries, what a program does that works by luck is told on stderr, and such a
+    /// program ends with the status 99 instead of 0: the words of `Checks` with commas between
+    /// them, such as `1`, `json`, `json,reorder,seed=7`; 0: it is not.
+    CHECK = "ROCE_CHECK", "--check", "0";
+    /// A file of findings that are not told: on each line the name of one, and perhaps what a line
+    /// of its stack has to look like, with `*` for anything.
+    CHECK_SUPPRESSIONS = "ROCE_CHECK_SUPPRESSIONS", "--suppressions", "none";
+    /// The size in bytes of each socket's receive buffer; the kernel grants at most
+    /// `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual
+    /// limit.
+    RECEIVE_BUFFER = "ROCE_RECEIVE_BUFFER", "--receive-buffer", "4 MiB";
+    /// The process that tells the peers of connections when this one ends (`Reaper`).
+    REAPER = "ROCE_REAPER", "--reaper", "none";
+    /// The directory that stands for `/sys/class`, with files of counters of devices, which are
+    /// kept up to date.
+    SYSFS = "ROCE_SYSFS", "--sysfs", "none";
+    /// Unless it is 0: every packet takes the network stack (`OpenOptions::sockets_only`).
+    SOCKETS_ONLY = "ROCE_SOCKETS_ONLY", "", "0";
+    /// The number of UDP source ports of each address, up to 64 (`OpenOptions::source_ports`); on
+    /// loopback none by default.
+    SOURCE_PORTS = "ROCE_SOURCE_PORTS", "", "16";
+    /// The most datagrams in a run that is handed to the kernel (`OpenOptions::segments`); 1: each
+    /// by itself.
+    SEGMENTS = "ROCE_SEGMENTS", "", "the link's";
+    /// The most packets of a WRITE that leave as a WRITE each (`OpenOptions::write_only_packets`).
+    WRITE_ONLY_PACKETS = "ROCE_WRITE_ONLY_PACKETS", "", "0";
+    /// The number of shards of each device, 1 to 16 (`OpenOptions::shards`).
+    SHARDS = "ROCE_SHARDS", "", "1";
+    /// Unless it is 0: in the C libraries too, the L_Key and the R_Key of a region differ
+    /// (`OpenOptions::equal_keys`).
+    DISTINCT_KEYS = "ROCE_DISTINCT_KEYS", "", "0";
+    /// 0: reliable connections do not mark what they send as ECN-capable.
+    ECN = "ROCE_ECN", "", "1";
+    /// 0: notifications of the peer do not limit the rate.
+    DCQCN = "ROCE_DCQCN", "", "1";
+    /// The least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`.
+    LOG = "ROCE_LOG", "", "nothing";
+}
 
 /// The value of a variable; `None` if it is not set or empty, and always in a program that has more
 /// rights than the user who started it (setuid, setgid, file capabilities: `AT_SECURE`). Who starts
@@ -87,33 +121,15 @@ fn obeyed(value: Option<OsString>, privileged: bool) -> Option<OsString> {
     value.filter(|value| !privileged && !value.is_empty())
 }
 
-/// Congestion control, less what is turned off.
-pub(crate) fn congestion() -> CongestionConfig {
-    congestion_without(|variable| value(variable).is_some_and(|value| value == "0"))
-}
-
-fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
-    let default = CongestionConfig::default();
-    CongestionConfig {
-        ecn: default.ecn && !off(ECN),
-        dcqcn: default.dcqcn.filter(|_| !off(DCQCN)),
-        ..default
-    }
+/// True if a variable is set, to anything but 0.
+#[must_use]
+pub fn is_on(variable: &str) -> bool {
+    value(variable).is_some_and(|value| value != "0")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_of_congestion_control_can_be_turned_off() {
-        let default = CongestionConfig::default();
-        assert_eq!(congestion_without(|_| false), default);
-        let no_ecn = congestion_without(|variable| variable == ECN);
-        assert_eq!(no_ecn, CongestionConfig { ecn: false, ..default });
-        let no_dcqcn = congestion_without(|variable| variable == DCQCN);
-        assert_eq!(no_dcqcn, CongestionConfig { dcqcn: None, ..default });
-    }
 
     #[test]
     fn a_privileged_program_obeys_no_variable() {

@@ -18,7 +18,7 @@ struct Looping(Side);
 impl Looping {
     /// Its queue is armed.
     fn new(side: Side) -> Self {
-        (0..OFTEN).for_each(|_| side.channel.note_use(|| true));
+        (0..OFTEN).for_each(|_| side.channel.count_use(|| true));
         let looping = Self(side);
         looping.arm();
         looping
@@ -235,7 +235,7 @@ fn queues_that_share_a_channel() {
     let context = loopback(OpenOptions::default());
     let (pd, channel) = (context.alloc_pd().unwrap(), context.create_channel().unwrap());
     let memory = pd.allocate(1 << 12, ALL).unwrap();
-    (0..OFTEN).for_each(|_| channel.note_use(|| true));
+    (0..OFTEN).for_each(|_| channel.count_use(|| true));
     let other = loopback(OpenOptions::default());
     let ends: Vec<_> = (0..5)
         .map(|_| {

@@ -33,6 +33,7 @@ const LIMITS: Limits = Limits {
     atomics: true,
     early_posts: false,
     send_queue: None,
+    ack_timer: roce::transport::qp::AckTimer::USUAL,
     max_mr_size: u64::MAX,
     max_qp_wr: 8,
     max_sge: 2,

@@ -6,7 +6,7 @@ use roce_transport::{
     addr::Qpn,
     cm::MadReason,
     event::Disposition,
-    trace::{Failure, PacketRecord, Reason, Record, Recovery, What, Why, WindowRule},
+    trace::{Failure, PacketRecord, Reason, Record, Recovery, What, Why, WindowCause},
     wire::Syndrome,
 };
 
@@ -88,7 +88,7 @@ impl Names {
                 note(record.what.to_string(), Tone::Faint)
             }
             What::State { .. } => note(record.what.to_string(), Tone::Bad),
-            What::Window { rule: WindowRule::Acknowledged | WindowRule::Start, .. } => None,
+            What::Window { cause: WindowCause::Acknowledged | WindowCause::Start, .. } => None,
             What::Window { .. } | What::Rate { .. } => note(record.what.to_string(), Tone::Warned),
             // the arrival before it says so
             What::Acknowledged { .. } => None,
@@ -120,7 +120,7 @@ fn is_congestion(what: &What) -> bool {
     match what {
         What::Sent { why, .. } => *why == Why::Queue(Reason::Congestion),
         What::Arrived { disposition, .. } => *disposition == Disposition::Congestion,
-        What::Window { rule, .. } => *rule == WindowRule::Notification,
+        What::Window { cause, .. } => *cause == WindowCause::Notification,
         What::Rate { from: None, .. } | What::Rate { to: None, .. } => true,
         What::Rate { from: Some(from), to: Some(to) } => to < from,
         What::Recovery { .. } => true,

@@ -47,11 +47,7 @@ struct Cursor {
 /// A requester. PSNs are counted on from the first that was captured, so that they do not wrap.
 #[derive(Default)]
 pub(super) struct End {
-    first: Option<Psn>,
-    /// The lowest that was captured, below 0 if packets have overtaken each other.
-    low: i64,
-    /// Those in between that were not.
-    missing: BTreeSet<i64>,
+    captured: Captured,
     /// PSN after the furthest request.
     end: i64,
     /// The same, if the last request takes as many PSNs as it may.
@@ -69,9 +65,26 @@ pub(super) struct End {
     pub(super) msn: Option<Msn>,
     /// How many PSNs a READ has taken is not known.
     is_unsure: bool,
-    /// Causes of everything that is sent again, if the capture has nothing from the other end.
+    pub(super) repeats: Repeats,
+}
+
+/// Which PSNs were captured.
+#[derive(Default)]
+struct Captured {
+    first: Option<Psn>,
+    /// The lowest, below 0 if packets have overtaken each other.
+    low: i64,
+    /// Those in between that were not.
+    missing: BTreeSet<i64>,
+}
+
+/// What is sent again. It outlasts a connection whose PSNs begin elsewhere.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Repeats {
+    /// Causes of all of it, if the capture has nothing from the other end.
     pub(super) deaf_causes: Option<Causes>,
-    pub(super) repeated: u64,
+    pub(super) packets: u64,
+    /// How often one packet was sent.
     pub(super) most_times: u32,
 }
 
@@ -103,24 +116,24 @@ impl End {
         span: Span,
         starts: bool,
     ) -> Explanation {
-        let Some(_) = self.first else {
-            self.first = Some(psn);
+        let Some(_) = self.captured.first else {
+            self.captured.first = Some(psn);
             self.add(now, 0, span);
             return Explanation::Joined;
         };
         let at = self.index(psn);
-        if !(self.low - KEPT as i64..self.end.max(self.most) + KEPT as i64).contains(&at) {
-            let Self { deaf_causes, repeated, most_times, .. } = *self;
-            *self = Self { first: Some(psn), deaf_causes, repeated, most_times, ..Self::default() };
+        if !(self.captured.low - KEPT as i64..self.end.max(self.most) + KEPT as i64).contains(&at) {
+            *self = Self { repeats: self.repeats, ..Self::default() };
+            self.captured.first = Some(psn);
             self.add(now, 0, span);
             return Explanation::Anew;
         }
         // the READ before takes no more than that
         self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
-        if at < self.low || self.missing.remove(&at) {
+        if at < self.captured.low || self.captured.missing.remove(&at) {
             self.expect(at);
-            self.low = self.low.min(at);
+            self.captured.low = self.captured.low.min(at);
             self.active = now;
             self.naks.ask_for(now, at, span.least.into());
             self.pass(at, span.least.into());
@@ -136,21 +149,22 @@ impl End {
                     && now.saturating_sub(sent.last) < SILENCE
                     && self.naks.latest < Some(sent.last)
             };
-            let unasked = causes == Causes::UNKNOWN && self.deaf_causes.is_none();
+            let unasked = causes == Causes::UNKNOWN && self.repeats.deaf_causes.is_none();
             if unasked && self.sent.get(&at).is_some_and(is_soon) {
                 return Explanation::Copy;
             }
-            self.repeated += 1;
+            self.repeats.packets += 1;
             if let Some(sent) = self.sent.get_mut(&at) {
                 (sent.last, sent.causes) = (now, causes);
                 sent.times += 1;
-                self.most_times = self.most_times.max(sent.times);
+                let most = &mut self.repeats.most_times;
+                *most = sent.times.max(*most);
             }
             return Explanation::Again(causes);
         }
         let gap = at - self.end;
-        if self.missing.len() < KEPT {
-            self.missing.extend(self.end..at);
+        if self.captured.missing.len() < KEPT {
+            self.captured.missing.extend(self.end..at);
         }
         self.add(now, at, span);
         match gap {
@@ -191,7 +205,7 @@ impl End {
 
     /// Causes for which what was sent before may be sent again now.
     fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
-        if let Some(causes) = self.deaf_causes {
+        if let Some(causes) = self.repeats.deaf_causes {
             return causes;
         }
         if at < self.oldest {
@@ -262,26 +276,27 @@ impl End {
 
     /// A PSN as a number that does not wrap, near what was sent last.
     fn index(&self, psn: Psn) -> i64 {
-        unwrapped(psn, self.first.unwrap_or(psn), self.end)
+        unwrapped(psn, self.captured.first.unwrap_or(psn), self.end)
     }
 
     /// True if the PSN, that of an answer, is one of what was captured.
     pub(super) fn has(&mut self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.stretch(at + 1);
-        self.first.is_some() && (self.low..self.end).contains(&at)
+        self.captured.first.is_some() && (self.captured.low..self.end).contains(&at)
     }
 
     /// True if the PSN was not captured, but others of its time were: it was lost before the
     /// capture, or sent before its beginning.
     pub(super) fn has_lost(&self, psn: Psn) -> bool {
         let at = self.index(psn);
-        self.first.is_some() && (self.low - KEPT as i64..self.low).contains(&at)
+        self.captured.first.is_some()
+            && (self.captured.low - KEPT as i64..self.captured.low).contains(&at)
     }
 
     /// Nothing shows that this PSN, from before the first that was captured, is answered.
     fn expect(&mut self, at: i64) {
-        if self.oldest <= self.low {
+        if self.oldest <= self.captured.low {
             self.oldest = self.oldest.min(at);
         }
     }
@@ -377,7 +392,7 @@ impl End {
 
     /// How far it has come. `has_answers`: its service has some.
     pub(super) fn requester(&self, has_answers: bool) -> Option<Requester> {
-        let first = self.first.filter(|_| !self.is_unsure)?;
+        let first = self.captured.first.filter(|_| !self.is_unsure)?;
         let psn = |at: i64| first.plus((at & 0xFF_FFFF) as u32);
         let is_open = has_answers && self.oldest < self.end;
         Some(Requester {

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use roce_transport::event::DropReason;
 
-use super::{icrc::IcrcFault, network::Address};
+use super::{icrc::WrongIcrcs, network::Address};
 
 /// Something that is wrong, or looks so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub enum FindingKind {
         /// The sender's and the receiver's address.
         way: [Address; 2],
         /// What they have in common.
-        fault: IcrcFault,
+        fault: WrongIcrcs,
     },
     /// Bytes that are no packet.
     Unreadable(DropReason),

@@ -187,7 +187,7 @@ impl Fit {
     pub(super) fn before(&mut self, requests: &Requests, answer: &Answer) {
         let at = requests.index(answer.psn);
         if at >= 0 {
-            self.note_ahead(at, answer.at);
+            self.record_ahead(at, answer.at);
         }
     }
 
@@ -198,7 +198,7 @@ impl Fit {
             if at >= requests.limit + WINDOW {
                 self.misses += 1;
             } else {
-                self.note_ahead(at, answer.at);
+                self.record_ahead(at, answer.at);
             }
             return;
         }
@@ -217,7 +217,7 @@ impl Fit {
         }
     }
 
-    fn note_ahead(&mut self, at: i64, now: Duration) {
+    fn record_ahead(&mut self, at: i64, now: Duration) {
         if self.ahead.len() < KEPT {
             self.ahead.push((at, now));
         }

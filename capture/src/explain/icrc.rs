@@ -38,7 +38,7 @@ impl Icrc {
 
 /// Reason for which many ICRCs are wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IcrcFault {
+pub enum WrongIcrcs {
     /// All are wrong by the same change of their network headers.
     Rewritten,
     /// All are zero.
@@ -47,7 +47,7 @@ pub enum IcrcFault {
     Unknown,
 }
 
-impl fmt::Display for IcrcFault {
+impl fmt::Display for WrongIcrcs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rewritten => {
@@ -80,7 +80,7 @@ pub(super) struct Excused {
     pub(super) way: (Address, Address),
     /// By their indices.
     pub(super) packets: Vec<usize>,
-    pub(super) fault: IcrcFault,
+    pub(super) fault: WrongIcrcs,
 }
 
 impl Icrcs {
@@ -108,7 +108,7 @@ impl Icrcs {
             let known = excused.iter().any(|it| it.way == way);
             if let Some(icrcs) = self.0.get(&way).filter(|it| !known && it.right == 0) {
                 let packets = icrcs.wrong.iter().map(|(packet, _)| *packet).collect();
-                excused.push(Excused { way, packets, fault: IcrcFault::Unknown });
+                excused.push(Excused { way, packets, fault: WrongIcrcs::Unknown });
             }
         }
         excused
@@ -116,7 +116,7 @@ impl Icrcs {
 }
 
 impl Way {
-    fn excused(&self) -> Option<(Vec<usize>, IcrcFault)> {
+    fn excused(&self) -> Option<(Vec<usize>, WrongIcrcs)> {
         // of the same packet again the change is the same, whatever it is
         let mut changes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for Icrc { change, value, .. } in self.wrong.iter().map(|(_, icrc)| icrc) {
@@ -125,12 +125,12 @@ impl Way {
         let most = changes.into_iter().max_by_key(|(_, values)| values.len());
         if let Some((change, _)) = most.filter(|(_, values)| values.len() > 1) {
             let packets = self.wrong.iter().filter(|(_, icrc)| icrc.change == Some(change));
-            return Some((packets.map(|(packet, _)| *packet).collect(), IcrcFault::Rewritten));
+            return Some((packets.map(|(packet, _)| *packet).collect(), WrongIcrcs::Rewritten));
         }
         let none_is_right = self.right == 0 && self.wrong.len() >= ENOUGH;
         let fault = match self.wrong.iter().all(|(_, icrc)| icrc.value == 0) {
-            true => IcrcFault::Zero,
-            false => IcrcFault::Unknown,
+            true => WrongIcrcs::Zero,
+            false => WrongIcrcs::Unknown,
         };
         let packets = self.wrong.iter().map(|(packet, _)| *packet);
         none_is_right.then(|| (packets.collect(), fault))

@@ -33,7 +33,7 @@ pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
 pub use explained::{Explained, ExplainedPacket, Requester};
 pub use file::CaptureError;
 pub use finding::{Finding, FindingKind};
-pub use icrc::IcrcFault;
+pub use icrc::WrongIcrcs;
 pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 

@@ -45,7 +45,7 @@ impl Pairs {
         fits.prefer();
         fits.pair_certain(&mut pairs);
         fits.pair_single(flows, &mut pairs);
-        fits.note_open(&mut pairs);
+        fits.record_open(&mut pairs);
         pairs
     }
 
@@ -321,7 +321,7 @@ impl Fits {
     }
 
     /// Numbers of flows one of which is the other direction of one that is not paired.
-    fn note_open(&self, pairs: &mut Pairs) {
+    fn record_open(&self, pairs: &mut Pairs) {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let mut open = BTreeMap::new();
         for (asker, seen) in self.flows.iter().enumerate().filter(|(number, _)| is_free(*number)) {

@@ -54,7 +54,7 @@ impl Talk {
     pub(super) fn begin(&mut self, connection: &Connection) {
         for from in 0..2 {
             if !self.heard[1 - from] {
-                self.ends[from].deaf_causes = Some(match connection.one_of {
+                self.ends[from].repeats.deaf_causes = Some(match connection.one_of {
                     0 => Causes::of(&[Cause::NotCaptured]),
                     _ => Causes::UNKNOWN,
                 });
@@ -93,7 +93,7 @@ impl Talk {
             let times = self.round_trips[from].iter().map(|(_, time)| *time).collect();
             let round_trips = RoundTrips::of(times);
             connection.summaries[from].round_trips = round_trips;
-            connection.summaries[from].repeated = requester.repeated;
+            connection.summaries[from].repeated = requester.repeats.packets;
             let EndSummary { requests, repeated, marked, .. } = connection.summaries[from];
             if let Some(usual) = round_trips.filter(|times| times.count >= 8) {
                 let late = |(_, time): &&(usize, Duration)| {
@@ -103,8 +103,8 @@ impl Talk {
                     add(*frame, FindingKind::LateAnswer(*time, usual.median));
                 }
             }
-            if requester.most_times >= STORM {
-                add(last, FindingKind::Storm(requester.most_times));
+            if requester.repeats.most_times >= STORM {
+                add(last, FindingKind::Storm(requester.repeats.most_times));
             }
             if requests >= ENOUGH && repeated * 100 > requests * MANY {
                 add(last, FindingKind::ManyRepeats((repeated * 100 / requests) as u32));

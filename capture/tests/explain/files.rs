@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use roce_capture::{
     CaptureWriter,
-    explain::{CaptureError, Explained, Explanation, FindingKind, IcrcFault, Network},
+    explain::{CaptureError, Explained, Explanation, FindingKind, Network, WrongIcrcs},
 };
 use roce_transport::{
     addr::RoceVersion,
@@ -166,7 +166,7 @@ fn what_is_not_roce_is_counted() {
     assert_eq!((explained.packets.len(), explained.other_frames, explained.fragments), (0, 2, 1));
 }
 
-fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, IcrcFault)> {
+fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, WrongIcrcs)> {
     let wrong = explained.findings.iter().filter_map(|finding| match finding.kind {
         FindingKind::WrongIcrcs { packets, fault, .. } => Some((finding.frame, packets, fault)),
         _ => None,
@@ -190,7 +190,7 @@ fn rewritten_addresses_are_said_once() {
         }
         let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
         // of a single acknowledgement nothing shows what is wrong with it
-        let expected = [(1, 3, IcrcFault::Rewritten), (4, 1, IcrcFault::Unknown)];
+        let expected = [(1, 3, WrongIcrcs::Rewritten), (4, 1, WrongIcrcs::Unknown)];
         assert_eq!(wrong_icrcs(&explained), expected);
         assert_eq!(explained.findings.len(), 2, "{:?}", explained.findings);
         assert!(explained.packets.iter().all(|packet| packet.wrong_icrc));
@@ -198,7 +198,7 @@ fn rewritten_addresses_are_said_once() {
 
         seen[1].2[20] ^= 1;
         let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
-        assert_eq!(wrong_icrcs(&explained)[0], (1, 2, IcrcFault::Rewritten));
+        assert_eq!(wrong_icrcs(&explained)[0], (1, 2, WrongIcrcs::Rewritten));
         let whys = explained.packets.iter().map(|packet| packet.why == Explanation::Damaged);
         assert_eq!(whys.collect::<Vec<_>>(), [false, true, false, false]);
     }
@@ -207,7 +207,7 @@ fn rewritten_addresses_are_said_once() {
 /// An FPGA that computes none, and one whose are of no use; its peer's are right.
 #[test]
 fn a_sender_without_icrcs_is_said_once() {
-    for (wrong, fault) in [(0, IcrcFault::Zero), (1, IcrcFault::Unknown)] {
+    for (wrong, fault) in [(0, WrongIcrcs::Zero), (1, WrongIcrcs::Unknown)] {
         let mut seen = write(false);
         seen.insert(3, seen[2].clone()); // sent again
         for (n, (_, _, bytes)) in seen[..4].iter_mut().enumerate() {

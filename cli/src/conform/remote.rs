@@ -295,13 +295,13 @@ impl Program for Remote {
             _ => (
                 json!({
                     "peer": peer, "rq_psn": rq_psn,
-                    "max_dest_rd_atomic": connection.max_dest_rd_atomic,
-                    "min_rnr_timer": connection.min_rnr_timer,
+                    "max_dest_rd_atomic": connection.responder.max_dest_rd_atomic,
+                    "min_rnr_timer": connection.responder.min_rnr_timer,
                 }),
                 json!({
-                    "sq_psn": sq_psn, "timeout": connection.timeout,
-                    "retry_cnt": connection.retry_cnt, "rnr_retry": connection.rnr_retry,
-                    "max_rd_atomic": connection.max_rd_atomic,
+                    "sq_psn": sq_psn, "timeout": connection.requester.timeout,
+                    "retry_cnt": connection.requester.retry_cnt, "rnr_retry": connection.requester.rnr_retry,
+                    "max_rd_atomic": connection.requester.max_rd_atomic,
                 }),
             ),
         };

@@ -37,11 +37,11 @@ pub(super) fn round(
     if receives {
         // whatever is complete there is here, but perhaps not taken yet
         let counts = theirs.counts.clone();
-        receive(side, size, |side| side.received == counts)?;
+        receive(side, size, |side| side.arrivals.counts == counts)?;
     }
     let checked = match side.plan.test {
         Test::Read => side.check(number, layout, &sent.counts),
-        Test::Send => side.check(number, layout, &side.received),
+        Test::Send => side.check(number, layout, &side.arrivals.counts),
         Test::Write | Test::Atomic => side.check(number, layout, &theirs.counts),
     };
     side.conclude(checked)?;

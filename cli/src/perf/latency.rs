@@ -39,7 +39,7 @@ pub(super) fn round(
     let theirs: u64 = theirs.parse().map_err(|_| "the other side is no roce perf")?;
     let checked = match side.plan.test {
         Test::Write => check_stamped(side, number, layout, theirs),
-        Test::Send => side.check(number, layout, &side.received),
+        Test::Send => side.check(number, layout, &side.arrivals.counts),
         Test::Read => side.check(number, layout, &[count]),
         Test::Atomic => side.check(number, layout, &[theirs]),
     };
@@ -137,7 +137,7 @@ impl Game<'_> {
                 Some(Done::Received) => {}
                 None => idle += 1,
             }
-            if self.side.plan.test == Test::Send && self.side.received[0] == wanted {
+            if self.side.plan.test == Test::Send && self.side.arrivals.counts[0] == wanted {
                 return Ok(true);
             }
             if idle != 0 && (self.side.plan.events || idle.is_multiple_of(LOOKS)) {

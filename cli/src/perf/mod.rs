@@ -70,6 +70,7 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     if args.json && !args.local && args.server.is_none() {
         return Err("--json is for the client, which has the figures; leave it out here".into());
     }
+    options(args)?; // what is wrong in the environment is said before the other side is asked
     if args.local {
         return local(&plan, args);
     }
@@ -166,7 +167,7 @@ fn play(
         results.push(figures);
     }
     if args.json && is_client {
-        let document = document(&side.plan, &side.device, side.mtu.bytes(), &results);
+        let document = document(&side.plan, side.context.name(), side.mtu.bytes(), &results);
         outln!("{document:#}");
     }
     match (nothing, side.plan.amount) {
@@ -212,7 +213,7 @@ fn head(side: &Side) {
     };
     outln!("{line}");
     outln!("                    {} {what}", plan.test.title());
-    outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.device);
+    outln!(" Device          : {:<20} Transport type : RoCEv2, software", side.context.name());
     outln!(" Number of qps   : {:<20} Connection type : RC", plan.qps);
     if plan.threads > 1 {
         outln!(" Threads         : {:<20} each with so many qps", plan.threads);

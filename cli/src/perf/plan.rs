@@ -81,7 +81,7 @@ impl Plan {
             })?),
             None => None,
         };
-        let sizes = match (test, args.size, args.all) {
+        let sizes = match (test, args.amount.size, args.amount.all) {
             (Test::Atomic, None | Some(8), false) => vec![8],
             (Test::Atomic, ..) => {
                 return Err("an atomic has 8 bytes; leave -s and -a out".into());
@@ -100,23 +100,23 @@ impl Plan {
                     .into(),
             );
         }
-        if args.post_list > args.tx_depth {
-            let (list, depth) = (args.post_list, args.tx_depth);
+        if args.queues.post_list > args.queues.tx_depth {
+            let (list, depth) = (args.queues.post_list, args.queues.tx_depth);
             return Err(format!(
                 "-l {list}: no more than {depth} messages are outstanding at once; see -t"
             )
             .into());
         }
-        let iters = args.iters.unwrap_or(if latency { 1000 } else { 5000 });
+        let iters = args.amount.iters.unwrap_or(if latency { 1000 } else { 5000 });
         Ok(Self {
             test,
             latency,
             sizes,
-            amount: args.duration.map_or(Amount::Iters(iters), Amount::Time),
-            qps: args.qps.into(),
-            threads: args.threads.into(),
-            depth: args.tx_depth.into(),
-            list: args.post_list.into(),
+            amount: args.amount.duration.map_or(Amount::Iters(iters), Amount::Time),
+            qps: args.queues.qps.into(),
+            threads: args.queues.threads.into(),
+            depth: args.queues.tx_depth.into(),
+            list: args.queues.post_list.into(),
             mtu,
             both_ways: args.bidirectional,
             events: args.events,

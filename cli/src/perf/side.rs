@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -38,7 +39,6 @@ pub(super) struct Side {
     pub(super) plan: Plan,
     pub(super) is_client: bool,
     pub(super) exchange: Exchange,
-    pub(super) device: String,
     pub(super) mtu: Mtu,
     pub(super) context: Context,
     pairs: Vec<QueuePair>,
@@ -48,15 +48,54 @@ pub(super) struct Side {
     pub(super) source: MemoryRegion,
     /// Where messages of the peer, and answers to READs and atomics, arrive.
     pub(super) target: MemoryRegion,
-    receives: Layout,
-    peer_source: Remote,
-    peer_target: Remote,
+    peer: PeerMemory,
+    pub(super) arrivals: Arrivals,
     /// Completions of this round that nobody has taken yet.
     seen: VecDeque<Done>,
-    /// Messages that a queue pair has received in this round, and the places that they are in.
-    pub(super) received: Vec<u64>,
-    touched: Vec<Vec<bool>>,
     heard: Instant,
+}
+
+/// What the peer has told of its memory.
+struct PeerMemory {
+    source: Remote,
+    target: Remote,
+}
+
+/// Messages of the peer in the places of receive requests (SEND).
+pub(super) struct Arrivals {
+    layout: Layout,
+    /// How many a queue pair has received in this round, and the places that they are in.
+    pub(super) counts: Vec<u64>,
+    touched: Vec<Vec<bool>>,
+}
+
+impl Arrivals {
+    fn new(largest: usize, qps: usize) -> Self {
+        let layout = Layout::new(largest, largest, qps, RX_DEPTH);
+        Self { layout, counts: vec![0; qps], touched: vec![vec![false; RX_DEPTH]; qps] }
+    }
+
+    /// Forgets those of the round before.
+    fn clear(&mut self) {
+        self.counts.fill(0);
+        self.touched.iter_mut().for_each(|places| places.fill(false));
+    }
+
+    fn add(&mut self, qp: usize, at: usize) {
+        self.counts[qp] += 1;
+        self.touched[qp][at % self.layout.slots] = true;
+    }
+
+    /// The place of a receive request.
+    fn place(&self, qp: usize, at: usize) -> Range<usize> {
+        self.layout.place(qp, at % self.layout.slots)
+    }
+
+    /// Where messages of a queue pair have come to.
+    fn places(&self, qp: usize) -> impl Iterator<Item = usize> {
+        let slots = (0..self.layout.slots).filter(move |&slot| self.touched[qp][slot]);
+        slots.map(move |slot| self.layout.place(qp, slot).start)
+    }
 }
 
 /// A completion.
@@ -104,7 +143,7 @@ impl Side {
 
         let ours = context.active_mtu();
         exchange.tell_text(&memory(&source, &target, ours))?;
-        let (peer_source, peer_target, theirs) =
+        let (peer, theirs) =
             parse_memory(&exchange.learn_text()?).ok_or("the other side is no roce perf")?;
         let most = if ours.bytes() < theirs.bytes() { ours } else { theirs };
         let mtu = plan.mtu.unwrap_or(most);
@@ -115,19 +154,15 @@ impl Side {
         let mut side = Self {
             is_client,
             exchange,
-            device: context.name().to_owned(),
             mtu,
             context,
             cq,
             channel,
             source,
             target,
-            receives: Layout::new(largest, largest, qps, RX_DEPTH),
-            peer_source,
-            peer_target,
+            peer,
+            arrivals: Arrivals::new(largest, qps),
             seen: VecDeque::new(),
-            received: vec![0; qps],
-            touched: vec![vec![false; RX_DEPTH]; qps],
             heard: Instant::now(),
             pairs,
             plan,
@@ -183,8 +218,7 @@ impl Side {
             }
         }
         self.target.fill(0)?;
-        self.received.fill(0);
-        self.touched.iter_mut().for_each(|places| places.fill(false));
+        self.arrivals.clear();
         let ready = format!("ready {round}");
         self.exchange.tell_text(&ready)?;
         if self.exchange.learn_text()? != ready {
@@ -223,13 +257,13 @@ impl Side {
         let far = |remote: Remote| Remote { address: remote.address + at, ..remote };
         let id = qp as u64;
         match self.plan.test {
-            Test::Write => SendWr::write(id, far(self.peer_target), self.source.sge(place.clone())),
-            Test::Read => SendWr::read(id, far(self.peer_source), self.target.sge(place.clone())),
+            Test::Write => SendWr::write(id, far(self.peer.target), self.source.sge(place.clone())),
+            Test::Read => SendWr::read(id, far(self.peer.source), self.target.sge(place.clone())),
             Test::Send => SendWr::send(id, self.source.sge(place.clone())),
             Test::Atomic => {
                 // one counter for each queue pair, in the place of the first message
                 let counter = layout.place(qp, 0).start as u64;
-                let remote = self.peer_target;
+                let remote = self.peer.target;
                 let remote = Remote { address: remote.address + counter, ..remote };
                 SendWr::fetch_add(id, remote, 1, self.source.sge(place))
             }
@@ -237,8 +271,8 @@ impl Side {
     }
 
     fn receive(&self, qp: usize, at: usize) -> RecvWr {
-        let place = self.receives.place(qp, at % self.receives.slots);
-        RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [self.target.sge(place)])
+        let sge = self.target.sge(self.arrivals.place(qp, at));
+        RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [sge])
     }
 
     /// The next completion, if there is one now. Messages that arrive are checked for their size,
@@ -258,8 +292,7 @@ impl Side {
             let got = ok.byte_len;
             return Err(format!("a message has {got} bytes instead of {size}").into());
         }
-        self.received[qp] += 1;
-        self.touched[qp][at % self.receives.slots] = true;
+        self.arrivals.add(qp, at);
         self.pairs[qp].post_recv(&[self.receive(qp, at)])?;
         Ok(Some(Done::Received))
     }
@@ -328,9 +361,7 @@ impl Side {
                 continue;
             }
             let places = if self.plan.test == Test::Send {
-                let of = |&slot: &usize| self.touched[qp][slot];
-                let slots = (0..self.receives.slots).filter(of);
-                slots.map(|slot| self.receives.place(qp, slot).start).collect::<Vec<_>>()
+                self.arrivals.places(qp).collect::<Vec<_>>()
             } else {
                 let slots = 0..layout.slots.min(count as usize);
                 slots.map(|slot| layout.place(qp, slot).start).collect()
@@ -360,7 +391,7 @@ impl Side {
 pub(super) fn options(args: &TestArgs) -> Result<OpenOptions, Failure> {
     let mut options = OpenOptions::from_environment()?;
     options.sockets_only |= args.sockets;
-    options.shards = args.shards.map(usize::from).or(options.shards);
+    options.shards = args.queues.shards.map(usize::from).or(options.shards);
     Ok(options)
 }
 
@@ -391,15 +422,15 @@ fn memory(source: &MemoryRegion, target: &MemoryRegion, mtu: Mtu) -> String {
     )
 }
 
-fn parse_memory(text: &str) -> Option<(Remote, Remote, Mtu)> {
+fn parse_memory(text: &str) -> Option<(PeerMemory, Mtu)> {
     let mut fields = text.split(':').map(|field| u64::from_str_radix(field, 16).ok());
     let mut number = || fields.next().flatten();
     let mut remote = || {
         let address = number()?;
         Some(Remote { address, rkey: RKey(u32::try_from(number()?).ok()?) })
     };
-    let (source, target) = (remote()?, remote()?);
-    Some((source, target, Mtu::from_bytes(u32::try_from(number()?).ok()?)?))
+    let peer = PeerMemory { source: remote()?, target: remote()? };
+    Some((peer, Mtu::from_bytes(u32::try_from(number()?).ok()?)?))
 }
 
 #[cfg(test)]
@@ -418,9 +449,9 @@ mod tests {
 
     #[test]
     fn memory_is_told() {
-        let (source, target, mtu) = parse_memory("7f00:1a:8000:2b:1000").unwrap();
-        assert_eq!(source, Remote { address: 0x7F00, rkey: RKey(0x1A) });
-        assert_eq!(target, Remote { address: 0x8000, rkey: RKey(0x2B) });
+        let (peer, mtu) = parse_memory("7f00:1a:8000:2b:1000").unwrap();
+        assert_eq!(peer.source, Remote { address: 0x7F00, rkey: RKey(0x1A) });
+        assert_eq!(peer.target, Remote { address: 0x8000, rkey: RKey(0x2B) });
         assert_eq!(mtu, Mtu::B4096);
         assert!(parse_memory("7f00:1a:8000:2b").is_none() && parse_memory("ready 0").is_none());
     }

@@ -26,18 +26,22 @@ pub(super) struct Session {
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    /// Messages to send. The side that does not begin sends back what it has received.
+    buffers: Buffers,
+    iters: u32,
+    rx_depth: u32,
+    begins: bool,
+    destination: Option<UdDestination>,
+    remote_srq: Option<SrqId>,
+}
+
+/// What is sent and received. The side that does not begin sends back what it has received.
+struct Buffers {
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     /// Offset of the message in `incoming`.
     start: usize,
     size: usize,
-    iters: u32,
-    rx_depth: u32,
     validate: bool,
-    begins: bool,
-    destination: Option<UdDestination>,
-    remote_srq: Option<SrqId>,
     /// Expected content of every message; the side that does not begin learns it from the first.
     expected: Option<Vec<u8>>,
 }
@@ -89,17 +93,12 @@ impl Session {
             srq,
             cq,
             channel,
-            outgoing,
-            incoming,
-            start,
-            size,
+            buffers: Buffers { outgoing, incoming, start, size, validate, expected },
             iters,
             rx_depth,
-            validate,
             begins,
             destination: None,
             remote_srq: None,
-            expected,
         };
         session.post_receives(rx_depth)?;
         if session.channel.is_some() {
@@ -129,7 +128,7 @@ impl Session {
     }
 
     fn post_receives(&self, count: u32) -> Result<(), Failure> {
-        let wrs = vec![RecvWr::new(0, [self.incoming.sge_all()]); count as usize];
+        let wrs = vec![RecvWr::new(0, [self.buffers.incoming.sge_all()]); count as usize];
         match &self.srq {
             Some(srq) => srq.post_recv(&wrs)?,
             None => self.pairs[0].post_recv(&wrs)?,
@@ -138,11 +137,9 @@ impl Session {
     }
 
     fn post_send(&self, index: usize) -> Result<(), Failure> {
-        let data = if self.begins {
-            self.outgoing.sge_all()
-        } else {
-            self.incoming.sge(self.start..self.start + self.size)
-        };
+        let Buffers { outgoing, incoming, start, size, .. } = &self.buffers;
+        let data =
+            if self.begins { outgoing.sge_all() } else { incoming.sge(*start..start + size) };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
             None => SendWr { remote_srq: self.remote_srq, ..SendWr::send(0, data) },
@@ -177,7 +174,11 @@ impl Session {
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
                 pending[index].answer = false;
-                self.check(ok.byte_len as usize, received)?;
+                self.buffers.check(ok.byte_len as usize, received)?;
+                if self.begins && self.pairs.len() == 1 {
+                    // so that the next one is not mistaken for this one
+                    self.buffers.clear()?;
+                }
                 posted -= 1;
                 if posted <= self.pairs.len() as u32 {
                     self.post_receives(self.rx_depth - posted)?;
@@ -218,6 +219,24 @@ impl Session {
         Ok(wc)
     }
 
+    /// Stays for repeats of the peer's last requests, when packets were lost.
+    pub(super) fn linger(&self) {
+        let lossy = |context: &Context| {
+            let counters = context.counters();
+            counters.retransmitted_packets
+                + counters.duplicate_requests
+                + counters.sequence_naks_sent
+                > 0
+        };
+        let end = Instant::now() + Duration::from_millis(500);
+        while lossy(&self.context) && Instant::now() < end {
+            self.context.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Buffers {
     /// Compares a message with what it has to be, byte by byte.
     fn check(&mut self, length: usize, number: u32) -> Result<(), Failure> {
         if !self.validate {
@@ -247,27 +266,11 @@ impl Session {
             )
             .into());
         }
-        if self.begins && self.pairs.len() == 1 {
-            // so that the next one is not mistaken for this one
-            self.incoming.fill(0)?;
-        }
         Ok(())
     }
 
-    /// Stays for repeats of the peer's last requests, when packets were lost.
-    pub(super) fn linger(&self) {
-        let lossy = |context: &Context| {
-            let counters = context.counters();
-            counters.retransmitted_packets
-                + counters.duplicate_requests
-                + counters.sequence_naks_sent
-                > 0
-        };
-        let end = Instant::now() + Duration::from_millis(500);
-        while lossy(&self.context) && Instant::now() < end {
-            self.context.progress();
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    fn clear(&self) -> Result<(), Failure> {
+        if self.validate { Ok(self.incoming.fill(0)?) } else { Ok(()) }
     }
 }
 

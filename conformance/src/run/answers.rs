@@ -133,7 +133,7 @@ impl<S: Subject> Play<'_, S> {
         let mut quiet = QUIET + self.subject.tolerance() / 4;
         if answers.swaps.is_some() {
             // a device that drops what comes out of order may wait for its timer
-            let timeout = self.connection.as_ref().map(|connection| connection.timeout);
+            let timeout = self.connection.as_ref().map(|connection| connection.requester.timeout);
             quiet += timeout.and_then(ack_timeout).unwrap_or_default() * 4;
         }
         let mut responder = Responder::new(answers);
@@ -156,7 +156,7 @@ impl<S: Subject> Play<'_, S> {
         let Responder { missing, mut burst, sent, reads, .. } = responder;
         burst.recoveries = missing.into_iter().map(|it| it.recovery).collect();
         let time = burst.time();
-        self.bursts.push(burst);
+        self.evidence.bursts.push(burst);
         let pair = self.pair()?;
         pair.requests += packets;
         pair.messages += reads.len() as u32;
@@ -227,13 +227,13 @@ impl<S: Subject> Play<'_, S> {
     ) -> Result<(), Stop> {
         let (net, data) = self.build(packet)?;
         self.send(net, data)?;
-        responder.shows(place, self.mark);
+        responder.shows(place, self.mark.at);
         let bytes = packet.fields.iter().find_map(|field| match field {
             Field::Data { bytes, .. } => Some(*bytes as usize),
             _ => None,
         });
         if responder.sent.insert(place) {
-            let time = self.mark.since(responder.first.unwrap_or(self.mark));
+            let time = self.mark.at.since(responder.first.unwrap_or(self.mark.at));
             responder.burst.packets.push((time, bytes.unwrap_or_default()));
         }
         Ok(())

@@ -55,7 +55,7 @@ impl Gap {
 impl<S: Subject> Play<'_, S> {
     pub(super) fn burst(&mut self, train: &Train) -> Result<(), Stop> {
         let &Train { packets, lasts, within, slower, again, loses } = train;
-        let before = self.bursts.first().map_or(Duration::ZERO, Burst::of_each);
+        let before = self.evidence.bursts.first().map_or(Duration::ZERO, Burst::of_each);
         let least = (before * slower * packets.saturating_sub(1)).max(lasts);
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let due = self.subject.now();
@@ -92,7 +92,7 @@ impl<S: Subject> Play<'_, S> {
                         gap.is_told = true;
                         gap.recovery.naks += 1;
                         if gap.recovery.naks == 1 {
-                            gap.since = self.mark;
+                            gap.since = self.mark.at;
                         }
                     }
                     continue;
@@ -108,7 +108,7 @@ impl<S: Subject> Play<'_, S> {
         }
         burst.recoveries = gap.into_iter().map(|gap| gap.recovery).collect();
         let time = burst.time();
-        self.bursts.push(burst);
+        self.evidence.bursts.push(burst);
         if time < least {
             return wrong(format!("{packets} packets come in {time:?}, before {least:?} are over"));
         }

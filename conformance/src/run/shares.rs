@@ -29,7 +29,7 @@ impl<S: Subject> Play<'_, S> {
         let mut senders: Vec<_> = self.pairs.iter().map(|_| Sender::default()).collect();
         let count = |sender: &Sender| sender.burst.packets.len() as u32;
         // from here on all have much to send
-        let start = self.mark;
+        let start = self.mark.at;
         let mut first = None;
         // what each had sent when the first was done
         let mut counts = None;
@@ -84,7 +84,9 @@ impl<S: Subject> Play<'_, S> {
         let of: u32 = counts.iter().sum();
         let shares = counts.iter().map(|&packets| Share { packets, of });
         let bursts = senders.into_iter().zip(shares);
-        self.bursts.extend(bursts.map(|(it, share)| Burst { share: Some(share), ..it.burst }));
+        self.evidence
+            .bursts
+            .extend(bursts.map(|(it, share)| Burst { share: Some(share), ..it.burst }));
         let even = |packets: u32| packets * 100 * counts.len() as u32 / of.max(1);
         let slowest = counts.iter().enumerate().min_by_key(|(_, packets)| **packets);
         match slowest {

@@ -41,12 +41,12 @@ pub(super) fn limits() -> Vec<Row> {
         (
             "has one more outstanding than it may",
             "limits/posted-depth-2",
-            Connect(|it| it.max_rd_atomic += 1),
+            Connect(|it| it.requester.max_rd_atomic += 1),
         ),
         (
             "has half of what it may outstanding",
             "limits/posted-depth-4",
-            Connect(|it| it.max_rd_atomic = it.max_rd_atomic.min(2)),
+            Connect(|it| it.requester.max_rd_atomic = it.requester.max_rd_atomic.min(2)),
         ),
         (
             "takes the pieces of a request in the other order",

@@ -96,13 +96,13 @@ pub(super) fn requester() -> Vec<Row> {
                 true
             }),
         ),
-        ("waits too long", "retry/timeout-8", Connect(|it| it.timeout += 3)),
-        ("waits too short", "retry/patience-16", Connect(|it| it.timeout -= 3)),
+        ("waits too long", "retry/timeout-8", Connect(|it| it.requester.timeout += 3)),
+        ("waits too short", "retry/patience-16", Connect(|it| it.requester.timeout -= 3)),
         (
             "repeats once too often",
             "retry/no-answer-2",
             Connect(|it| {
-                it.retry_cnt = (it.retry_cnt + 1).min(7);
+                it.requester.retry_cnt = (it.requester.retry_cnt + 1).min(7);
             }),
         ),
         (
@@ -115,12 +115,16 @@ pub(super) fn requester() -> Vec<Row> {
                 true
             }),
         ),
-        ("gives up at the first RNR NAK", "rnr/retries-2", Connect(|it| it.rnr_retry = 0)),
+        (
+            "gives up at the first RNR NAK",
+            "rnr/retries-2",
+            Connect(|it| it.requester.rnr_retry = 0),
+        ),
         (
             "knows no RNR retries without limit",
             "rnr/retries-7",
             Connect(|it| {
-                it.rnr_retry = it.rnr_retry.min(5);
+                it.requester.rnr_retry = it.requester.rnr_retry.min(5);
             }),
         ),
         ("does not go back", "retry/goes-back", In(|_, _, p| syndrome(p) != Some(0x60))),
@@ -219,7 +223,7 @@ pub(super) fn requester() -> Vec<Row> {
         (
             "has more READs outstanding than it may",
             "read/depth",
-            Connect(|it| it.max_rd_atomic = it.max_rd_atomic.max(2)),
+            Connect(|it| it.requester.max_rd_atomic = it.requester.max_rd_atomic.max(2)),
         ),
         (
             "does not pass READ data on",

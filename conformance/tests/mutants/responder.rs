@@ -287,7 +287,7 @@ pub(super) fn responder() -> Vec<Row> {
         (
             "takes READs beyond what was agreed on",
             "read/none-allowed",
-            Connect(|it| it.max_dest_rd_atomic = it.max_dest_rd_atomic.max(1)),
+            Connect(|it| it.responder.max_dest_rd_atomic = it.responder.max_dest_rd_atomic.max(1)),
         ),
         (
             "takes atomics at any address",

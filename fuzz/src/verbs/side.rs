@@ -6,7 +6,7 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{Mtu, Qpn},
     mem::{HeapMemory, Memory, RKey, Region},
-    qp::{QpInfo, QpType},
+    qp::{AckTimer, QpInfo, QpType},
     work::{AhId, CompletionQueue, SrqId, SrqInfo, Wc, XrcdId},
 };
 
@@ -36,6 +36,7 @@ pub(super) const LIMITS: Limits = Limits {
     atomics: true,
     early_posts: false,
     send_queue: None,
+    ack_timer: AckTimer::USUAL,
     max_mr_size: u64::MAX,
 };
 

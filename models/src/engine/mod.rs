@@ -52,6 +52,9 @@ mod poller;
 )]
 #[path = "../../../provider/src/engine/program.rs"]
 mod program;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/publication.rs"]
+mod publication;
 #[allow(dead_code, reason = "files of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/schedule/mod.rs"]
 mod schedule;
@@ -64,5 +67,8 @@ pub mod threads;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/waiting.rs"]
 mod waiting;
+#[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
+#[path = "../../../provider/src/engine/words.rs"]
+mod words;
 
 pub use sleep::{Omission, without};

@@ -8,7 +8,7 @@ use crate::clock;
 
 pub(super) struct Poller;
 
-pub(super) const fn note_poll(_: bool) {}
+pub(super) const fn count_poll(_: bool) {}
 
 pub(super) struct Watched(Instant);
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, atomic};
 use loom::sync::{Mutex, MutexGuard};
 
 use super::{
-    atomics::{AtomicBool, AtomicU32, AtomicU64},
     loop_state::LoopState,
     poller::Poller,
     schedule::spin::Waiter,
     shard::Shard,
     sleep::System,
+    words::{Background, Calls, Waits},
 };
 use crate::clock;
 
@@ -32,21 +32,13 @@ impl<T> TryLock<T> {
 pub(super) struct Engine {
     shard: Mutex<Shard>,
     pub(super) system: System,
-    pub(super) activity: AtomicU64,
-    pub(super) finds: AtomicU64,
+    pub(super) calls: Calls,
     pub(super) poller: Poller,
-    pub(super) commands: AtomicU64,
-    pub(super) drivers: AtomicU32,
-    pub(super) leaves_sockets: AtomicBool,
-    pub(super) sleepers: AtomicU32,
+    pub(super) waits: Waits,
     pub(super) waiter: TryLock<Waiter>,
-    pub(super) waited_at: AtomicU64,
-    pub(super) found: AtomicU64,
-    pub(super) handed_over: AtomicBool,
+    pub(super) background: Background,
     pub(super) event_loop: LoopState,
-    pub(super) sleeps_until: AtomicU64,
     pub(super) corked_until: Arc<atomic::AtomicU64>,
-    pub(super) stop: AtomicBool,
     pub(super) progress: Progress,
 }
 
@@ -57,20 +49,12 @@ impl Engine {
             corked_until,
             shard: Mutex::new(shard),
             system,
-            activity: AtomicU64::new(0),
-            finds: AtomicU64::new(0),
+            calls: Calls::default(),
             poller: Poller,
-            commands: AtomicU64::new(0),
-            drivers: AtomicU32::new(0),
-            leaves_sockets: AtomicBool::new(false),
-            sleepers: AtomicU32::new(0),
+            waits: Waits::default(),
             waiter: TryLock(Mutex::new(Waiter::default())),
-            waited_at: AtomicU64::new(0),
-            found: AtomicU64::new(0),
-            handed_over: AtomicBool::new(false),
+            background: Background::default(),
             event_loop: LoopState::new(),
-            sleeps_until: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
             progress: Progress::Automatic,
         }
     }
@@ -95,13 +79,13 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
-        shard.cork.noting().note_service(clock::now());
+        shard.cork.noting().record_service(clock::now());
         if shard.is_corked() {
             shard.transmit(clock::now());
         }
         let received = shard.receive();
         if received > 0 {
-            self.note_stir();
+            self.record_stir();
         }
         if !(polls && received > 0 && shard.cork.change(|cork| cork.find(clock::now(), true))) {
             shard.serve_timers(clock::now());
@@ -115,7 +99,7 @@ impl Engine {
     /// As the provider's does with the counters.
     pub(super) fn attend(&self) {
         let Some(mut shard) = self.try_lock() else { return };
-        if shard.publish_at().is_some_and(|due| due <= clock::now()) {
+        if shard.publication.begin(clock::now()) {
             shard.publish();
         }
     }

@@ -3,6 +3,7 @@
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
 use super::{
+    publication::Publication,
     schedule::cork::{Cork, Load, Sent},
     shared_cork::SharedCork,
     sleep::{Omission, System, omits},
@@ -17,9 +18,9 @@ pub(super) struct Shard {
     pub(super) rare: Option<Instant>,
     /// A timer, and the thread of the program that it is for.
     pub(super) timer: Option<(Instant, usize)>,
-    /// Counters to publish, and the thread of the program that reads them.
-    pub(super) counted: Option<(Instant, usize)>,
-    pub(super) told: bool,
+    pub(super) publication: Publication,
+    /// The thread of the program that reads the counters.
+    pub(super) reader: Option<usize>,
     pub(super) cork: SharedCork,
     /// What has been posted, and the thread of the program that waits for it to leave.
     pub(super) posted: Option<usize>,
@@ -31,12 +32,12 @@ pub(super) struct Shard {
 impl Shard {
     /// `awaited`: which runs are for which threads.
     pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
-        let (rare, timer, counted) = (None, None, None);
+        let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut cork = SharedCork::new(Cork::new(limits));
-        cork.noting().note_sent(Sent::Call);
-        let (told, posted, acknowledged) = (false, None, None);
-        Self { link, awaited, rare, timer, counted, told, cork, posted, acknowledged, system }
+        cork.noting().record_sent(Sent::Call);
+        let (posted, acknowledged) = (None, None);
+        Self { link, awaited, rare, timer, publication, reader, cork, posted, acknowledged, system }
     }
 
     pub(super) fn receive(&mut self) -> usize {
@@ -79,7 +80,7 @@ impl Shard {
         self.cork.noting().is_late(now)
     }
 
-    pub(super) fn note_hold(&mut self, now: Instant) -> Instant {
+    pub(super) fn count_hold(&mut self, now: Instant) -> Instant {
         now
     }
 
@@ -98,13 +99,8 @@ impl Shard {
         timer.into_iter().chain(self.rare).min()
     }
 
-    pub(super) fn publish_at(&self) -> Option<Instant> {
-        self.counted.map(|(due, _)| due)
-    }
-
     pub(super) fn publish(&mut self) {
-        self.told = false;
-        if let Some((_, thread)) = self.counted.take() {
+        if let Some(thread) = self.reader.take() {
             self.system.give(thread);
         }
     }

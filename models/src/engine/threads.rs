@@ -62,7 +62,10 @@ pub fn a_timer_fires() {
 /// What is counted is published, though a thread has polled meanwhile.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
-        engine.command_shard(|shard, now| shard.counted = Some((now.plus(SOON), 0)));
+        engine.command_shard(|shard, now| {
+            shard.publication.start(now.plus(SOON));
+            (shard.publication.counted, shard.reader) = (true, Some(0));
+        });
         engine.progress();
         engine.system.wait_for(0);
     });
@@ -197,7 +200,7 @@ pub fn what_is_corked_leaves() {
             load.add(64);
             shard.posted = Some(number);
             engine.cork_or_send(&mut shard, now, load);
-            shard.cork.noting().note_end(now);
+            shard.cork.noting().record_end(now);
         }
         engine.system.wait_for(0);
     });

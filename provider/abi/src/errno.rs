@@ -71,7 +71,7 @@ impl Errno {
 
     /// That which the explanation of an error names. The error has been explained.
     pub(crate) fn explained(error: &impl Explain) -> Self {
-        Self::told(error.explain().errno.and_then(errnos::number).unwrap_or(libc::EINVAL))
+        Self::told(errnos::of(error))
     }
 
     fn reason(&self) -> Reason {

@@ -3,7 +3,9 @@
 use roce_transport::{
     adapter::Adapter,
     addr::Qpn,
-    cm::{Accept, CmService, ConnAttribute, ConnId, Connect, IpHeader, Req, SidrRep, SidrReq},
+    cm::{
+        Accept, CmService, ConnAttribute, ConnEnd, ConnId, Connect, IpHeader, Req, SidrRep, SidrReq,
+    },
     qp::QpType,
     time::Instant,
 };
@@ -63,21 +65,27 @@ impl CmId {
                     QpType::XrcInitiator | QpType::XrcTarget => CmService::Xrc,
                     QpType::Rc | QpType::Ud | QpType::RawPacket => CmService::Rc,
                 },
-                qpn,
+                end: ConnEnd {
+                    qpn,
+                    starting_psn: context.random_psn(),
+                    responder_resources: most(
+                        ConnAttribute::ResponderResources,
+                        param.responder_resources,
+                        MOST,
+                    )?,
+                    initiator_depth: most(
+                        ConnAttribute::InitiatorDepth,
+                        param.initiator_depth,
+                        MOST,
+                    )?,
+                    rnr_retry: param.rnr_retry_count,
+                    min_rnr_timer: inner.options.min_rnr_timer,
+                    srq,
+                },
                 managed,
-                starting_psn: context.random_psn(),
-                responder_resources: most(
-                    ConnAttribute::ResponderResources,
-                    param.responder_resources,
-                    MOST,
-                )?,
-                initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?,
                 retry_count: param.retry_count,
-                rnr_retry: param.rnr_retry_count,
-                min_rnr_timer: inner.options.min_rnr_timer,
                 ack_timeout: inner.options.ack_timeout.unwrap_or(ACK_TIMEOUT),
                 fits_ack_delay: inner.options.ack_timeout.is_none(),
-                srq,
                 path_mtu: inner.path_mtu,
                 pkey: context.query_pkey(0).unwrap_or_default(),
                 private_data: &[],
@@ -149,19 +157,25 @@ impl CmId {
         let is_ud = requested.is_none();
         let accept = match &requested {
             Some(requested) => Some(Accept {
-                qpn,
-                starting_psn,
-                responder_resources: most(
-                    ConnAttribute::ResponderResources,
-                    param.responder_resources,
-                    MOST,
-                )?
-                .min(requested.responder_resources),
-                initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?
+                end: ConnEnd {
+                    qpn,
+                    starting_psn,
+                    responder_resources: most(
+                        ConnAttribute::ResponderResources,
+                        param.responder_resources,
+                        MOST,
+                    )?
+                    .min(requested.responder_resources),
+                    initiator_depth: most(
+                        ConnAttribute::InitiatorDepth,
+                        param.initiator_depth,
+                        MOST,
+                    )?
                     .min(requested.initiator_depth),
-                rnr_retry: param.rnr_retry_count,
-                min_rnr_timer: inner.options.min_rnr_timer,
-                srq,
+                    rnr_retry: param.rnr_retry_count,
+                    min_rnr_timer: inner.options.min_rnr_timer,
+                    srq,
+                },
                 private_data: &param.private_data,
             }),
             None => None,
@@ -239,7 +253,7 @@ impl CmId {
         let inner = self.inner();
         self.check(&[IdState::Accepted, IdState::Established])?;
         self.command(&inner, |adapter, _, conn| {
-            adapter.cm_notify(conn)?;
+            adapter.cm_mut().notify(conn)?;
             Ok(IdState::Accepted)
         })
     }
@@ -291,7 +305,7 @@ impl CmId {
             if shared.state == state {
                 shared.state = next;
             }
-            if adapter.cm_state(conn).is_none() {
+            if adapter.cm().state(conn).is_none() {
                 shared.conn = None;
                 drop(shared);
                 routes.disconnect(conn);

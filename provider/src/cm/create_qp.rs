@@ -34,7 +34,7 @@ impl CmId {
         let context = inner.device_addr()?.context.clone();
         let pd = match pd {
             Some(pd) => pd.clone(),
-            None => inner.channel.default_domain(&context)?,
+            None => inner.events.channel.default_domain(&context)?,
         };
         if !Arc::ptr_eq(&pd.context().inner, &context.inner) {
             return Err(ObjectError::Unknown.into());
@@ -118,7 +118,7 @@ impl CmId {
         let inner = self.inner();
         match &inner.queues {
             Some(queues) => Ok(queues.pd.clone()),
-            None => inner.channel.default_domain(&inner.device_addr()?.context),
+            None => inner.events.channel.default_domain(&inner.device_addr()?.context),
         }
     }
 
@@ -163,7 +163,7 @@ impl CmId {
             )
         };
         let context = inner.device_addr.as_ref()?.context.clone();
-        let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
+        let mut setup = context.inner.engine.lock().adapter().cm().qp_setup(conn)?;
         if let Some(requested) = requested {
             setup.rq_psn = inner.first_psn(&context);
             setup.max_dest_rd_atomic = requested.responder_resources.min(MAX_RD_ATOMIC);

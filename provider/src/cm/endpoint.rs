@@ -31,7 +31,7 @@ impl CmId {
             if let Some(src) = info.src {
                 id.bind_addr(src)?;
             }
-            id.inner().template = attr.map(|attr| (pd.cloned(), attr.clone()));
+            id.inner().listener.template = attr.map(|attr| (pd.cloned(), attr.clone()));
             return Ok(id);
         }
         let dst = info.dst.ok_or(CmError::NoDevice)?;
@@ -53,10 +53,10 @@ impl CmId {
         let state = self.check(&[IdState::Listening])?;
         let channel = {
             let inner = self.inner();
-            if !inner.sync {
+            if !inner.events.sync {
                 return Err(CmError::State(state));
             }
-            inner.channel.clone()
+            inner.events.channel.clone()
         };
         let event = loop {
             let event = channel.wait(None)?;
@@ -70,8 +70,8 @@ impl CmId {
         };
         let CmEvent { id, kind, status, param, .. } = event;
         id.make_sync()?;
-        id.inner().last = Some((kind, status, param));
-        let template = self.inner().template.clone();
+        id.inner().events.last = Some((kind, status, param));
+        let template = self.inner().listener.template.clone();
         if let Some((pd, attr)) = template {
             id.create_qp(pd.as_ref(), &attr)?;
         }
@@ -81,7 +81,7 @@ impl CmId {
     /// Last event of an id without a channel (`id->event`).
     #[must_use]
     pub fn event(&self) -> Option<CmEvent> {
-        let (kind, status, param) = self.inner().last.clone()?;
+        let (kind, status, param) = self.inner().events.last.clone()?;
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
@@ -90,10 +90,10 @@ impl CmId {
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let inner = self.inner();
-            if !inner.sync {
+            if !inner.events.sync {
                 return Ok(());
             }
-            inner.channel.clone()
+            inner.events.channel.clone()
         };
         loop {
             let CmEvent { kind, status, param, .. } = channel.wait(None)?;
@@ -108,6 +108,6 @@ impl CmId {
     }
 
     fn remember(&self, kind: EventKind, status: Status, param: Param) {
-        self.inner().last = Some((kind, status, param));
+        self.inner().events.last = Some((kind, status, param));
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, net::IpAddr};
 
 use roce_transport::{
-    adapter::{AcceptError, McastError, ObjectError},
+    adapter::{AcceptError, ObjectError},
     cm::{ConnAttribute, ConnError},
     qp::{ModifyError, QpType},
 };
@@ -13,7 +13,9 @@ use super::{
     kind::{EventKind, Status},
     state::IdState,
 };
-use crate::{AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, link::BindError};
+use crate::{
+    AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, errnos, link::BindError,
+};
 
 /// Reason for which a call of connection management is refused. Nothing has changed, unless it is
 /// [`Failed`](Self::Failed).
@@ -138,33 +140,15 @@ impl CmError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(ConnError::InUse) => {
-                libc::EADDRINUSE
-            }
-            Self::PortOverlap(_) | Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => {
-                libc::EADDRNOTAVAIL
-            }
-            Self::PortPrivileged(_) => libc::EACCES,
-            Self::Family(_) => libc::EAFNOSUPPORT,
-            Self::NoListenDevice(_) => libc::ENODEV,
             Self::Open(error) => open_errno(error),
-            Self::Object(ObjectError::TooMany { .. }) | Self::Protocol(ConnError::TooMany(_)) => {
-                libc::ENOMEM
-            }
-            Self::Protocol(ConnError::NoRoute) => libc::EHOSTUNREACH,
             Self::Region(RegionError::Memory(error)) => {
                 error.raw_os_error().unwrap_or(libc::ENOMEM)
             }
-            Self::Post(BadWorkRequest {
-                error: roce_transport::qp::PostError::QueueFull, ..
-            }) => libc::ENOMEM,
-            Self::Failed { status, .. } => match status {
-                Status::Errno(errno) => *errno,
-                _ => libc::ECONNREFUSED,
-            },
+            Self::Failed { status: Status::Errno(errno), .. } => *errno,
+            Self::Failed { .. } => libc::ECONNREFUSED,
             Self::Io(error) if error.kind() == io::ErrorKind::TimedOut => libc::ETIMEDOUT,
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
-            _ => libc::EINVAL,
+            other => errnos::of(other),
         }
     }
 }
@@ -172,30 +156,21 @@ impl CmError {
 /// The number for a device that cannot be opened.
 pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
-        OpenError::Bind(
-            BindError::Taken(_)
-            | BindError::OtherUser { .. }
-            | BindError::Stopped { .. }
-            | BindError::Full(_)
-            | BindError::Service { .. }
-            | BindError::LoopbackFull
-            | BindError::NoLoopbackLeft { .. },
-        ) => libc::EADDRINUSE,
-        OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => libc::EADDRNOTAVAIL,
-        OpenError::Bind(BindError::NoIpv6 { .. }) => libc::EAFNOSUPPORT,
         OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
         | OpenError::System(source) => source.raw_os_error().unwrap_or(libc::ENODEV),
-        _ => libc::ENODEV,
+        other => match errnos::of(other) {
+            of_address @ (libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => {
+                of_address
+            }
+            _ => libc::ENODEV,
+        },
     }
 }
 
 /// The number for a group that cannot be joined.
 pub(super) fn attach_errno(error: &AttachError) -> i32 {
     match error {
-        AttachError::Adapter(
-            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. },
-        ) => libc::ENOMEM,
-        AttachError::Adapter(_) => libc::EINVAL,
+        AttachError::Adapter(error) => errnos::of(error),
         AttachError::Join { source, .. } => source.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL),
     }
 }

@@ -72,9 +72,7 @@ pub(super) struct IdHandle {
 }
 
 pub(super) struct IdInner {
-    pub(super) channel: EventChannel,
-    /// True if calls wait for their result.
-    pub(super) sync: bool,
+    pub(super) events: Results,
     pub(super) options: Options,
     /// Device that the program has set.
     pub(super) context: Option<Context>,
@@ -89,21 +87,32 @@ pub(super) struct IdInner {
     pub(super) adopted: Option<(Qpn, bool)>,
     /// First PSN that a passive side expects, once it is drawn.
     pub(super) psn: Option<Psn>,
-    /// Devices of a listener.
-    pub(super) listening: Vec<Context>,
+    pub(super) listener: Listener,
     /// Multicast groups; true if the queue pair is attached.
     pub(super) groups: BTreeMap<IpAddr, bool>,
-    /// Protection domain and attributes of the queue pairs of a listening endpoint's requests.
-    pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
-    /// Last event of an id without a channel.
+}
+
+/// Where the results of calls go: to the channel, or to the calls, which then wait for them.
+pub(super) struct Results {
+    pub(super) channel: EventChannel,
+    /// True if calls wait.
+    pub(super) sync: bool,
+    /// Last event, of an id without a channel.
     pub(super) last: Option<(EventKind, Status, Param)>,
+}
+
+/// What an id has that listens.
+#[derive(Default)]
+pub(super) struct Listener {
+    pub(super) devices: Vec<Context>,
+    /// Protection domain and attributes of the queue pairs of an endpoint's requests.
+    pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
 }
 
 impl IdInner {
     fn new(channel: EventChannel, sync: bool, qp_type: QpType) -> Self {
         Self {
-            channel,
-            sync,
+            events: Results { channel, sync, last: None },
             options: Options::new(qp_type),
             context: None,
             device_addr: None,
@@ -114,10 +123,8 @@ impl IdInner {
             queues: None,
             adopted: None,
             psn: None,
-            listening: Vec::new(),
+            listener: Listener::default(),
             groups: BTreeMap::new(),
-            template: None,
-            last: None,
         }
     }
 
@@ -128,7 +135,7 @@ impl IdInner {
 
     /// Makes the id belong to a device.
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
-        self.channel.attach(&device_addr.context, device_addr.opened);
+        self.events.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
         device_addr
             .context
@@ -177,9 +184,9 @@ impl CmId {
     /// The id of a request that this listener's program takes.
     pub(super) fn adopt(&self, shared: Arc<Shared>, request: &PendingRequest) -> Option<Self> {
         let listener = self.inner();
-        let context = listener.listening.get(request.device)?;
+        let context = listener.listener.devices.get(request.device)?;
         let info = shared.state().request.clone()?;
-        let mut inner = IdInner::new(listener.channel.clone(), false, info.qp_type);
+        let mut inner = IdInner::new(listener.events.channel.clone(), false, info.qp_type);
         inner.options = Options { qp_type: info.qp_type, ..listener.options };
         inner.local = Some(info.local);
         inner.peer = Some(info.peer);
@@ -243,7 +250,7 @@ impl CmId {
     /// The channel of its events.
     #[must_use]
     pub fn channel(&self) -> EventChannel {
-        self.inner().channel.clone()
+        self.inner().events.channel.clone()
     }
 
     /// Its own address and port (`rdma_get_local_addr`), as far as known.
@@ -302,12 +309,12 @@ impl CmId {
         if let Some(own) = &inner.device_addr {
             channel.attach(&own.context, own.opened);
         }
-        for context in &inner.listening {
+        for context in &inner.listener.devices {
             channel.attach(context, false);
         }
         self.shared().migrate(&channel.inner.queue);
-        inner.channel = channel.clone();
-        inner.sync = false;
+        inner.events.channel = channel.clone();
+        inner.events.sync = false;
     }
 
     /// The same, with calls that wait from now on, on a channel of its own (`rdma_migrate_id` to
@@ -317,7 +324,7 @@ impl CmId {
     /// When the process may not open more descriptors (`EMFILE`).
     pub fn make_sync(&self) -> io::Result<()> {
         self.migrate_id(&EventChannel::new()?);
-        self.inner().sync = true;
+        self.inner().events.sync = true;
         Ok(())
     }
 }
@@ -326,7 +333,7 @@ impl Drop for IdHandle {
     fn drop(&mut self) {
         let Self { shared, inner, .. } = self;
         let inner = &mut *inner.lock();
-        for context in &inner.listening {
+        for context in &inner.listener.devices {
             context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.unlisten(shared, adapter, link);
@@ -344,7 +351,7 @@ impl Drop for IdHandle {
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
                     routes.disconnect(conn);
-                    adapter.cm_destroy(now, conn);
+                    adapter.cm_mut().destroy(now, conn);
                 }
                 routes.detach(shared);
             });
@@ -352,11 +359,11 @@ impl Drop for IdHandle {
         // requests that were not taken will not be answered
         for raw in shared.extract() {
             let Some(request) = raw.request else { continue };
-            let Some(context) = inner.listening.get(request.device) else { continue };
+            let Some(context) = inner.listener.devices.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
                 let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 routes.disconnect(request.conn);
-                adapter.cm_destroy(now, request.conn);
+                adapter.cm_mut().destroy(now, request.conn);
             });
         }
     }

@@ -55,7 +55,7 @@ impl CmId {
         let mut result = Ok(());
         for (context, opened) in devices {
             // one without such an address may get it later
-            inner.channel.attach(&context, opened);
+            inner.events.channel.attach(&context, opened);
             let index = contexts.len();
             let refused = route::claim(&context.inner.engine, listening);
             let listened = context.inner.engine.command_shard(|shard, _| {
@@ -85,7 +85,7 @@ impl CmId {
             self.unlisten(&contexts, inner.device_addr.is_some());
             return Err(error);
         }
-        inner.listening = contexts;
+        inner.listener.devices = contexts;
         self.shared().state().state = IdState::Listening;
         Ok(())
     }
@@ -96,12 +96,12 @@ impl CmId {
     pub fn listening_addrs(&self) -> Vec<SocketAddr> {
         let inner = self.inner();
         let Some(listening) =
-            self.shared().state().listening.filter(|_| !inner.listening.is_empty())
+            self.shared().state().listening.filter(|_| !inner.listener.devices.is_empty())
         else {
             return Vec::new();
         };
         let mut own = Vec::new();
-        for ip in inner.listening.iter().flat_map(Context::gids).map(Gid::to_ip) {
+        for ip in inner.listener.devices.iter().flat_map(Context::gids).map(Gid::to_ip) {
             if !ip.is_unspecified() && listening.takes(ip) && !own.contains(&ip) {
                 own.push(ip);
             }

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use roce_transport::explain::{Explain, Reason, SidrStatus};
+use roce_transport::{
+    explain::{Explain, Reason, SidrStatus},
+    reasons,
+};
 
 use super::{
     error::CmError,
@@ -31,92 +34,74 @@ pub(super) fn tell_event(
     }
 }
 
-impl Explain for CmError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::State(_) => (
-                "id_state",
-                "the order is bind or resolve_addr, resolve_route, connect; or bind, listen, accept. \
-                 Each waits for the event of the one before (ADDR_RESOLVED, ROUTE_RESOLVED, \
-                 CONNECT_REQUEST)",
-            ),
-            Self::NoDevice => (
-                "no_device",
-                "rdma_resolve_addr (and its event) or rdma_bind_addr to one address comes first; \
-                 id->verbs is null until then",
-            ),
-            Self::NoQueuePair => (
-                "no_queue_pair",
-                "rdma_create_qp before rdma_connect or rdma_accept, or qp_num in rdma_conn_param",
-            ),
-            Self::HasQueuePair => ("has_queue_pair", "rdma_destroy_qp comes before another one"),
-            Self::WrongService(_) => {
-                ("wrong_service", "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD")
-            }
-            Self::PortInUse(_) => (
-                "port_in_use",
-                "another id, here or in another process, has the port: choose another, or 0; \
-                 RDMA_OPTION_ID_REUSEADDR shares one that does not listen",
-            ),
-            Self::PortOverlap(_) => (
-                "port_in_use",
-                "one of the two ids is bound to all addresses: bind both to one address each",
-            ),
-            Self::PortPrivileged(_) => (
-                "port_privileged",
-                "choose a port from net.ipv4.ip_unprivileged_port_start (1024), or give the program \
-                 the right (setcap cap_net_bind_service+ep)",
-            ),
-            Self::NoPort => ("no_port", "destroy ids that are not used any more"),
-            Self::Family(_) => {
-                ("address_family", "bind and connect with IPv4 addresses, or both with IPv6 ones")
-            }
-            Self::Address(_) => {
-                ("address", "give an address of one host, with its port; 0.0.0.0 is for listening")
-            }
-            Self::NotOfDevice(_) => {
-                ("not_of_device", "`roce devinfo -v` lists the addresses of each device")
-            }
-            Self::NoListenDevice(_) => (
-                "no_listen_device",
-                "`roce devinfo` lists the devices; ROCE_DEVICES may leave some out",
-            ),
-            Self::Open(error) => return error.explain(),
-            Self::PrivateData(_) => (
-                "private_data",
-                "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
-                 less for datagrams",
-            ),
-            Self::Range(_) => (
-                "attribute_range",
-                "ibv_query_device: max_qp_rd_atom for responder_resources, max_qp_init_rd_atom for \
-                 initiator_depth; retry counts have three bits",
-            ),
-            Self::Protocol(error) => return error.explain(),
-            Self::Object(error) => return error.explain(),
-            Self::Modify(error) => return error.explain(),
-            Self::Region(error) => return error.explain(),
-            Self::Post(error) => return error.error.explain(),
-            Self::NotJoined(_) => {
-                ("not_joined", "rdma_leave_multicast takes what was joined, once")
-            }
-            Self::Joined(_) => ("joined", "an id joins a group once"),
-            Self::Failed { status, .. } => return status.explain(),
-            Self::Io(error) => return of_system(error),
-        };
-        Reason::new(cause, self, advice).with_errno(errnos::name(self.errno()))
+reasons! {
+    CmError {
+        Self::State(_) => EINVAL "id_state"
+            "the order is bind or resolve_addr, resolve_route, connect; or bind, listen, accept. \
+             Each waits for the event of the one before (ADDR_RESOLVED, ROUTE_RESOLVED, \
+             CONNECT_REQUEST)";
+        Self::NoDevice => EINVAL "no_device"
+            "rdma_resolve_addr (and its event) or rdma_bind_addr to one address comes first; \
+             id->verbs is null until then";
+        Self::NoQueuePair => EINVAL "no_queue_pair"
+            "rdma_create_qp before rdma_connect or rdma_accept, or qp_num in rdma_conn_param";
+        Self::HasQueuePair => EINVAL "has_queue_pair" "rdma_destroy_qp comes before another one";
+        Self::WrongService(_) => EINVAL "wrong_service"
+            "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD";
+        Self::PortInUse(_) => EADDRINUSE "port_in_use"
+            "another id, here or in another process, has the port: choose another, or 0; \
+             RDMA_OPTION_ID_REUSEADDR shares one that does not listen";
+        Self::PortOverlap(_) => EADDRNOTAVAIL "port_in_use"
+            "one of the two ids is bound to all addresses: bind both to one address each";
+        Self::PortPrivileged(_) => EACCES "port_privileged"
+            "choose a port from net.ipv4.ip_unprivileged_port_start (1024), or give the program \
+             the right (setcap cap_net_bind_service+ep)";
+        Self::NoPort => EADDRNOTAVAIL "no_port" "destroy ids that are not used any more";
+        Self::Family(_) => EAFNOSUPPORT "address_family"
+            "bind and connect with IPv4 addresses, or both with IPv6 ones";
+        Self::Address(_) => EINVAL "address"
+            "give an address of one host, with its port; 0.0.0.0 is for listening";
+        Self::NotOfDevice(_) => EADDRNOTAVAIL "not_of_device"
+            "`roce devinfo -v` lists the addresses of each device";
+        Self::NoListenDevice(_) => ENODEV "no_listen_device"
+            "`roce devinfo` lists the devices; ROCE_DEVICES may leave some out";
+        Self::PrivateData(_) => EINVAL "private_data"
+            "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
+             less for datagrams";
+        Self::Range(_) => EINVAL "attribute_range"
+            "ibv_query_device: max_qp_rd_atom for responder_resources, max_qp_init_rd_atom for \
+             initiator_depth; retry counts have three bits";
+        Self::NotJoined(_) => EADDRNOTAVAIL "not_joined"
+            "rdma_leave_multicast takes what was joined, once";
+        Self::Joined(_) => EADDRINUSE "joined" "an id joins a group once";
+    }
+    of {
+        Self::Open(error) => error;
+        Self::Protocol(error) => error;
+        Self::Object(error) => error;
+        Self::Modify(error) => error;
+        Self::Region(error) => error;
+        Self::Post(error) => &error.error;
+        Self::Failed { status, .. } => status;
+        Self::Io(error) => &Refused(error);
     }
 }
 
-fn of_system(error: &io::Error) -> Reason {
-    let advice = match error.kind() {
-        io::ErrorKind::TimedOut => "the peer, or its host, has not answered in this time",
-        _ => {
-            "the name must resolve (`getent hosts NAME`), and descriptors must be left (`ulimit -n`)"
-        }
-    };
-    let reason = Reason::new("system", error, advice);
-    error.raw_os_error().map_or(reason.clone(), |errno| reason.with_errno(errnos::name(errno)))
+/// What the system refuses.
+struct Refused<'a>(&'a io::Error);
+
+impl Explain for Refused<'_> {
+    fn explain(&self) -> Reason {
+        let advice = match self.0.kind() {
+            io::ErrorKind::TimedOut => "the peer, or its host, has not answered in this time",
+            _ => {
+                "the name must resolve (`getent hosts NAME`), and descriptors must be left \
+                 (`ulimit -n`)"
+            }
+        };
+        let errno = self.0.raw_os_error().map(errnos::name);
+        Reason { errno, ..Reason::new("system", self.0, advice) }
+    }
 }
 
 /// Failures of this side; those of the peer are explained by what it said.

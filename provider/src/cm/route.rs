@@ -204,7 +204,7 @@ impl Routes {
         self.listeners.retain(|&name, other| {
             let is_own = Arc::ptr_eq(&other.id, id);
             if is_own {
-                let _ = adapter.cm_unlisten(name); // it was there
+                let _ = adapter.cm_mut().unlisten(name); // it was there
                 link.release(other.service_id, other.address);
             }
             !is_own
@@ -414,7 +414,7 @@ impl EventSink for Routes {
                     Status::Rejected(rej.reason),
                     param,
                 );
-                if adapter.cm_state(conn).is_none() {
+                if adapter.cm().state(conn).is_none() {
                     self.forget(conn);
                 }
             }

@@ -9,7 +9,6 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, RoceV1},
     addr::Gid,
-    qp::AckTimer,
     share::IdPartition,
 };
 use tracing::debug;
@@ -141,7 +140,6 @@ impl Opening {
             late: options.late,
             pkeys: options.pkeys.clone(),
             limits: options.limits,
-            ack_timer: profile.as_ref().map_or_else(AckTimer::default, Profile::ack_timer),
             cm: cm.clone(),
             ..AdapterConfig::new(seed)
         };

@@ -21,6 +21,7 @@ use crate::{
 /// Options of opening a device. [`from_environment`](Self::from_environment) has those that
 /// variables ask for; nothing else reads them.
 #[derive(Debug, Default)]
+// Each field is an option by itself, which programs set by its name; none depends on another.
 pub struct OpenOptions {
     /// The threads that move packets. By default the program's calls do, and a background thread
     /// when there are none.

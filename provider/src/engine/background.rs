@@ -34,17 +34,17 @@ impl Engine {
 
     /// Serves the adapter whenever the program does not, until the engine is stopped.
     pub(super) fn serve_until_stopped(&self) {
-        let mut duties = Duties::new(self.activity.load(Ordering::Relaxed));
+        let mut duties = Duties::new(self.calls.activity.load(Ordering::Relaxed));
         let mut spin = SpinPolicy::new(SWITCH);
         let mut answer = None;
         loop {
             self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
             // wakes once
-            if self.stop.load(Ordering::SeqCst) {
+            if self.background.stop.load(Ordering::SeqCst) {
                 return;
             }
-            let activity = self.activity.load(Ordering::Relaxed);
+            let activity = self.calls.activity.load(Ordering::Relaxed);
             self.attend_timer(&mut answer);
             self.attend();
             let now = clock::now();
@@ -54,7 +54,7 @@ impl Engine {
                     let _ = self.sleep(false, Some(after));
                 }
                 let is_absent = self.is_absent(&mut answer);
-                duties.note_look(is_absent, clock::now());
+                duties.record_look(is_absent, clock::now());
                 continue;
             }
             if duty == Duty::EventLoop {
@@ -65,7 +65,7 @@ impl Engine {
                 let is_absent = self.is_absent(&mut answer) == Some(true);
                 let in_vain = self.event_loop.in_vain.load(Ordering::Relaxed);
                 let (stays, not_before) =
-                    duties.note_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
+                    duties.record_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
                 if let Some(end) = not_before {
                     self.event_loop.not_before.store(end.as_nanos(), Ordering::Relaxed);
                 }
@@ -81,13 +81,13 @@ impl Engine {
             };
             if duty == Duty::Assist
                 && !received
-                && self.activity.load(Ordering::Relaxed) != activity
+                && self.calls.activity.load(Ordering::Relaxed) != activity
             {
-                duties.note_return(clock::now());
+                duties.record_return(clock::now());
                 continue;
             }
             if received && !duties.program_serves() {
-                grow(&self.found);
+                grow(&self.background.found);
             }
             let stands_aside = duties.stands_aside(duty, received, self.is_awaited(now));
             self.serve_or_wait(duty, stands_aside);
@@ -99,8 +99,8 @@ impl Engine {
         Seen {
             activity,
             is_in_loop: self.is_in_loop(),
-            has_handed_over: self.handed_over.load(Ordering::SeqCst),
-            drives: self.drivers.load(Ordering::SeqCst) > 0,
+            has_handed_over: self.waits.handed_over.load(Ordering::SeqCst),
+            drives: self.waits.drivers.load(Ordering::SeqCst) > 0,
         }
     }
 
@@ -108,7 +108,7 @@ impl Engine {
     /// or if the thread that polls would come and has no processor, of which this one would take
     /// yet more.
     fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
-        let before = self.calls();
+        let before = self.calls.served();
         let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
         self.attend_timer(answer);
@@ -116,12 +116,12 @@ impl Engine {
             return None; // it comes for it without a call
         }
         let received = match self.try_lock() {
-            Some(mut shard) if self.calls() == before => self.serve(&mut shard, false),
+            Some(mut shard) if self.calls.served() == before => self.serve(&mut shard, false),
             _ => return Some(false),
         };
         self.explain();
         if received > 0 {
-            grow(&self.found);
+            grow(&self.background.found);
         }
         let is_absent = received > 0 && !watched.is_some_and(|it| it.lacks_processor());
         is_absent.then_some(true)
@@ -146,25 +146,25 @@ impl Engine {
                 self.wake_later(&mut shard, now);
             } else {
                 shard.serve_timers(now);
-                shard.note_hold(now);
+                shard.count_hold(now);
             }
             if stands_aside {
-                self.handed_over.store(false, Ordering::SeqCst);
+                self.waits.handed_over.store(false, Ordering::SeqCst);
             }
             if shard.is_due() && !waits {
                 drop(shard);
                 self.explain();
                 return Ok(()); // there is more to send
             }
-            let publish_at = shard.publish_at();
-            shard.told = publish_at.is_some();
+            shard.publication.know();
+            let publish_at = shard.publication.due();
             let deadline = if duty == Duty::EventLoop {
                 // the program serves earlier timers whenever it comes: nobody wakes for them
                 Some(now.plus(LOOK))
             } else {
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 let until = deadline.map_or(u64::MAX, Instant::as_nanos).max(1);
-                self.sleeps_until.store(until, Ordering::SeqCst);
+                self.background.sleeps_until.store(until, Ordering::SeqCst);
                 deadline
             };
             let for_packets = duty.is_for_packets() && !shard.is_lost();
@@ -173,11 +173,11 @@ impl Engine {
         self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if duty == Duty::Timers {
-            self.leaves_sockets.store(true, Ordering::SeqCst);
+            self.waits.leaves_sockets.store(true, Ordering::SeqCst);
             // the last of them may have left before it could find this, or it is an event loop
-            let is_alone = self.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
+            let is_alone = self.waits.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
             let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
-            self.leaves_sockets.store(false, Ordering::SeqCst);
+            self.waits.leaves_sockets.store(false, Ordering::SeqCst);
             result
         } else if quiet {
             self.sleep(for_packets, timeout)
@@ -187,7 +187,7 @@ impl Engine {
         if for_packets {
             self.lock().unpark();
         }
-        self.sleeps_until.store(0, Ordering::SeqCst);
+        self.background.sleeps_until.store(0, Ordering::SeqCst);
         result
     }
 
@@ -198,7 +198,8 @@ impl Engine {
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
-        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
+        while self.calls.activity.load(Ordering::Relaxed) == activity
+            && !self.background.stop.load(Ordering::SeqCst)
         {
             self.let_others_in();
             let now = clock::now();
@@ -227,16 +228,16 @@ impl Engine {
     fn linger_beside(&self, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
-        let mut before = self.calls();
+        let mut before = self.calls.served();
         let mut pause = 0..PAUSE;
-        while self.calls() == before && pause.next().is_some() {
+        while self.calls.served() == before && pause.next().is_some() {
             hint::spin_loop(); // it polls, perhaps
         }
         let mut came = false;
-        while !self.stop.load(Ordering::SeqCst) {
+        while !self.background.stop.load(Ordering::SeqCst) {
             self.let_others_in();
             let now = clock::now();
-            let calls = self.calls();
+            let calls = self.calls.served();
             if calls == before {
                 let mut shard = self.lock();
                 let waits = shard.is_corked() && !shard.is_late(now);
@@ -254,10 +255,5 @@ impl Engine {
             yield_to_others(spin);
         }
         came
-    }
-
-    /// Number of calls of the program, of either kind.
-    fn calls(&self) -> [u64; 2] {
-        [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed))
     }
 }

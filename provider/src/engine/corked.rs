@@ -21,16 +21,14 @@ impl Engine {
     /// has arrived, this does.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
-        let polls = [&self.activity, &self.finds].map(|count| count.load(Ordering::Relaxed));
-        let polls = polls[0].wrapping_add(polls[1]);
-        if !shard.corks(now, load, polls, self.has_untaken()) {
+        if !shard.corks(now, load, self.calls.polls(), self.has_untaken()) {
             shard.transmit(now);
         } else if !waited {
             // after what it is for is noted: who hears it finds that
             self.wake_later(shard, now);
         }
         if shard.cork.is_unserved(now) {
-            self.note_activity();
+            self.count_activity();
             self.serve(shard, false);
         }
     }
@@ -45,7 +43,7 @@ impl Engine {
     /// Serves for a program that polls. What acknowledges the messages that it finds may wait for
     /// its answer.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
-        shard.cork.noting().note_poll();
+        shard.cork.noting().count_poll();
         let received = self.serve(shard, true);
         if shard.is_corked() {
             self.wake_later(shard, clock::now());
@@ -56,8 +54,8 @@ impl Engine {
     /// A program polls and finds something, and does not serve the adapter then. Sends what has
     /// waited long enough.
     #[inline]
-    pub(crate) fn note_find(&self) {
-        grow(&self.finds);
+    pub(crate) fn count_find(&self) {
+        grow(&self.calls.finds);
         let until = self.corked_until.load(Ordering::Relaxed);
         if until != 0
             && clock::now().as_nanos() >= until
@@ -106,7 +104,7 @@ impl Engine {
                 self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
             }
             shard.transmit(now);
-            shard.note_hold(now);
+            shard.count_hold(now);
         }
     }
 }

@@ -26,11 +26,11 @@ impl Engine {
             "engine: now {}, sleeps until {}, {} wait for the lock, {} threads of the program on \
              the sockets, handed over {}, {} calls",
             clock::now().as_nanos(),
-            self.sleeps_until.load(Ordering::SeqCst),
-            self.waiting.load(Ordering::SeqCst),
-            self.drivers.load(Ordering::SeqCst),
-            self.handed_over.load(Ordering::SeqCst),
-            self.activity.load(Ordering::SeqCst),
+            self.background.sleeps_until.load(Ordering::SeqCst),
+            self.shard.waiting(),
+            self.waits.drivers.load(Ordering::SeqCst),
+            self.waits.handed_over.load(Ordering::SeqCst),
+            self.calls.activity.load(Ordering::SeqCst),
         );
         let lock = (0..ATTEMPTS).find_map(|_| {
             self.shard.try_lock().or_else(|| {

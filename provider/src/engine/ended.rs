@@ -36,7 +36,7 @@ impl EndedProcesses {
         while let Some(ended) = sharing.poll_ended() {
             match ended {
                 Ended::There(conns) => {
-                    conns.into_iter().for_each(|conn| adapter.cm_peer_ended(now, conn));
+                    conns.into_iter().for_each(|conn| adapter.cm_mut().end_by_peer(now, conn));
                 }
                 Ended::Here { address, partition, records } => {
                     let (partition_id, connections) = (partition.get(), records.len());
@@ -67,7 +67,7 @@ impl EndedProcess {
                 Err(_) => {} // what no process can have had
             }
         }
-        while self.ending.pop_if(|conn| adapter.cm_state(*conn).is_none()).is_some() {}
+        while self.ending.pop_if(|conn| adapter.cm().state(*conn).is_none()).is_some() {}
         let is_done = self.records.is_empty() && self.ending.is_empty();
         if is_done {
             sharing.settle(self.address, self.partition);
@@ -203,12 +203,12 @@ mod tests {
             let now = Instant::ZERO.plus(Duration::from_secs(second));
             adapter.handle_timeout(now);
             ended.attend(now, &mut adapter, &mut link);
-            assert!(adapter.cm_count() <= 2);
+            assert!(adapter.cm().count() <= 2);
             let mut buffer = roce_transport::adapter::TransmitBuffer::new(1 << 16, link.limits());
             adapter.poll_transmit(now, &mut buffer);
             told += buffer.runs().len();
         }
-        assert_eq!((told, adapter.cm_count()), (6, 0));
+        assert_eq!((told, adapter.cm().count()), (6, 0));
         assert_eq!((link.settled, ended.0.len()), (vec![one, other], 0));
     }
 }

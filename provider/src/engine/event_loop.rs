@@ -30,18 +30,18 @@ impl Engine {
         }
         let is_free = self.has_background()
             && self.is_of_this_process()
-            && self.sleepers.load(Ordering::SeqCst) == 0
+            && self.waits.sleepers.load(Ordering::SeqCst) == 0
             && self.event_loop.not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
             self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
             return false;
         }
-        self.drivers.fetch_add(1, Ordering::SeqCst);
+        self.waits.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
-        self.handed_over.store(false, Ordering::SeqCst);
+        self.waits.handed_over.store(false, Ordering::SeqCst);
         self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
-        if self.leaves_sockets.swap(false, Ordering::SeqCst) {
+        if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background(); // it has taken this for a thread that waits on the sockets itself
         }
         if !quiet {
@@ -60,7 +60,7 @@ impl Engine {
             self.event_loop.stirred.store(true, Ordering::Relaxed); // it has been woken already
         }
         self.lock().unpark();
-        self.handed_over.store(true, Ordering::SeqCst);
+        self.waits.handed_over.store(true, Ordering::SeqCst);
         self.leave_sockets();
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Something was received that may have woken the program in its event loop. Called under the
     /// lock.
-    pub(super) fn note_stir(&self) {
+    pub(super) fn record_stir(&self) {
         if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
             self.event_loop.stirred.store(true, Ordering::Relaxed);
         }
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// The program in the event loop has taken an event, which is why it was woken.
-    pub(crate) fn note_taken(&self) {
+    pub(crate) fn record_taken(&self) {
         self.event_loop.stirred.store(false, Ordering::Relaxed);
     }
 
@@ -140,12 +140,12 @@ impl Engine {
     }
 
     /// A channel has got an event for which the program is woken.
-    pub(crate) fn note_event(&self) {
+    pub(crate) fn record_event(&self) {
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
     }
 
     /// The program in the event loop was woken, and has got no event.
-    pub(crate) fn note_in_vain(&self) {
+    pub(crate) fn count_in_vain(&self) {
         grow(&self.event_loop.in_vain);
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(16, Some(&channel)).unwrap();
         let _ = channel.as_fd();
-        (0..64).for_each(|_| channel.note_use(|| true));
+        (0..64).for_each(|_| channel.count_use(|| true));
         cq.req_notify(NotifyKind::Next);
         let engine = &context.inner.engine;
         assert!(engine.is_in_loop());

@@ -27,12 +27,12 @@ impl Failures {
         self.is_lost
     }
 
-    pub(super) const fn note_success(&mut self) {
+    pub(super) const fn count_success(&mut self) {
         self.count = 0;
     }
 
     /// Notes that a call has failed. Returns true if it is the first in a row.
-    pub(super) fn note_failure(&mut self, now: Instant) -> bool {
+    pub(super) fn count_failure(&mut self, now: Instant) -> bool {
         if self.count == 0 || now.since(self.last) > LOST_TIME {
             (self.count, self.first) = (0, now);
         }
@@ -56,7 +56,7 @@ mod tests {
     fn until_lost(apart: Duration) -> Option<u32> {
         let mut failures = Failures::default();
         (1..=100_000).find(|&number| {
-            let is_first = failures.note_failure(Instant::ZERO.plus(apart * number));
+            let is_first = failures.count_failure(Instant::ZERO.plus(apart * number));
             assert_eq!(is_first, number == 1 || apart > LOST_TIME);
             failures.is_lost()
         })
@@ -75,14 +75,14 @@ mod tests {
     fn a_success_ends_a_row() {
         let mut failures = Failures::default();
         for number in 0..10_000 {
-            failures.note_failure(Instant::ZERO.plus(Duration::from_millis(100) * number));
+            failures.count_failure(Instant::ZERO.plus(Duration::from_millis(100) * number));
             if number % 60 == 0 {
-                failures.note_success();
+                failures.count_success();
             }
         }
         assert!(!failures.is_lost());
         failures.lose();
-        failures.note_success();
+        failures.count_success();
         assert!(failures.is_lost(), "for good");
     }
 }

@@ -17,8 +17,8 @@ impl Engine {
     /// Brings the port in line with its interface if that has changed, unless another thread is at
     /// it.
     pub(super) fn follow_news(&self) {
-        let Some(watch) = &self.watch else { return };
-        let Some(_turn) = self.following.try_lock() else { return };
+        let Some(watch) = &self.interface.watch else { return };
+        let Some(_turn) = self.interface.following.try_lock() else { return };
         if watch.has_news() {
             self.follow();
         }
@@ -26,13 +26,13 @@ impl Engine {
 
     /// Brings the port in line with its interface.
     pub(super) fn follow(&self) {
-        let Some(watch) = &self.watch else { return };
+        let Some(watch) = &self.interface.watch else { return };
         let state = watch.state();
         let wanted = self.lock().follow(&state, watch);
         let new = wanted.into_iter().map(|(address, prepare)| (address, prepare())).collect();
         let mut shard = self.lock();
         if shard.change_addresses(&state, watch, new)
-            && let Err(error) = add_descriptors(&self.sockets, shard.link())
+            && let Err(error) = add_descriptors(&self.system.sockets, shard.link())
         {
             shard.link_counters.bind_errors += 1;
             shard.link_counters.last_bind_error = Some(error.to_string());
@@ -90,7 +90,7 @@ impl Engine {
     /// The turn of a thread that joins or leaves groups; in the child of a fork there are none,
     /// because another thread's turn would never end.
     fn grouping_turn(&self) -> Option<MutexGuard<'_, ()>> {
-        self.is_of_this_process().then(|| self.grouping.lock())
+        self.is_of_this_process().then(|| self.interface.grouping.lock())
     }
 }
 

@@ -56,9 +56,9 @@ impl Held {
     fn lose_parent(&mut self) {
         self.engine.lose_loop();
         self.shard.lose_link(Box::new(NullLink));
-        self.engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
+        self.engine.shard.forget_waiting(); // those threads are the parent's
         self.publishers.clear(); // closes the child's descriptor of the parent's file
-        if let Some(mut background) = self.engine.background.try_lock() {
+        if let Some(mut background) = self.engine.system.thread.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
     }

@@ -17,6 +17,8 @@ mod flows;
 mod follow;
 mod fork;
 mod frames;
+mod interface;
+mod lock;
 mod log;
 mod loop_descriptor;
 mod loop_state;
@@ -24,6 +26,7 @@ mod outgoing;
 mod poller;
 mod posting;
 mod program;
+mod publication;
 mod room;
 mod schedule;
 mod serve;
@@ -33,7 +36,9 @@ mod sink;
 mod sleep;
 mod slice;
 mod start;
+mod system;
 mod waiting;
+mod words;
 
 pub use describe::describe_engines;
 #[cfg(test)]

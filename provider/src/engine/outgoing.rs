@@ -84,7 +84,7 @@ impl Outgoing {
     }
 
     /// The link has taken runs with a call of the system, or without.
-    pub(super) fn note_sent(&mut self, by_call: bool) {
+    pub(super) fn record_sent(&mut self, by_call: bool) {
         self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
     }
 

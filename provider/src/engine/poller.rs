@@ -29,12 +29,12 @@ pub(super) struct Poller(AtomicU32);
 
 /// The calling thread has polled, and has received something or not. One that polls in vain may
 /// keep those from the processor that it waits for: it yields now and then.
-pub(super) fn note_poll(received: bool) {
+pub(super) fn count_poll(received: bool) {
     let mut yields = YIELDS.get();
-    if yields.note_poll(received) {
+    if yields.count_poll(received) {
         let start = clock::now();
         thread::yield_now();
-        yields.note_yield(clock::now().since(start));
+        yields.record_yield(clock::now().since(start));
     }
     YIELDS.set(yields);
 }

@@ -13,12 +13,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use super::{
-    program::grow,
-    schedule::cork::Load,
-    serve::{Engine, Locked},
-    shard::Shard,
-};
+use super::{lock::Locked, program::grow, schedule::cork::Load, serve::Engine, shard::Shard};
 use crate::clock;
 
 /// Requests and elements of their lists that are posted under one hold of the lock.
@@ -49,7 +44,7 @@ impl Engine {
     /// Posts a list, whose requests `requests` hands over one by one.
     pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
         if kind == Posted::Send {
-            grow(&self.commands);
+            grow(&self.calls.commands);
         }
         let held = Some(self.hold());
         let mut posting =
@@ -66,7 +61,7 @@ impl Engine {
         wrs: &[SendWr],
         post: impl FnOnce(&mut Adapter, Instant) -> R,
     ) -> R {
-        grow(&self.commands);
+        grow(&self.calls.commands);
         let (mut shard, now) = self.hold();
         let result = post(shard.adapter(), now);
         let mut load = Load::default();
@@ -79,8 +74,8 @@ impl Engine {
     }
 
     fn end_post(&self, shard: &mut Shard, start: Instant) {
-        let end = shard.note_short_hold(start);
-        shard.cork.noting().note_end(end);
+        let end = shard.count_short_hold(start);
+        shard.cork.noting().record_end(end);
         self.after_service(shard);
     }
 
@@ -91,7 +86,7 @@ impl Engine {
         let asked = clock::now();
         let mut shard = self.lock();
         let now = clock::now();
-        shard.cork.noting().note_wait(now.since(asked));
+        shard.cork.noting().record_wait(now.since(asked));
         (shard, now)
     }
 }
@@ -138,7 +133,7 @@ impl Posting<'_> {
         if self.kind == Posted::Send {
             self.engine.end_post(&mut shard, now);
         } else {
-            shard.note_short_hold(now);
+            shard.count_short_hold(now);
             self.engine.after_service(&mut shard);
         }
     }

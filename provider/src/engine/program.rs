@@ -24,7 +24,7 @@ use crate::clock;
 impl Engine {
     /// Runs a command of the program and sends what follows from it.
     pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
-        grow(&self.commands);
+        grow(&self.calls.commands);
         let mut shard = self.lock();
         let now = clock::now();
         if shard.is_corked() {
@@ -32,7 +32,7 @@ impl Engine {
         }
         let result = command(&mut shard, now);
         shard.transmit(now);
-        shard.note_hold(now);
+        shard.count_hold(now);
         self.after_service(&mut shard);
         drop(shard);
         self.explain();
@@ -42,7 +42,7 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it. Returns how many
     /// messages of the link were received.
     pub(crate) fn progress(&self) -> usize {
-        self.note_activity();
+        self.count_activity();
         self.let_others_in();
         let Some(mut shard) = self.try_lock() else { return 0 };
         self.event_loop.takes.store(false, Ordering::Relaxed);
@@ -56,30 +56,30 @@ impl Engine {
         if self.progress == Progress::Manual {
             self.attend();
         }
-        poller::note_poll(received > 0);
+        poller::count_poll(received > 0);
         received
     }
 
     /// A call of the program serves the adapter, on this thread.
-    pub(super) fn note_activity(&self) {
-        grow(&self.activity);
+    pub(super) fn count_activity(&self) {
+        grow(&self.calls.activity);
         self.poller.note();
     }
 
     /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
     /// what is left of this turn.
     pub(super) fn after_service(&self, shard: &mut Shard) {
-        let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
+        let sleeps_until = self.background.sleeps_until.load(Ordering::SeqCst);
         if sleeps_until == 0 {
             return;
         }
-        let has_to_publish = !shard.told && shard.publish_at().is_some();
+        let has_to_publish = shard.publication.wakes();
         if has_to_publish
             || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
         {
-            shard.told |= has_to_publish;
+            shard.publication.know();
             // once: it looks at everything when it wakes, and until then nobody else has to wake it
-            self.sleeps_until.store(0, Ordering::SeqCst);
+            self.background.sleeps_until.store(0, Ordering::SeqCst);
             self.wake_background();
         }
     }
@@ -87,7 +87,7 @@ impl Engine {
     /// Has the background thread serve, because a thread of the program goes to sleep on a
     /// descriptor that must become readable.
     pub(crate) fn hand_over(&self) {
-        if !self.handed_over.swap(true, Ordering::SeqCst) {
+        if !self.waits.handed_over.swap(true, Ordering::SeqCst) {
             self.wake_background();
         }
     }
@@ -107,7 +107,7 @@ impl Engine {
         wanted: Wanted<'_>,
         limit: Option<Duration>,
     ) -> io::Result<()> {
-        self.drivers.fetch_add(1, Ordering::SeqCst);
+        self.waits.drivers.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
             let mut shard = self.lock();
             if shard.is_due() {
@@ -119,22 +119,22 @@ impl Engine {
         let timeout = [due, limit].into_iter().flatten().min();
         let result = if quiet { self.sleep_driving(wanted, timeout) } else { Ok(()) };
         self.lock().unpark();
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.calls.activity.fetch_add(1, Ordering::Relaxed);
         self.leave_sockets();
         result
     }
 
     /// A thread that waited on the sockets leaves them.
     pub(super) fn leave_sockets(&self) {
-        self.drivers.fetch_sub(1, Ordering::SeqCst);
-        if self.leaves_sockets.swap(false, Ordering::SeqCst) {
+        self.waits.drivers.fetch_sub(1, Ordering::SeqCst);
+        if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
             self.wake_background();
         }
     }
 
     /// Ends the background thread.
     pub(super) fn stop_background(&self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.background.stop.store(true, Ordering::SeqCst);
         self.wake_background();
     }
 }
@@ -150,6 +150,7 @@ pub(super) fn grow(count: &AtomicU64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::publication::Publication;
     use crate::{Device, OpenOptions};
 
     #[test]
@@ -160,20 +161,21 @@ mod tests {
         let engine = &context.inner.engine;
         let times_woken = || {
             let mut count = [0; 8];
-            let read = rustix::io::read(&engine.wake, &mut count);
+            let read = rustix::io::read(&engine.system.wake, &mut count);
             read.map_or(0, |_| u64::from_ne_bytes(count))
         };
         let leave_something = || {
             let mut shard = engine.lock();
-            (shard.counted, shard.told) = (true, false);
-            shard.publication = Some(clock::now());
+            shard.publication = Publication::default();
+            shard.publication.start(clock::now());
+            shard.publication.counted = true;
             engine.after_service(&mut shard);
         };
         assert_eq!(times_woken(), 0);
         for _ in 0..2 {
             leave_something();
             assert_eq!(times_woken(), 0, "it is awake");
-            engine.sleeps_until.store(u64::MAX, Ordering::SeqCst);
+            engine.background.sleeps_until.store(u64::MAX, Ordering::SeqCst);
             (0..3).for_each(|_| leave_something());
             assert_eq!(times_woken(), 1);
         }

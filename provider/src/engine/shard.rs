@@ -11,6 +11,7 @@ use super::{
     frames::SteeredFrames,
     log::CounterLog,
     outgoing::{Offer, Outgoing},
+    publication::Publication,
     schedule::{
         cork::{Cork, Load, Sent},
         times::{BUDGET, LONG_HOLD, SENDING},
@@ -44,8 +45,7 @@ pub(crate) struct Shard {
     /// The device's name, for the log.
     name: String,
     adapter: Adapter,
-    link: Box<dyn Link>,
-    observer: Option<Box<dyn Observer>>,
+    port: LinkPort,
     sinks: Sinks,
     /// Of its GID table.
     pub(super) places: GidPlaces,
@@ -56,16 +56,19 @@ pub(crate) struct Shard {
     pub(super) cork: SharedCork,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
-    failures: Failures,
     ended: EndedProcesses,
-    /// Something may have been counted since the counters were published.
-    pub(super) counted: bool,
-    /// Earliest time of the next publication; `None`: they are not published.
-    pub(super) publication: Option<Instant>,
-    /// The background thread knows that there is something to publish.
-    pub(super) told: bool,
-    /// Rules that it follows, if there may be any, and whether its port is down for one.
+    pub(super) publication: Publication,
+    /// Rules that it follows, if there may be any.
     rules: Option<Box<Schedule>>,
+}
+
+/// The link, and what becomes of what passes it.
+struct LinkPort {
+    link: Box<dyn Link>,
+    /// Sees it.
+    observer: Option<Box<dyn Observer>>,
+    failures: Failures,
+    /// Nothing passes: a rule has taken the cable out.
     is_cut: bool,
 }
 
@@ -84,8 +87,7 @@ impl Shard {
         Self {
             name,
             adapter,
-            link,
-            observer,
+            port: LinkPort { link, observer, failures: Failures::default(), is_cut: false },
             sinks,
             places: GidPlaces::default(),
             link_counters,
@@ -94,13 +96,9 @@ impl Shard {
             frames,
             cork: SharedCork::default(),
             moved: false,
-            failures: Failures::default(),
             ended: EndedProcesses::default(),
-            counted: false,
-            publication: None,
-            told: false,
+            publication: Publication::default(),
             rules: live::is_on().then(Box::default),
-            is_cut: false,
         }
     }
 
@@ -110,12 +108,12 @@ impl Shard {
 
     /// The flows, and the link that frames come by, if it carries any.
     pub(super) fn frames_and_link(&mut self) -> (&mut SteeredFrames, Option<&mut dyn FrameLink>) {
-        (&mut self.frames, self.link.frames())
+        (&mut self.frames, self.port.link.frames())
     }
 
     /// The adapter and its link, for what concerns both.
     pub(crate) fn adapter_and_link(&mut self) -> (&mut Adapter, &mut dyn Link) {
-        (&mut self.adapter, &mut *self.link)
+        (&mut self.adapter, &mut *self.port.link)
     }
 
     /// The sink of this type.
@@ -131,11 +129,11 @@ impl Shard {
     /// The link's totals, those that it keeps itself among them.
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
-        totals.socket_drops += self.link.socket_drops();
-        totals.frames = self.link.frame_counters();
-        totals.lease = self.link.lease().map(|lease| LeasedAddress::of(&lease));
+        totals.socket_drops += self.port.link.socket_drops();
+        totals.frames = self.port.link.frame_counters();
+        totals.lease = self.port.link.lease().map(|lease| LeasedAddress::of(&lease));
         self.frames.count_into(&mut totals);
-        if let Some(sharing) = self.link.sharing() {
+        if let Some(sharing) = self.port.link.sharing() {
             totals.shared_runs += sharing.shared_runs().runs;
             totals.forwarded += sharing.forwarded();
         }
@@ -146,7 +144,7 @@ impl Shard {
     pub(crate) fn parts<S: EventSink + Default>(
         &mut self,
     ) -> (&mut Adapter, &mut dyn Link, &mut S) {
-        (&mut self.adapter, &mut *self.link, self.sinks.of())
+        (&mut self.adapter, &mut *self.port.link, self.sinks.of())
     }
 
     /// Serves in turns, each of which receives a batch, handles, sends one buffer and tells, until
@@ -220,7 +218,7 @@ impl Shard {
 
     /// True if the link keeps something of which it does not know where to send it.
     pub(super) fn is_waiting(&self) -> bool {
-        self.link.has_waiting()
+        self.port.link.has_waiting()
     }
 
     /// True if something was received or sent since the time of the lock was last noted.
@@ -229,7 +227,7 @@ impl Shard {
     }
 
     /// Notes for how long the lock was held, from `start` on. Returns the present time.
-    pub(super) fn note_hold(&mut self, start: Instant) -> Instant {
+    pub(super) fn count_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
         let now = clock::now();
         let held = now.since(start);
@@ -243,9 +241,9 @@ impl Shard {
     /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go
     /// through memory most of these take hardly longer than to read the clock: they are not
     /// measured, and the time of their start is returned.
-    pub(super) fn note_short_hold(&mut self, start: Instant) -> Instant {
+    pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
         if self.cork.sent() == Sent::Call {
-            return self.note_hold(start);
+            return self.count_hold(start);
         }
         self.moved = false;
         start
@@ -288,17 +286,17 @@ impl Shard {
                 Due::Ask(asks) => {
                     let judge = || asks.then_some(Judge);
                     self.adapter.set_completion_faults(judge().map(|judge| Box::new(judge) as _));
-                    self.adapter.set_request_faults(judge().map(|judge| Box::new(judge) as _));
+                    self.adapter.cm_mut().set_faults(judge().map(|judge| Box::new(judge) as _));
                 }
                 Due::QpFatal(qpn) => drop(self.adapter.fail_qp(now, qpn)),
                 Due::Port(up) => {
-                    self.is_cut = !up;
+                    self.port.is_cut = !up;
                     let mtu = self.adapter.gids().port_mtu();
                     self.adapter.set_port(up, mtu);
                 }
                 Due::GidChange => self.adapter.announce_gids(),
                 Due::DeviceFatal => {
-                    self.failures.lose();
+                    self.port.failures.lose();
                     self.adapter.fail(now);
                 }
             }
@@ -311,19 +309,19 @@ impl Shard {
         let adapter = self.adapter.poll_timeout();
         let frames = self.frames.deadline(&self.adapter);
         let outgoing = self.outgoing.deadline();
-        Instant::earliest([adapter, self.link.deadline(), outgoing, frames, rules])
+        Instant::earliest([adapter, self.port.link.deadline(), outgoing, frames, rules])
     }
 
     /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
-        self.failures.is_lost()
+        self.port.failures.is_lost()
     }
 
     fn receive(&mut self, now: Instant) -> usize {
         if self.is_lost() {
             return 0;
         }
-        let Self { adapter, link, observer, is_cut, .. } = self;
+        let Self { adapter, port: LinkPort { link, observer, is_cut, .. }, .. } = self;
         let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let mut room = Vec::new();
         let result = link.receive_runs(now, &mut |run| {
@@ -345,19 +343,19 @@ impl Shard {
         });
         match result {
             Ok(received) => {
-                self.failures.note_success();
-                if self.link.poll_addresses() {
+                self.port.failures.count_success();
+                if self.port.link.poll_addresses() {
                     self.follow_link();
                 }
-                self.counted |= received > 0;
+                self.publication.counted |= received > 0;
                 self.moved |= received > 0;
-                self.ended.attend(now, &mut self.adapter, &mut *self.link);
+                self.ended.attend(now, &mut self.adapter, &mut *self.port.link);
                 received
             }
             Err(error) => {
-                self.counted = true;
+                self.publication.counted = true;
                 self.link_counters.receive_errors += 1;
-                if self.failures.note_failure(now) {
+                if self.port.failures.count_failure(now) {
                     debug!(device = self.name, %error, "the link cannot be read");
                 }
                 if self.is_lost() {
@@ -372,7 +370,7 @@ impl Shard {
     /// Gives the link up, because nobody serves the adapter any more.
     pub(super) fn lose(&mut self, now: Instant) {
         error!(device = self.name, "the background thread has ended by a bug: the device is lost");
-        self.failures.lose();
+        self.port.failures.lose();
         self.adapter.fail(now);
         self.tell();
     }
@@ -383,12 +381,13 @@ impl Shard {
         state: &InterfaceState,
         watch: &Watch,
     ) -> Vec<(IpAddr, Preparation<BindError>)> {
-        self.adapter.set_port(state.up && !self.is_cut, state.active_mtu());
-        if state.link_mtu > 0 && self.link.frames().is_some() {
+        self.adapter.set_port(state.up && !self.port.is_cut, state.active_mtu());
+        if state.link_mtu > 0 && self.port.link.frames().is_some() {
             self.adapter.carry_frames(Some(state.link_mtu));
         }
         let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
-        let prepare = |address| (address, self.link.prepare_address(address, watch.interface()));
+        let prepare =
+            |address| (address, self.port.link.prepare_address(address, watch.interface()));
         change.new.into_iter().map(prepare).collect()
     }
 
@@ -404,20 +403,21 @@ impl Shard {
         let TableChange { gone, .. } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
             info!(device = self.name, %address, "the interface has lost an address");
-            self.link.remove_address(address);
+            self.port.link.remove_address(address);
             self.adapter.set_flow_ports(address, Vec::new());
             self.adapter.set_control_port(address, None);
             self.places.remove(&mut table, address);
         }
         let mut added = false;
         for (address, prepared) in new {
-            let result = prepared.and_then(|prepared| self.link.add_address(address, prepared));
+            let result =
+                prepared.and_then(|prepared| self.port.link.add_address(address, prepared));
             if result.is_ok() && self.places.insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
                 added = true;
                 continue;
             }
-            self.link.remove_address(address);
+            self.port.link.remove_address(address);
             self.link_counters.bind_errors += 1;
             result.as_ref().err().into_iter().for_each(|error| watch.await_end_of(error));
             let error = result.err().map_or_else(
@@ -427,13 +427,13 @@ impl Shard {
             warn!(device = self.name, %address, error, "the address cannot be used");
             self.link_counters.last_bind_error = Some(error);
         }
-        self.counted |= added || !gone.is_empty();
+        self.publication.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
         // after the table: connections that had one of the new addresses before have its ports
         // again
-        for address in if added { self.link.addresses() } else { Vec::new() } {
-            self.adapter.set_flow_ports(address, self.link.flow_ports(address));
-            self.adapter.set_control_port(address, self.link.control_port(address));
+        for address in if added { self.port.link.addresses() } else { Vec::new() } {
+            self.adapter.set_flow_ports(address, self.port.link.flow_ports(address));
+            self.adapter.set_control_port(address, self.port.link.control_port(address));
         }
         added
     }
@@ -441,7 +441,7 @@ impl Shard {
     /// The link's addresses have changed by themselves.
     fn follow_link(&mut self) {
         let mut table = self.adapter.gids().entries().to_vec();
-        let TableChange { gone, new } = Follows::All.compare(&table, &self.link.addresses());
+        let TableChange { gone, new } = Follows::All.compare(&table, &self.port.link.addresses());
         for address in gone {
             self.places.remove(&mut table, address);
         }
@@ -450,19 +450,14 @@ impl Shard {
                 warn!(device = self.name, %address, "no entry in the GID table");
             }
         }
-        self.counted = true;
+        self.publication.counted = true;
         self.adapter.set_gids(table);
-    }
-
-    /// Time at which the counters are to be published.
-    pub(super) fn publish_at(&self) -> Option<Instant> {
-        self.publication.filter(|_| self.counted)
     }
 
     /// Replaces the link.
     pub(super) fn replace_link(&mut self, instead: Box<dyn Link>) {
         self.link_counters = self.link_counters();
-        self.link = instead;
+        self.port.link = instead;
         self.outgoing.abandon();
         self.frames.abandon();
         self.cork.change(|cork| *cork = Cork::default());
@@ -471,28 +466,28 @@ impl Shard {
     /// Replaces the link, and forgets its observer without dropping it.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.replace_link(instead);
-        mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
-        self.publication = None;
+        mem::forget(self.port.observer.take()); // what it has not written yet, the other copy writes
+        self.publication.stop();
     }
 
     /// Someone is about to sleep until the link's descriptors are readable. Returns whether there
     /// is nothing to receive.
     pub(super) fn park(&mut self) -> bool {
-        self.link.park()
+        self.port.link.park()
     }
 
     /// A thread that slept is awake again.
     pub(super) fn unpark(&mut self) {
-        self.link.unpark();
+        self.port.link.unpark();
     }
 
     /// The link's descriptors are readable.
     pub(super) fn look(&mut self) {
-        self.link.look();
+        self.port.link.look();
     }
 
     pub(super) fn link(&self) -> &dyn Link {
-        &*self.link
+        &*self.port.link
     }
 
     /// Sends one buffer of what is due, and tells what has happened.
@@ -505,7 +500,7 @@ impl Shard {
         }
         self.keep_records(now);
         if self.outgoing.build(now, &mut self.adapter) {
-            if let Some(observer) = &mut self.observer {
+            if let Some(observer) = &mut self.port.observer {
                 let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);
                 for (net, bytes) in self.outgoing.sealed().datagrams() {
@@ -519,10 +514,10 @@ impl Shard {
                     });
                 }
             }
-            self.counted = true;
+            self.publication.counted = true;
             self.link_counters.send_calls += 1;
         }
-        if self.is_cut {
+        if self.port.is_cut {
             self.outgoing.lose();
         }
         self.send(now);
@@ -535,19 +530,20 @@ impl Shard {
         if self.is_lost() {
             return 0;
         }
-        let Self { frames, adapter, link, observer, is_cut, .. } = self;
+        let Self { frames, adapter, port, .. } = self;
+        let LinkPort { link, observer, is_cut, .. } = port;
         let received = {
             let observe = &mut frame_observer(observer, now, Direction::Received);
             frames.receive(now, adapter, &mut **link, *is_cut, observe)
         };
         match received {
             Ok(received) => {
-                self.counted |= received > 0;
+                self.publication.counted |= received > 0;
                 self.moved |= received > 0;
                 received
             }
             Err(error) => {
-                self.counted = true;
+                self.publication.counted = true;
                 self.link_counters.receive_errors += 1;
                 debug!(device = self.name, %error, "raw packets cannot be read");
                 0
@@ -557,23 +553,24 @@ impl Shard {
 
     /// Sends frames of queue pairs of raw packets.
     fn send_frames(&mut self, now: Instant) {
-        let Self { frames, adapter, link, observer, is_cut, .. } = self;
+        let Self { frames, adapter, port, .. } = self;
+        let LinkPort { link, observer, is_cut, .. } = port;
         let sent = {
             let observe = &mut frame_observer(observer, now, Direction::Sent);
             frames.send(now, adapter, &mut **link, *is_cut, observe)
         };
-        self.counted |= sent.counted;
+        self.publication.counted |= sent.counted;
         self.moved |= sent.counted;
         self.link_counters.full += u64::from(sent.full);
         if let Some(error) = sent.error {
-            self.note_send_error(&error);
+            self.count_send_error(&error);
         }
     }
 
     /// Has the link keep the records of connections, should this process end.
     fn keep_records(&mut self, now: Instant) {
-        while let Some((conn, record)) = self.adapter.poll_cm_record() {
-            let Some(sharing) = self.link.sharing() else { continue };
+        while let Some((conn, record)) = self.adapter.cm_mut().poll_record() {
+            let Some(sharing) = self.port.link.sharing() else { continue };
             let _uncancelled = Uncancelled::begin();
             match record {
                 Some(record) => sharing.keep_record(now, conn, &record),
@@ -590,7 +587,7 @@ impl Shard {
             if rare {
                 debug!(device = self.name, "{event}");
             }
-            self.sinks.on_event(event, &mut self.adapter, &mut *self.link);
+            self.sinks.on_event(event, &mut self.adapter, &mut *self.port.link);
         }
     }
 
@@ -599,11 +596,11 @@ impl Shard {
         let mut before = self.shared_runs();
         loop {
             let was_blocked = self.outgoing.is_blocked();
-            match self.outgoing.offer(now, &mut *self.link) {
+            match self.outgoing.offer(now, &mut *self.port.link) {
                 Offer::Nothing => return,
                 Offer::Full => {
                     self.link_counters.full += u64::from(!was_blocked);
-                    self.counted |= !was_blocked;
+                    self.publication.counted |= !was_blocked;
                     return;
                 }
                 Offer::Taken(runs) => {
@@ -616,13 +613,13 @@ impl Shard {
                     } else {
                         Sent::Wakeup
                     };
-                    self.cork.noting().note_sent(sent);
-                    self.outgoing.note_sent(sent == Sent::Call);
+                    self.cork.noting().record_sent(sent);
+                    self.outgoing.record_sent(sent == Sent::Call);
                     before = shared;
                 }
-                Offer::Lost(error) => self.note_send_error(&error),
+                Offer::Lost(error) => self.count_send_error(&error),
             }
-            (self.counted, self.moved) = (true, true);
+            (self.publication.counted, self.moved) = (true, true);
             if self.outgoing.is_due() && clock::now().since(now) >= SENDING {
                 return;
             }
@@ -630,10 +627,10 @@ impl Shard {
     }
 
     fn shared_runs(&mut self) -> SharedRuns {
-        self.link.sharing().map(|sharing| sharing.shared_runs()).unwrap_or_default()
+        self.port.link.sharing().map(|sharing| sharing.shared_runs()).unwrap_or_default()
     }
 
-    fn note_send_error(&mut self, error: &io::Error) {
+    fn count_send_error(&mut self, error: &io::Error) {
         debug!(device = self.name, %error, "something could not be sent");
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());

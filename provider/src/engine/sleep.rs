@@ -40,12 +40,12 @@ impl Engine {
     /// Sleeps until someone wakes the background thread, the interface changes, something arrives
     /// (if that matters) or the time is over.
     pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
-        let looks_after = self.watch.as_ref().and_then(Watch::looks_after);
+        let looks_after = self.interface.watch.as_ref().and_then(Watch::looks_after);
         let timeout = [timeout, looks_after].into_iter().flatten().min();
-        let sockets = for_packets.then(|| self.sockets.as_fd());
-        let timer = self.timer.as_ref().map(AsFd::as_fd);
-        let watch = self.watch.as_ref().map(AsFd::as_fd);
-        let descriptors = [Some(self.wake.as_fd()), timer, watch, sockets];
+        let sockets = for_packets.then(|| self.system.sockets.as_fd());
+        let timer = self.system.timer.as_ref().map(AsFd::as_fd);
+        let watch = self.interface.watch.as_ref().map(AsFd::as_fd);
+        let descriptors = [Some(self.system.wake.as_fd()), timer, watch, sockets];
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
@@ -56,7 +56,7 @@ impl Engine {
         wanted: Wanted<'_>,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
-        wait_or_signal(&[wanted, self.sockets.as_fd()], timeout)
+        wait_or_signal(&[wanted, self.system.sockets.as_fd()], timeout)
     }
 
     /// Makes the descriptor of a channel that the program may wait for in an event loop, unless the
@@ -65,46 +65,50 @@ impl Engine {
         &self,
         make: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<Option<Arc<T>>> {
-        if self.has_background() { self.loop_slot.fill(make) } else { Ok(None) }
+        if self.has_background() { self.system.loop_slot.fill(make) } else { Ok(None) }
     }
 
     /// Has it be readable when the sockets are. False if the program does not wait for it.
     pub(super) fn join_loop(&self) -> bool {
-        self.loop_slot.join(self.sockets.as_fd())
+        self.system.loop_slot.join(self.system.sockets.as_fd())
     }
 
     /// Ends that.
     pub(super) fn part_loop(&self) {
-        self.loop_slot.part(self.sockets.as_fd());
+        self.system.loop_slot.part(self.system.sockets.as_fd());
     }
 
     pub(super) fn are_sockets_readable(&self) -> bool {
-        is_readable(self.sockets.as_fd())
+        is_readable(self.system.sockets.as_fd())
     }
 
     /// Ends the sleep of the background thread, or the next one.
     pub(super) fn wake_background(&self) {
         // full means that it is awake already
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.system.wake, &1u64.to_ne_bytes());
     }
 
     /// The background thread has heard that it was woken.
     pub(super) fn clear_wakeup(&self) {
-        for descriptor in [Some(&self.wake), self.timer.as_ref()].into_iter().flatten() {
+        for descriptor in
+            [Some(&self.system.wake), self.system.timer.as_ref()].into_iter().flatten()
+        {
             let _ = rustix::io::read(descriptor, &mut [0; 8]);
         }
     }
 
     /// Ends the sleep of the background thread so much later, or the next one.
     pub(super) fn set_timer(&self, after: Duration) {
-        let (Some(timer), Ok(it_value)) = (&self.timer, Timespec::try_from(after)) else { return };
+        let (Some(timer), Ok(it_value)) = (&self.system.timer, Timespec::try_from(after)) else {
+            return;
+        };
         let once = Itimerspec { it_interval: Timespec::default(), it_value };
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
     }
 
     /// Sleeps for this time, or until the timer's.
     pub(super) fn sleep_beside_timer(&self, time: Duration) {
-        match &self.timer {
+        match &self.system.timer {
             Some(timer) => drop(wait(&[timer.as_fd()], Some(time))),
             None => thread::sleep(time),
         }

@@ -1,31 +1,26 @@
 //! Starting and stopping an engine.
 
-use std::{
-    io,
-    os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64},
-    },
-    thread,
-    time::Duration,
-};
+use std::{io, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 use roce_transport::adapter::Adapter;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 
 use super::{
     follow::add_descriptors,
     fork,
-    loop_descriptor::LoopSlot,
+    interface::Interface,
+    lock::ShardLock,
     loop_state::LoopState,
     poller::Poller,
+    publication::PUBLISH,
     schedule::cork::Cork,
-    serve::{Engine, PUBLISH, Progress},
+    serve::{Engine, Progress},
     shard::Shard,
     shared_cork::SharedCork,
     sink::{CounterSink, Sinks},
     sleep, slice,
+    system::System,
+    words::{Background, Calls, Waits},
 };
 use crate::{
     clock,
@@ -88,37 +83,24 @@ impl Engine {
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
-        shard.publication = (!publishers.is_empty()).then(|| clock::now().plus(PUBLISH));
+        if !publishers.is_empty() {
+            shard.publication.start(clock::now().plus(PUBLISH));
+        }
         let corked_until = shard.cork.until_shared();
         let engine = Arc::new(Self {
-            shard: Mutex::new(shard),
-            watch,
-            following: Mutex::new(()),
-            grouping: Mutex::new(()),
+            shard: ShardLock::new(shard),
+            system: System::new(sockets, timer)?,
+            calls: Calls::default(),
+            poller: Poller::default(),
+            waits: Waits::default(),
+            waiter: Mutex::default(),
+            background: Background::default(),
+            event_loop: LoopState::new(),
+            corked_until,
+            interface: Interface::new(watch),
             publishers: Mutex::new(publishers),
             diagnosis,
             progress,
-            sockets,
-            waiting: AtomicU32::new(0),
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            activity: AtomicU64::new(0),
-            finds: AtomicU64::new(0),
-            poller: Poller::default(),
-            commands: AtomicU64::new(0),
-            drivers: AtomicU32::new(0),
-            leaves_sockets: AtomicBool::new(false),
-            sleepers: AtomicU32::new(0),
-            waiter: Mutex::default(),
-            waited_at: AtomicU64::new(0),
-            found: AtomicU64::new(0),
-            handed_over: AtomicBool::new(false),
-            event_loop: LoopState::new(),
-            loop_slot: LoopSlot::default(),
-            sleeps_until: AtomicU64::new(0),
-            corked_until,
-            timer,
-            stop: AtomicBool::new(false),
-            background: Mutex::new(None),
             process: std::process::id(),
         });
         fork::watch(&engine);
@@ -131,7 +113,7 @@ impl Engine {
                     background.run();
                 })
             })?;
-            *engine.background.lock() = Some(thread);
+            *engine.system.thread.lock() = Some(thread);
         }
         Ok(engine)
     }
@@ -141,7 +123,7 @@ impl Engine {
     pub(crate) fn stop(&self) {
         self.send_rest();
         self.stop_background();
-        let background = self.background.lock().take();
+        let background = self.system.thread.lock().take();
         if let Some(background) =
             background.filter(|thread| thread.thread().id() != thread::current().id())
         {
@@ -167,7 +149,7 @@ impl Engine {
                 return;
             }
             if waits {
-                let _ = wait(&[self.sockets.as_fd()], Some(left.min(LOOK)));
+                let _ = wait(&[self.system.sockets.as_fd()], Some(left.min(LOOK)));
             }
         }
     }
@@ -183,7 +165,11 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::IpAddr, os::fd::BorrowedFd, sync::atomic::Ordering};
+    use std::{
+        net::IpAddr,
+        os::fd::BorrowedFd,
+        sync::atomic::{AtomicU32, Ordering},
+    };
 
     use roce_transport::{
         adapter::{AdapterConfig, SourcePort, Transmit, TransmitLimits},

@@ -36,10 +36,10 @@ impl Engine {
     ) -> io::Result<bool> {
         let Some(mut waiter) = self.waiter.try_lock() else { return Ok(false) };
         let now = clock::now();
-        self.waited_at.store(now.as_nanos(), Ordering::Relaxed);
+        self.waits.waited_at.store(now.as_nanos(), Ordering::Relaxed);
         let end = now.plus(limit.map_or(SERVES, |limit| limit.min(SERVES)));
         loop {
-            if self.sleepers.load(Ordering::SeqCst) > 0 || waiter.polled.lasts(clock::now()) {
+            if self.waits.sleepers.load(Ordering::SeqCst) > 0 || waiter.polled.lasts(clock::now()) {
                 return Ok(false);
             }
             if self.linger_until(&mut waiter.spin, &is_there) {
@@ -51,12 +51,12 @@ impl Engine {
             if left.is_zero() {
                 return Ok(false);
             }
-            let before = self.activity.load(Ordering::Relaxed);
+            let before = self.calls.activity.load(Ordering::Relaxed);
             self.drive_or_signal(wanted, Some(left))?;
             if is_there() {
                 return Ok(true);
             }
-            if self.activity.load(Ordering::Relaxed) > before + 1 {
+            if self.calls.activity.load(Ordering::Relaxed) > before + 1 {
                 waiter.polled.renew(POLLED, clock::now());
             }
         }
@@ -85,25 +85,25 @@ impl Engine {
     /// True if a thread [serves](Self::serve_until) while it waits, or has begun to just now, and
     /// soon will again.
     pub(super) fn is_awaited(&self, now: Instant) -> bool {
-        let began = Instant::from_nanos(self.waited_at.load(Ordering::Relaxed));
+        let began = Instant::from_nanos(self.waits.waited_at.load(Ordering::Relaxed));
         now < began.plus(AGAIN) || self.waiter.try_lock().is_none()
     }
 
     /// A thread of the program is about to sleep on a descriptor that only others make readable,
     /// until it [has slept](Self::has_slept).
     pub(crate) fn sleeps(&self) {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.waits.sleepers.fetch_add(1, Ordering::SeqCst);
         self.hand_over();
     }
 
     /// The thread is awake again.
     pub(crate) fn has_slept(&self) {
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.waits.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Number of times that the background thread has found something.
     pub(crate) fn found(&self) -> u64 {
-        self.found.load(Ordering::Relaxed)
+        self.background.found.load(Ordering::Relaxed)
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn yield_to_others(spin: &mut SpinPolicy) {
     let before = clock::now();
     thread::yield_now();
     let after = clock::now();
-    spin.note_yield(after.since(before), after);
+    spin.record_yield(after.since(before), after);
 }
 
 #[cfg(test)]
@@ -130,26 +130,26 @@ mod tests {
 
     impl Engine {
         pub(crate) fn activity(&self) -> u64 {
-            self.activity.load(Ordering::Relaxed)
+            self.calls.activity.load(Ordering::Relaxed)
         }
 
         pub(crate) fn is_handed_over(&self) -> bool {
-            self.handed_over.load(Ordering::SeqCst)
+            self.waits.handed_over.load(Ordering::SeqCst)
         }
 
         pub(crate) fn take_back(&self) {
-            self.handed_over.store(false, Ordering::SeqCst);
+            self.waits.handed_over.store(false, Ordering::SeqCst);
         }
 
         pub(crate) fn finds(&self) {
-            self.found.fetch_add(1, Ordering::Relaxed);
+            self.background.found.fetch_add(1, Ordering::Relaxed);
         }
 
         /// Whether a thread has it in the end, and whether the thread has served.
         fn try_until(&self, wanted: &Notifier<()>) -> (bool, bool) {
-            let before = self.activity.load(Ordering::Relaxed);
+            let before = self.calls.activity.load(Ordering::Relaxed);
             let found = self.serve_until(wanted.descriptor(), None, || !wanted.is_empty()).unwrap();
-            (found, self.activity.load(Ordering::Relaxed) != before)
+            (found, self.calls.activity.load(Ordering::Relaxed) != before)
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
         }
         wanted.push(());
         assert_eq!(engine.try_until(&wanted), (true, true));
-        let began = Instant::from_nanos(engine.waited_at.load(Ordering::Relaxed));
+        let began = Instant::from_nanos(engine.waits.waited_at.load(Ordering::Relaxed));
         assert!(engine.is_awaited(began.plus(AGAIN / 2)), "it may come again at once");
         assert!(!engine.is_awaited(began.plus(AGAIN)));
     }
@@ -178,7 +178,7 @@ mod tests {
         let engine = &context.inner.engine;
         // as if another thread polled meanwhile
         let polled = || {
-            engine.activity.fetch_add(2, Ordering::Relaxed);
+            engine.calls.activity.fetch_add(2, Ordering::Relaxed);
             false
         };
         let found = engine.serve_until(wanted.descriptor(), None, polled).unwrap();

@@ -98,6 +98,7 @@ const MOST: Limits = Limits {
     max_mr_size: u64::MAX,
     early_posts: true,
     send_queue: None,
+    ack_timer: AckTimer::USUAL,
 };
 
 impl Profile {
@@ -222,6 +223,7 @@ impl Profile {
             max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
             early_posts: self.flag("posting", "early"),
             send_queue: self.send_queue(),
+            ack_timer: self.ack_timer(),
         }
     }
 

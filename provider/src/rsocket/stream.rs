@@ -58,19 +58,41 @@ pub(super) struct Stream {
     halves: Option<Halves>,
     /// True once the peer knows that the connection is there.
     open: bool,
-    /// What has been said about the end, and what of it waits for a place.
-    said: Option<Message>,
-    to_say: Option<Message>,
+    ending: Ending,
+    /// Number of times that it has become ready for more.
+    news: u64,
+}
+
+/// How far the connection has ended.
+#[derive(Default)]
+struct Ending {
     /// The program has shut down its halves.
     read_shut: bool,
     write_shut: bool,
+    /// What the peer has been told of that, and what of it waits for a place.
+    said: Option<Message>,
+    to_say: Option<Message>,
     /// The peer sends nothing more.
     finished: bool,
     /// The peer takes nothing more.
     gone: bool,
     failed: Option<Errno>,
-    /// Number of times that it has become ready for more.
-    news: u64,
+}
+
+impl Ending {
+    /// The program shuts down halves.
+    fn shut(&mut self, read: bool, write: bool) {
+        self.read_shut |= read;
+        self.write_shut |= write;
+        let said = match (self.read_shut, self.write_shut) {
+            (true, true) => Message::Disconnect,
+            (false, true) => Message::Shutdown,
+            (_, false) => return,
+        };
+        if self.said != Some(said) {
+            (self.said, self.to_say) = (Some(said), Some(said));
+        }
+    }
 }
 
 struct Halves {
@@ -115,13 +137,7 @@ impl Stream {
             settings,
             halves: None,
             open: false,
-            said: None,
-            to_say: None,
-            read_shut: false,
-            write_shut: false,
-            finished: false,
-            gone: false,
-            failed: None,
+            ending: Ending::default(),
             news: 0,
         };
         stream.post_receives(receives)?;
@@ -181,7 +197,7 @@ impl Stream {
     /// read.
     pub(super) fn end(&mut self) {
         self.news += 1;
-        (self.finished, self.gone) = (true, true);
+        (self.ending.finished, self.ending.gone) = (true, true);
     }
 
     /// The connection has ended, without the message that says so: what has completed meanwhile
@@ -193,12 +209,12 @@ impl Stream {
 
     /// The connection has failed, for this reason.
     pub(super) const fn failure(&self) -> Option<Errno> {
-        self.failed
+        self.ending.failed
     }
 
     fn fail(&mut self, reason: Errno) {
-        if self.failed.is_none() {
-            self.failed = Some(reason);
+        if self.ending.failed.is_none() {
+            self.ending.failed = Some(reason);
             let _ = self.qp.to_error(); // it may be there
         }
         self.end();
@@ -230,7 +246,7 @@ impl Stream {
                 Err(error) => self.fail(errno(error.status)),
             }
         }
-        if received > 0 && !self.gone && self.post_receives(received).is_err() {
+        if received > 0 && !self.ending.gone && self.post_receives(received).is_err() {
             self.fail(Errno::CONNRESET);
         }
         if changed {
@@ -248,7 +264,7 @@ impl Stream {
                 self.news += 1;
                 if halves.incoming.arrive(length).is_err() {
                     self.fail(Errno::PROTO);
-                } else if self.read_shut {
+                } else if self.ending.read_shut {
                     self.discard();
                 }
             }
@@ -265,7 +281,7 @@ impl Stream {
             Message::Disconnect => self.end(),
             Message::Shutdown => {
                 self.news += 1;
-                self.finished = true;
+                self.ending.finished = true;
             }
         }
     }
@@ -284,7 +300,7 @@ impl Stream {
 
     /// Tells the peer of room, and says what waits for a place.
     fn say_what_is_due(&mut self) {
-        if !self.open || self.gone {
+        if !self.open || self.ending.gone {
             return;
         }
         while let Some(halves) = &mut self.halves
@@ -308,11 +324,11 @@ impl Stream {
                 None => self.write(0, 0, &[], message),
             }
         }
-        if let Some(message) = self.to_say
+        if let Some(message) = self.ending.to_say
             && let Some(halves) = &mut self.halves
             && halves.outgoing.control()
         {
-            self.to_say = None;
+            self.ending.to_say = None;
             self.write(0, 0, &[], message);
         }
     }
@@ -381,10 +397,10 @@ impl Stream {
     }
 
     fn may_send(&self) -> Result<(), Errno> {
-        match self.failed {
-            _ if self.write_shut => Err(Errno::PIPE),
+        match self.ending.failed {
+            _ if self.ending.write_shut => Err(Errno::PIPE),
             Some(reason) => Err(reason),
-            None if self.gone => Err(Errno::CONNRESET),
+            None if self.ending.gone => Err(Errno::CONNRESET),
             None if !self.open => Err(Errno::AGAIN),
             None => Ok(()),
         }
@@ -464,7 +480,7 @@ impl Stream {
     /// Asks whether the peer is there, by a message that does nothing, unless one is under way.
     pub(super) fn probe(&mut self) {
         if self.open
-            && !self.gone
+            && !self.ending.gone
             && let Some(halves) = &mut self.halves
             && halves.outgoing.is_idle()
             && halves.outgoing.control()
@@ -486,10 +502,10 @@ impl Stream {
     ) -> Result<usize, Errno> {
         let readable = self.readable();
         if readable == 0 || length == 0 {
-            return match self.failed {
-                _ if length == 0 || self.read_shut => Ok(0),
+            return match self.ending.failed {
+                _ if length == 0 || self.ending.read_shut => Ok(0),
                 Some(reason) => Err(reason),
-                None if self.finished => Ok(0),
+                None if self.ending.finished => Ok(0),
                 None => Err(Errno::AGAIN),
             };
         }
@@ -518,7 +534,10 @@ impl Stream {
 
     /// True if a read would not have to wait.
     pub(super) fn is_readable(&self) -> bool {
-        self.readable() > 0 || self.finished || self.read_shut || self.failed.is_some()
+        self.readable() > 0
+            || self.ending.finished
+            || self.ending.read_shut
+            || self.ending.failed.is_some()
     }
 
     /// True if a write would not have to wait.
@@ -541,35 +560,27 @@ impl Stream {
 
     /// True if the peer sends nothing more.
     pub(super) const fn is_finished(&self) -> bool {
-        self.finished
+        self.ending.finished
     }
 
     /// True if nothing goes any more, and nothing is left to be read.
     pub(super) fn is_over(&self) -> bool {
-        (self.gone || self.read_shut && self.write_shut) && self.readable() == 0
+        (self.ending.gone || self.ending.read_shut && self.ending.write_shut)
+            && self.readable() == 0
     }
 
     /// True if all that the program has sent is with the peer, or never will be.
     pub(super) fn is_sent(&self) -> bool {
-        self.gone
-            || self.to_say.is_none()
+        self.ending.gone
+            || self.ending.to_say.is_none()
                 && self.halves.as_ref().is_none_or(|halves| halves.outgoing.is_idle())
     }
 
     /// Shuts down halves.
     pub(super) fn shut(&mut self, read: bool, write: bool) {
-        self.read_shut |= read;
-        self.write_shut |= write;
+        self.ending.shut(read, write);
         if read {
             self.discard();
-        }
-        let said = match (self.read_shut, self.write_shut) {
-            (true, true) => Message::Disconnect,
-            (false, true) => Message::Shutdown,
-            (_, false) => return self.say_what_is_due(),
-        };
-        if self.said != Some(said) {
-            (self.said, self.to_say) = (Some(said), Some(said));
         }
         self.say_what_is_due();
     }

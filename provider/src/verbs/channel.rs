@@ -134,8 +134,8 @@ impl CompletionChannel {
     /// Tells that the program takes an event, and perhaps `never_waits` for one, but sleeps in an
     /// event loop and [serves](Self::serve) then. To be called with each event: after 64 it is
     /// known that it has a loop.
-    pub fn note_use(&self, never_waits: impl FnOnce() -> bool) {
-        self.inner.note_use(never_waits);
+    pub fn count_use(&self, never_waits: impl FnOnce() -> bool) {
+        self.inner.count_use(never_waits);
     }
 
     /// Serves the device, for a program that sleeps in an event loop until the

@@ -76,7 +76,7 @@ impl CqInner {
     }
 
     /// An event of it was taken.
-    pub(super) fn note_taken(&self) {
+    pub(super) fn record_taken(&self) {
         self.taken.store(true, Ordering::Relaxed);
     }
 
@@ -173,7 +173,7 @@ impl ChannelInner {
 
     fn push(&self, cq: Weak<CqInner>) {
         self.add(cq);
-        self.context.inner.engine.note_event();
+        self.context.inner.engine.record_event();
     }
 
     fn add(&self, cq: Weak<CqInner>) {
@@ -188,7 +188,7 @@ impl ChannelInner {
             let cq = self.notifier.pop()?;
             self.context.inner.engine.take_event();
             if let Some(cq) = cq.upgrade() {
-                cq.note_taken();
+                cq.record_taken();
                 return Some(cq);
             }
         }
@@ -210,7 +210,7 @@ impl ChannelInner {
     /// True if what arrives wakes it.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
-            event_loop.note_armed(&cq.ring, cq, &self.context.inner.engine);
+            event_loop.record_armed(&cq.ring, cq, &self.context.inner.engine);
         }
         self.context.inner.engine.enter_loop()
     }
@@ -219,15 +219,15 @@ impl ChannelInner {
     pub(super) fn has_taken(&self) {
         if let Some(event_loop) = &self.event_loop {
             let engine = &self.context.inner.engine;
-            engine.note_taken();
+            engine.record_taken();
             event_loop.mute_unless_armed(engine);
         }
     }
 
-    /// See [`CompletionChannel::note_use`](super::CompletionChannel::note_use).
-    pub(super) fn note_use(&self, never_waits: impl FnOnce() -> bool) {
+    /// See [`CompletionChannel::count_use`](super::CompletionChannel::count_use).
+    pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         if let Some(event_loop) = &self.event_loop {
-            event_loop.note_use(never_waits);
+            event_loop.count_use(never_waits);
         }
     }
 
@@ -235,13 +235,13 @@ impl ChannelInner {
     pub(super) fn serve(&self) -> bool {
         let Some(event_loop) = &self.event_loop else { return false };
         let engine = &self.context.inner.engine;
-        event_loop.note_use(|| true);
+        event_loop.count_use(|| true);
         let is_woken = engine.serve_in_loop(|| !self.notifier.is_empty());
         if !self.notifier.is_empty() {
             return true;
         }
         if is_woken {
-            engine.note_in_vain();
+            engine.count_in_vain();
         }
         if let Some(cq) = event_loop.disarm_one(is_woken) {
             self.add(cq);
@@ -250,7 +250,7 @@ impl ChannelInner {
         drop(engine.lock()); // under which another completes something in a queue
         let is_there = !self.notifier.is_empty();
         if !is_there {
-            event_loop.note_none();
+            event_loop.record_none();
         }
         is_there
     }
@@ -352,13 +352,13 @@ mod tests {
         };
         assert!(!enters(0), "nobody has the descriptor");
         channels.iter().for_each(|channel| _ = channel.as_fd());
-        (0..USES).for_each(|_| channels[0].note_use(|| false));
+        (0..USES).for_each(|_| channels[0].count_use(|| false));
         assert!(!enters(0) && engine.is_handed_over(), "it may wait for an event");
-        (0..USES).for_each(|_| channels[1].note_use(|| true));
+        (0..USES).for_each(|_| channels[1].count_use(|| true));
         assert!(!enters(1), "the first channel wakes for all");
-        (1..USES).for_each(|_| channels[0].note_use(|| true));
+        (1..USES).for_each(|_| channels[0].count_use(|| true));
         assert!(!enters(0), "it has not yet done so often");
-        channels[0].note_use(|| true);
+        channels[0].count_use(|| true);
         assert!(enters(1) && !engine.is_handed_over());
         leaves();
 

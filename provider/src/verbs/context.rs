@@ -264,7 +264,7 @@ impl Context {
     /// included.
     #[must_use]
     pub fn cm_count(&self) -> usize {
-        self.inner.engine.lock().adapter().cm_count()
+        self.inner.engine.lock().adapter().cm().count()
     }
 
     /// Receives, handles and sends on the caller's thread. Needed only with

@@ -48,7 +48,7 @@ impl CompletionQueue {
                 self.inner.ring.poll(to)
             }
             count => {
-                self.inner.engine().note_find();
+                self.inner.engine().count_find();
                 count
             }
         }
@@ -79,7 +79,7 @@ impl CompletionQueue {
                 self.inner.ring.pop()
             }
             found => {
-                self.inner.engine().note_find();
+                self.inner.engine().count_find();
                 found
             }
         }

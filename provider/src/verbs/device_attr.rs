@@ -108,6 +108,7 @@ impl OdpCaps {
 /// refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+// The fields are those of `ibv_device_attr_ex`, with the names that programs know.
 pub struct DeviceAttr {
     /// Version of this software, or that of a [profile](crate::Profile).
     pub fw_ver: &'static str,

@@ -69,12 +69,12 @@ impl<Q> ChannelLoop<Q> {
     }
 
     /// The program finds no event.
-    pub(super) fn note_none(&self) {
+    pub(super) fn record_none(&self) {
         self.finds_none.store(true, Ordering::Relaxed);
     }
 
     /// The program takes an event, and perhaps `never_waits` for one.
-    pub(super) fn note_use(&self, never_waits: impl FnOnce() -> bool) {
+    pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses == USES {
             return;
@@ -92,7 +92,12 @@ impl<Q> ChannelLoop<Q> {
     }
 
     /// A queue of the channel was armed.
-    pub(super) fn note_armed(&self, ring: &Arc<CompletionQueue>, queue: &Arc<Q>, engine: &Engine) {
+    pub(super) fn record_armed(
+        &self,
+        ring: &Arc<CompletionQueue>,
+        queue: &Arc<Q>,
+        engine: &Engine,
+    ) {
         let mut queues = self.queues.lock();
         let known = || (Arc::downgrade(ring), Arc::downgrade(queue));
         queues.known.entry(ring.id()).or_insert_with(known);

@@ -1,6 +1,6 @@
 //! Explanations of errors of verbs.
 
-use roce_transport::explain::{Explain, Reason};
+use roce_transport::reasons;
 
 use super::{
     address::AhFromWcError, device_memory::DeviceMemoryError, flow::FlowError, memory::RegionError,
@@ -8,112 +8,76 @@ use super::{
 };
 use crate::region::Unreachable;
 
-impl Explain for Unreachable {
-    fn explain(&self) -> Reason {
-        let advice = "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
-                      access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is \
-                      not";
-        Reason::new("memory_unreachable", self, advice).with_errno("EFAULT")
+reasons! {
+    Unreachable {
+        Self { .. } => EFAULT "memory_unreachable"
+            "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
+             access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is not";
     }
 }
 
-impl Explain for RegionError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Memory(_) => Reason::new("no_memory", self, "free memory of the process or host")
-                .with_errno("ENOMEM"),
-            Self::Unreachable(error) => error.explain(),
-            Self::Register(error) => error.explain(),
-        }
+reasons! {
+    RegionError {
+        Self::Memory(_) => ENOMEM "no_memory" "free memory of the process or host";
+    }
+    of {
+        Self::Unreachable(error) => error;
+        Self::Register(error) => error;
     }
 }
 
-impl Explain for DeviceMemoryError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::Size { length: 0, .. } => ("no_bytes", "EINVAL", "ask for one byte at least"),
-            Self::Size { .. } => (
-                "device_memory_used_up",
-                "ENOMEM",
-                "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back",
-            ),
-            Self::Range(_) => {
-                ("out_of_bounds", "EINVAL", "offset and length must lie inside what was allocated")
-            }
-            Self::OtherDevice => {
-                ("other_device", "EINVAL", "take domain and device memory from one context")
-            }
-            Self::Memory(_) => ("no_memory", "ENOMEM", "free memory of the process or host"),
-            Self::Region(error) => return error.explain(),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    DeviceMemoryError {
+        Self::Size { length: 0, .. } => EINVAL "no_bytes" "ask for one byte at least";
+        Self::Size { .. } => ENOMEM "device_memory_used_up"
+            "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back";
+        Self::Range(_) => EINVAL "out_of_bounds"
+            "offset and length must lie inside what was allocated";
+        Self::OtherDevice => EINVAL "other_device" "take domain and device memory from one context";
+        Self::Memory(_) => ENOMEM "no_memory" "free memory of the process or host";
+    }
+    of {
+        Self::Region(error) => error;
     }
 }
 
-impl Explain for AhFromWcError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::NotDatagram => {
-                ("not_a_datagram", "take a successful receive completion with IBV_WC_GRH")
-            }
-            Self::NoHeader => (
-                "no_grh",
-                "grh is the first 40 bytes of the receive buffer, before anything else is written there",
-            ),
-            Self::NoAddress => ("no_address", "the address has gone from the interface since"),
-            Self::Object(error) => return error.explain(),
-        };
-        Reason::new(cause, self, advice).with_errno("EINVAL")
+reasons! {
+    AhFromWcError {
+        Self::NotDatagram => EINVAL "not_a_datagram"
+            "take a successful receive completion with IBV_WC_GRH";
+        Self::NoHeader => EINVAL "no_grh"
+            "grh is the first 40 bytes of the receive buffer, before anything else is written \
+             there";
+        Self::NoAddress => EINVAL "no_address" "the address has gone from the interface since";
+    }
+    of {
+        Self::Object(error) => error;
     }
 }
 
-impl Explain for AttachError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Adapter(error) => error.explain(),
-            Self::Join { .. } => Reason::new(
-                "cannot_join",
-                self,
-                "the interface must be up and carry multicast (`ip link`); `net.ipv4.igmp_max_memberships` \
-                 limits the groups of a socket",
-            ),
-        }
+reasons! {
+    AttachError {
+        Self::Join { .. } => "cannot_join"
+            "the interface must be up and carry multicast (`ip link`); \
+             `net.ipv4.igmp_max_memberships` limits the groups of a socket";
+    }
+    of {
+        Self::Adapter(error) => error;
     }
 }
 
-impl Explain for FlowError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::Spec(_) => (
-                "flow_spec",
-                Some("EINVAL"),
-                "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL",
-            ),
-            Self::WrongService(_) => (
-                "wrong_service",
-                Some("EINVAL"),
-                "make the flow on a queue pair of type IBV_QPT_RAW_PACKET",
-            ),
-            Self::NoFrames => (
-                "no_raw_packets",
-                Some("EOPNOTSUPP"),
-                "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE",
-            ),
-            Self::TooMany(_) => (
-                "too_many_flows",
-                Some("ENOMEM"),
-                "destroy flows that are not used: ibv_destroy_flow",
-            ),
-            Self::Interface(_) => (
-                "interface_refuses",
-                None,
-                "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that is there",
-            ),
-        };
-        let reason = Reason::new(cause, self, advice);
-        match errno {
-            Some(errno) => reason.with_errno(errno),
-            None => reason,
-        }
+reasons! {
+    FlowError {
+        Self::Spec(_) => EINVAL "flow_spec"
+            "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL";
+        Self::WrongService(_) => EINVAL "wrong_service"
+            "make the flow on a queue pair of type IBV_QPT_RAW_PACKET";
+        Self::NoFrames => EOPNOTSUPP "no_raw_packets"
+            "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE";
+        Self::TooMany(_) => ENOMEM "too_many_flows"
+            "destroy flows that are not used: ibv_destroy_flow";
+        Self::Interface(_) => "interface_refuses"
+            "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that \
+             is there";
     }
 }

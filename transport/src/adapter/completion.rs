@@ -40,7 +40,7 @@ impl Adapter {
     /// Those of `create_cq`.
     pub fn create_cq_in(&mut self, room: CqRoom) -> Result<Arc<CompletionQueue>, ObjectError> {
         self.fits_cq(room.capacity())?;
-        let cq = Arc::new(CompletionQueue::new(CqId(self.cqs.vacant_key() as u32), room));
+        let cq = Arc::new(CompletionQueue::new(CqId(self.tables.cqs.vacant_key() as u32), room));
         self.adopt_cq(&cq)?;
         Ok(cq)
     }
@@ -51,13 +51,13 @@ impl Adapter {
     /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there;
     /// [`ObjectError::Unknown`].
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
-        if !self.cqs.contains(id.0 as usize) {
+        if !self.tables.cqs.contains(id.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.users.any(Used::Cq(id)) {
+        if self.tables.users.any(Used::Cq(id)) {
             return Err(ObjectError::InUse);
         }
-        self.cqs.remove(id.0 as usize);
+        self.tables.cqs.remove(id.0 as usize);
         self.late.forget_cq(id);
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Adapter {
     }
 
     fn cq(&self, id: CqId) -> Result<&Arc<CompletionQueue>, ObjectError> {
-        self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
+        self.tables.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
     /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay,
@@ -132,7 +132,7 @@ impl Adapter {
         ops: CountedOps,
         counter: Arc<CompletionCounter>,
     ) -> Result<(), CountError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(CountError::UnknownQp)?;
+        let index = self.qps.place(qpn).ok_or(CountError::UnknownQp)?;
         let common = &mut self.qps[index].common;
         if !matches!(common.state, State::Reset | State::Init) {
             return Err(CountError::State(common.state));
@@ -140,7 +140,7 @@ impl Adapter {
         if ops.is_empty() {
             return Err(CountError::NoOperation);
         }
-        let attached = common.completion_counters.attach(ops, counter);
+        let attached = common.completions.counters.attach(ops, counter);
         if attached { Ok(()) } else { Err(CountError::Counted) }
     }
 
@@ -157,16 +157,16 @@ impl Adapter {
     #[inline(never)]
     fn attend_affected_cqs(&mut self, now: Instant) {
         while let Some((qpn, queue, error)) = self.reports.cqs.injected.pop() {
-            if let Some(&index) = self.by_qpn.get(&qpn) {
+            if let Some(index) = self.qps.place(qpn) {
                 self.with_qp(index, now, |qp, env| qp.fail_completion(queue, error, env));
             }
         }
         while let Some(id) = self.reports.cqs.deferred.pop() {
             let index = id.0 as usize;
-            self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
+            self.tables.set_cq_timer(index);
         }
         while let Some(id) = self.reports.cqs.overrun.pop() {
-            for index in 0..self.places.len() {
+            for index in 0..self.sending.places() {
                 let Some(qp) = self.qps.get(index) else { continue };
                 if qp.common.completes_in(id)
                     && !matches!(qp.common.state, State::Reset | State::Err)
@@ -198,7 +198,7 @@ impl Adapter {
         }
         self.attend_cqs(now);
         for qpn in placed {
-            if let Some(&index) = self.by_qpn.get(&qpn) {
+            if let Some(index) = self.qps.place(qpn) {
                 self.make_ready(index); // what it has to answer has waited
             }
         }

@@ -11,6 +11,7 @@ use crate::{
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+// Each field is a limit by itself, most with the name that it has in `ibv_device_attr`.
 pub struct Limits {
     /// Protection domains.
     pub max_pd: usize,
@@ -59,6 +60,8 @@ pub struct Limits {
     pub early_posts: bool,
     /// Memory of a send queue, where that is limited, too.
     pub send_queue: Option<SendQueueMemory>,
+    /// How it keeps acknowledge timeouts.
+    pub ack_timer: AckTimer,
 }
 
 impl Default for Limits {
@@ -87,6 +90,7 @@ impl Default for Limits {
             max_mr_size: u64::MAX,
             early_posts: false,
             send_queue: None,
+            ack_timer: AckTimer::default(),
         }
     }
 }
@@ -141,8 +145,6 @@ pub struct AdapterConfig {
     pub congestion: CongestionConfig,
     /// What is placed and told late, for tests of programs.
     pub late: LateConfig,
-    /// How it keeps acknowledge timeouts.
-    pub ack_timer: AckTimer,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -169,7 +171,6 @@ impl AdapterConfig {
             header_prediction: true,
             congestion: CongestionConfig::default(),
             late: LateConfig::default(),
-            ack_timer: AckTimer::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: random_guid(seed),

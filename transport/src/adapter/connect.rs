@@ -4,7 +4,6 @@
 //! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
 //! 12.9.8 (what moves when).
 
-use alloc::boxed::Box;
 use core::net::IpAddr;
 
 use thiserror::Error;
@@ -13,9 +12,9 @@ use super::{Adapter, TransmitBuffer};
 use crate::{
     addr::{AddressVector, PKey, QKey},
     cm::{
-        Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, ConnRecord, Connect,
-        Listen, ListenerId, MadReason, OutgoingMad, QpSetup, RejectReason, ReplyOutcome,
-        RequestFaults, ServiceId,
+        Accept, Arrival, CmMad, CmPath, ConnError, ConnEvent, ConnId, ConnRecord, Connect,
+        Connections, Listen, ListenerId, MadReason, OutgoingMad, QpSetup, RejectReason,
+        ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
     gids::Path,
@@ -50,12 +49,18 @@ impl From<AcceptError> for CallError {
 }
 
 impl Adapter {
-    // Commands.
-
-    /// Has requests for connections rejected as these say, from now on; `None`: none is.
-    pub fn set_request_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
-        self.cm.set_faults(faults);
+    /// Its connections, for what concerns no other part of it and is not recorded.
+    #[must_use]
+    pub const fn cm(&self) -> &Connections {
+        &self.cm
     }
+
+    /// The same, to change them.
+    pub const fn cm_mut(&mut self) -> &mut Connections {
+        &mut self.cm
+    }
+
+    // Commands.
 
     /// Listens for requests for a service (`rdma_listen`).
     ///
@@ -66,21 +71,13 @@ impl Adapter {
         self.recorded(Instant::ZERO, Qpn::GSI, call, |adapter| adapter.cm.listen(listen))
     }
 
-    /// Ends a listener. Requests that have come already stay.
-    ///
-    /// # Errors
-    /// [`ConnError::Unknown`].
-    pub fn cm_unlisten(&mut self, listener: ListenerId) -> Result<(), ConnError> {
-        self.cm.unlisten(listener)
-    }
-
     /// Requests a connection (`rdma_connect`). [`ConnEvent`]s report what becomes of it.
     ///
     /// # Errors
     /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
     /// [`ConnError::TooMany`].
     pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, ConnError> {
-        let call = || Call::Connect { qpn: connect.qpn, service: connect.service_id };
+        let call = || Call::Connect { qpn: connect.end.qpn, service: connect.service_id };
         self.recorded(now, Qpn::GSI, call, |adapter| {
             let Self { resources: Resources { gids, .. }, cm, rng, .. } = adapter;
             let path = gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
@@ -102,7 +99,7 @@ impl Adapter {
         accept: &Accept<'_>,
         managed: bool,
     ) -> Result<(), AcceptError> {
-        let call = || Call::Accept { conn, qpn: accept.qpn };
+        let call = || Call::Accept { conn, qpn: accept.end.qpn };
         self.recorded(now, Qpn::GSI, call, |adapter| {
             adapter.cm.prepare(conn, accept)?;
             if managed {
@@ -126,15 +123,6 @@ impl Adapter {
             || Call::Establish(conn),
             |adapter| adapter.cm.establish(conn, private_data),
         )
-    }
-
-    /// Reports that a packet of the peer's queue pair came before its last message did
-    /// (`rdma_notify`).
-    ///
-    /// # Errors
-    /// [`ConnError::State`], [`ConnError::Unknown`].
-    pub fn cm_notify(&mut self, conn: ConnId) -> Result<(), ConnError> {
-        self.cm.notify(conn)
     }
 
     /// Refuses a request or a reply (`rdma_reject`).
@@ -175,35 +163,9 @@ impl Adapter {
         )
     }
 
-    /// Ends a connection or a service ID resolution in any state, without further events
-    /// (`rdma_destroy_id`).
-    pub fn cm_destroy(&mut self, now: Instant, conn: ConnId) {
-        self.cm.destroy(now, conn);
-    }
-
-    /// What another adapter at the same address needs to know to end this connection, should this
-    /// one be gone; none unless the peer takes it for one: from its reply, or to it, on, and until
-    /// either side ends it.
-    #[must_use]
-    pub fn cm_record(&self, conn: ConnId) -> Option<ConnRecord> {
-        self.cm.record(conn)
-    }
-
-    /// The next connection whose record has come, or has gone, since this was last called, and what
-    /// the record is now. With [`CmConfig::tells_records`](crate::cm::CmConfig::tells_records).
-    pub fn poll_cm_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
-        self.cm.poll_record()
-    }
-
-    /// The adapter at the other end of a connection is gone, and says nothing any more: the
-    /// connection ends as if it had announced that.
-    pub fn cm_peer_ended(&mut self, now: Instant, conn: ConnId) {
-        self.cm.peer_ended(now, conn);
-    }
-
     /// Ends a connection of an adapter that is gone and had the same address (see
     /// [`share`](crate::share)), as a kernel does for a process that has ended. No event tells of
-    /// it; [`cm_state`](Self::cm_state) tells when it is over. The answers must come to this
+    /// it; [`state`](Connections::state) tells when it is over. The answers must come to this
     /// adapter, and until then no other may have the connection's communication ID.
     ///
     /// # Errors
@@ -261,26 +223,6 @@ impl Adapter {
             || Call::SidrRespond(conn),
             |adapter| adapter.cm.sidr_respond(conn, receiver, private_data),
         )
-    }
-
-    /// State of a connection or of a service ID resolution; `None` when it is gone.
-    #[must_use]
-    pub fn cm_state(&self, conn: ConnId) -> Option<CmState> {
-        self.cm.state(conn)
-    }
-
-    /// Number of connections and service ID resolutions, those in their time wait included: up to
-    /// twice [`CmConfig::max_connections`](crate::cm::CmConfig::max_connections).
-    #[must_use]
-    pub fn cm_count(&self) -> usize {
-        self.cm.count()
-    }
-
-    /// Attributes that move a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from
-    /// the peer's request, or its reply, on, and until the connection is established.
-    #[must_use]
-    pub fn cm_qp_setup(&self, conn: ConnId) -> Option<QpSetup> {
-        self.cm.qp_setup(conn)
     }
 
     /// The next event of connection management.
@@ -405,11 +347,9 @@ impl Adapter {
 
     /// Writes the next message of connection management to `slot`.
     fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, Path, MadReason)> {
-        let OutgoingMad { path, mad, reason } = self.cm.poll_transmit()?;
-        let mut bth =
-            Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
+        let (OutgoingMad { path, mad, reason }, psn) = self.cm.poll_transmit()?;
+        let mut bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, psn);
         bth.pkey = path.pkey;
-        self.gsi_psn = self.gsi_psn.plus(1);
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());

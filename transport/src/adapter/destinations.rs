@@ -130,7 +130,7 @@ impl Destinations {
         let destination = self.of(index).and_then(|at| self.all.get_mut(at))?;
         let before = self.shares.get(index).map_or(0, Share::taken);
         if waits {
-            destination.window.note_filled();
+            destination.window.record_filled();
         }
         if in_flight < before {
             let taken = destination.budget.taken();

@@ -29,24 +29,26 @@ mod multicast;
 mod numbers;
 mod objects;
 mod port;
+mod queue_pairs;
 mod raw_packets;
 mod receipt;
 mod receive;
 mod record;
 mod recorder;
 mod send_queue;
+mod sending;
 mod shards;
+mod tables;
 mod timers;
 mod transmit;
 mod turns;
 mod users;
 
-use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::boxed::Box;
 use core::fmt;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use slab::Slab;
 
 pub use crate::{
     gids::{GidTable, RoceV1, SourcePort},
@@ -63,30 +65,27 @@ pub use shards::ReleasedSrq;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    cm::Cm,
+    cm::Connections,
     event::{Counters, Event},
     ids::Qpn,
     mem::RegionTable,
     psn::Psn,
     qp::{
-        Built, Env, Init, ModifyError, PostError, Qp, QpType, QpUpdate, RdAtomicLimits, Reports,
-        Resources, Room, Rtr, Rts, State,
+        Built, Env, Init, ModifyError, PostError, Posting, Qp, QpType, QpUpdate, RdAtomicLimits,
+        Reports, Resources, Room, Rtr, Rts, State,
     },
     time::Instant,
     trace::{Call, Trace},
     wire::ICRC_LEN,
-    work::{CompletionQueue, Half, RecvWr, SendWr, SrqTable},
+    work::{Half, RecvWr, SendWr, SrqTable},
 };
-use budget::{Budget, Share};
-use destinations::Destinations;
-use frames::FrameSenders;
 use groups::Groups;
 use lateness::Lateness;
-use numbers::Numbers;
+use queue_pairs::QueuePairs;
 use recorder::Recorder;
-use timers::Timers;
-use turns::{QUANTUM, Turn, TurnState, Turns};
-use users::Users;
+use sending::Sending;
+use tables::Tables;
+use turns::{QUANTUM, Turn};
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -94,33 +93,13 @@ pub struct Adapter {
     limits: Limits,
     resources: Resources,
     reports: Reports,
-    qpns: core::ops::RangeInclusive<u32>,
-    pds: Slab<()>,
-    cqs: Slab<Arc<CompletionQueue>>,
-    xrcds: Slab<()>,
-    users: Users,
-    qps: Slab<Qp>,
-    by_qpn: Numbers,
+    tables: Tables,
+    qps: QueuePairs,
     groups: Groups,
-    timers: Timers,
-    write_only_packets: u32,
-    header_prediction: bool,
-    /// What READs may have asked for, and what each queue pair has of it.
-    reads: (Budget, Vec<Share>),
-    destinations: Destinations,
-    turns: Turns,
-    frames: FrameSenders,
-    /// By queue pair.
-    places: Vec<TurnState>,
-    cm: Cm,
-    /// The PSN of the next packet of QP1.
-    gsi_psn: Psn,
+    sending: Sending,
+    cm: Connections,
     late: Lateness,
-    cq_timers: Timers,
-    /// Address handles, by the protection domain of each.
-    ahs: Slab<PdId>,
-    /// Counters of queue pairs that are counted for alone.
-    counted: BTreeMap<usize, Counters>,
+    header_prediction: bool,
     port_active: bool,
     failed: bool,
     recorder: Option<Box<Recorder>>,
@@ -148,36 +127,27 @@ impl Adapter {
             pkeys: config.pkeys,
             srqs: SrqTable::default(),
             rd_atomic: RdAtomicLimits::default(),
-            ack_timer: config.ack_timer,
+            ack_timer: config.limits.ack_timer,
             congestion: config.congestion,
+            posting: Posting {
+                write_only_packets: config.write_only_packets,
+                max_read_sge: config.limits.max_read_sge,
+                atomics: config.limits.atomics,
+                early_posts: config.limits.early_posts,
+            },
         };
         Self {
             rng: ChaCha12Rng::from_seed(config.seed),
             limits: config.limits,
             resources,
             reports,
-            qpns: config.qpns,
-            pds: Slab::new(),
-            cqs: Slab::new(),
-            xrcds: Slab::new(),
-            users: Users::default(),
-            qps: Slab::new(),
-            by_qpn: Numbers::default(),
+            tables: Tables::default(),
+            qps: QueuePairs::new(config.qpns),
             groups: Groups::default(),
-            timers: Timers::default(),
-            write_only_packets: config.write_only_packets,
-            header_prediction: config.header_prediction,
-            reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
-            destinations: Destinations::new(config.congestion.window),
-            turns: Turns::default(),
-            frames: FrameSenders::default(),
-            places: Vec::new(),
-            cm: Cm::new(config.cm, config.guid),
-            gsi_psn: Psn::default(),
+            sending: Sending::new(config.read_budget, config.congestion.window),
+            cm: Connections::new(config.cm, config.guid),
             late: Lateness::new(config.late),
-            cq_timers: Timers::default(),
-            ahs: Slab::new(),
-            counted: BTreeMap::new(),
+            header_prediction: config.header_prediction,
             port_active: true,
             failed: false,
             recorder,
@@ -346,13 +316,13 @@ impl Adapter {
         qpn: Qpn,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(ModifyError::UnknownQp)?;
+        let index = self.qps.place(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = self.qps[index].common.state;
         let changed = self.with_qp(index, now, change);
         self.record_transition(now, index, from);
         let common = &self.qps[index].common;
-        let peer = common.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
-        if let Some(next) = self.destinations.assign(index, peer) {
+        let peer = common.peer.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
+        if let Some(next) = self.sending.assign(index, peer) {
             self.make_ready(next);
         }
         changed
@@ -367,7 +337,7 @@ impl Adapter {
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
         let call = || Call::post_send(wr);
         self.recorded(now, qpn, call, |adapter| {
-            let index = adapter.by_qpn.find(qpn).ok_or(PostError::UnknownQp)?;
+            let index = adapter.qps.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_send(wr, &mut env);
             adapter.record_notes(now, index);
@@ -381,7 +351,7 @@ impl Adapter {
     /// not find them. Drivers of network cards do so on the way to RESET (`ibv_modify_qp`) and when
     /// a queue pair is destroyed (`ibv_destroy_qp`).
     pub fn discard_completions(&mut self, qpn: Qpn) {
-        if let Some(&index) = self.by_qpn.get(&qpn) {
+        if let Some(index) = self.qps.place(qpn) {
             self.qps[index].common.discard_completions();
         }
     }
@@ -391,7 +361,7 @@ impl Adapter {
     /// # Errors
     /// Those of [`post_send`](Self::post_send).
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+        let index = self.qps.place(qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
     }
 
@@ -402,7 +372,7 @@ impl Adapter {
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_recv(wr);
         self.recorded(now, qpn, call, |adapter| {
-            let index = adapter.by_qpn.find(qpn).ok_or(PostError::UnknownQp)?;
+            let index = adapter.qps.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_recv(wr, &mut env);
             adapter.record_notes(now, index);
@@ -416,23 +386,20 @@ impl Adapter {
     /// Does what was due at or before `now`, or a part of it, if that is much: then
     /// [`poll_timeout`](Self::poll_timeout) still tells a time that has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let Self { cm, by_qpn, qps, .. } = self;
+        let Self { cm, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
-            let info = qps.get(*by_qpn.get(&own)?)?.info();
+            let info = qps.get(qps.place(own)?)?.info();
             let hears = matches!(info.state, State::Rtr | State::Rts | State::Sqd | State::Sqe);
             (hears && info.dest_qpn == peer).then_some(info.rq_psn)
         });
         let mut left = timers::PORTION;
-        while let Some(index) =
-            self.timers.pop_due(now, &mut left, |index| self.qps.get(index).and_then(Qp::deadline))
-        {
+        while let Some(index) = self.qps.pop_due(now, &mut left) {
             let counted = self.counted_before(index);
             self.with_qp(index, now, Qp::handle_timeout);
             self.count_since(counted);
         }
-        let deadline_of_cq = |index| self.cqs.get(index).and_then(|cq| cq.deadline());
-        while let Some(index) = self.cq_timers.pop_due(now, &mut left, deadline_of_cq) {
-            if let Some(cq) = self.cqs.get(index).filter(|cq| cq.expire(now)) {
+        while let Some(index) = self.tables.pop_due_cq(now, &mut left) {
+            if let Some(cq) = self.tables.cqs.get(index).filter(|cq| cq.expire(now)) {
                 self.reports.events.push_back(Event::Completion(cq.id()));
             }
         }
@@ -444,15 +411,14 @@ impl Adapter {
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be
     /// before anything is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
-        let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
+        let (qps, cqs) = (self.qps.next_deadline(), self.tables.next_cq_deadline());
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
     /// False if there is nothing to send, to tell or to do at this time, which most of those who
     /// look for what arrives find.
     pub fn is_due(&mut self, now: Instant) -> bool {
-        !self.turns.is_empty()
+        !self.sending.turns.is_empty()
             || !self.reports.events.is_empty()
             || self.cm.is_due()
             || self.late.is_on()
@@ -475,30 +441,30 @@ impl Adapter {
     /// [has no more](TransmitBuffer::may_have_more): of thousands that turn out to have nothing to
     /// send, a call looks at some.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
-        if !self.transmit_mads(now, buffer) || self.turns.is_empty() {
+        if !self.transmit_mads(now, buffer) || self.sending.turns.is_empty() {
             return;
         }
         if self.resources.gids.has_flow_ports() {
             // whose packets leave from one source port can share a run
             let qps = &self.qps;
-            self.turns.sort_fresh_by_key(VISITS, |index| {
-                let path = qps.get(index)?.common.path?;
+            self.sending.turns.sort_fresh_by_key(VISITS, |index| {
+                let path = qps.get(index)?.common.peer.path?;
                 Some((path.src_port, path.dst))
             });
         }
         let mut visits = VISITS;
         while visits > 0
-            && let Some(turn) = self.turns.begin(|index| &mut self.places[index])
+            && let Some(turn) = self.sending.begin()
         {
             visits -= 1;
             let index = turn.index;
             if !self.qps.contains(index) {
-                self.turns.end(turn, 0, false, &mut self.places[index]);
+                self.sending.end(turn, 0, false);
                 continue;
             }
             let (sent, ends) = self.transmit_singles(now, &turn, buffer);
             if ends {
-                self.turns.end(turn, sent, false, &mut self.places[index]);
+                self.sending.end(turn, sent, false);
                 continue;
             }
             let counted = self.counted_before(index);
@@ -533,21 +499,20 @@ impl Adapter {
                     self.transmit_middles(now, index, turn.bytes.saturating_sub(bytes), buffer);
             };
             self.record_notes(now, index);
-            let place = &mut self.places[index];
             if full {
-                self.turns.interrupt(turn, bytes, place);
+                self.sending.interrupt(turn, bytes);
             } else {
-                self.turns.end(turn, bytes, has_more, place);
+                self.sending.end(turn, bytes, has_more);
             }
-            self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
-            self.note_rooms(index, now);
+            self.qps.set_timer(index);
+            self.record_rooms(index, now);
             self.count_since(counted);
             self.attend_cqs(now);
             if full {
                 return;
             }
         }
-        if !self.turns.is_empty() {
+        if !self.sending.turns.is_empty() {
             buffer.hold_back();
         }
     }
@@ -563,14 +528,14 @@ impl Adapter {
         if !self.predicts() {
             return (0, false);
         }
-        let Self { qps, destinations, resources, reports: Reports { counters, .. }, .. } = self;
+        let Self { qps, sending, resources, reports: Reports { counters, .. }, .. } = self;
         let (qp, dcqcn) = (&mut qps[turn.index], resources.congestion.dcqcn.as_ref());
-        let room = |taken| destinations.room(turn.index, taken);
+        let room = |taken| sending.destinations.room(turn.index, taken);
         let (mut part, mut requests) = (0, false);
         while part < turn.bytes
             && let Some(slot) = buffer.slot()
             && let Some(single) = qp.build_single(slot, room, now, dcqcn)
-            && let Some(path) = &qp.common.path
+            && let Some(path) = &qp.common.peer.path
         {
             let built = Built::new(single.length);
             match part {
@@ -584,8 +549,8 @@ impl Adapter {
             if !qp.may_send() {
                 if requests {
                     let deadline = qp.deadline();
-                    self.timers.set(turn.index, deadline);
-                    self.note_rooms(turn.index, now);
+                    self.qps.set_deadline(turn.index, deadline);
+                    self.record_rooms(turn.index, now);
                 }
                 return (part, part < turn.bytes);
             }
@@ -602,13 +567,13 @@ impl Adapter {
         left: u64,
         buffer: &mut TransmitBuffer,
     ) -> u64 {
-        let length = self.qps[index].middle_length().filter(|_| self.counted.is_empty());
+        let length = self.qps[index].middle_length().filter(|_| self.qps.counted.is_empty());
         let Some(length) = length else { return 0 };
         let part = (length as u64).max(LEAST_PART);
         let most = left.div_ceil(part).min(buffer.room_for(length + ICRC_LEN) as u64);
         let (qp, env) = self.split_to_send(index, now);
         let Some(middles) = qp.take_middles(most as u32, length, &env) else { return 0 };
-        let Some(path) = self.qps[index].common.path else { return 0 };
+        let Some(path) = self.qps[index].common.peer.path else { return 0 };
         let packet = Built::new(length);
         let mut built = 0;
         while built < middles.count
@@ -633,8 +598,8 @@ impl Adapter {
     pub fn only_acknowledges(&self) -> bool {
         let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
         !self.cm.has_transmit()
-            && !self.turns.is_empty()
-            && self.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
+            && !self.sending.turns.is_empty()
+            && self.sending.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
     }
 
     // Inside.
@@ -646,7 +611,7 @@ impl Adapter {
 
     /// True if no queue pair is counted for alone, and nothing is placed late.
     pub(super) fn is_plain(&self) -> bool {
-        self.counted.is_empty() && !self.late.is_on()
+        self.qps.counted.is_empty() && !self.late.is_on()
     }
 
     /// A queue pair, and what it works with, to do anything but send.
@@ -668,11 +633,8 @@ impl Adapter {
     /// A queue pair that is to send, and what it works with.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
-        let rooms = qp.has_requests().then(|| {
-            let (budget, shares) = &self.reads;
-            let read_room = budget.room(shares, index, qp.reads().0);
-            (read_room, self.destinations.room(index, qp.flight().0))
-        });
+        let rooms =
+            qp.has_requests().then(|| self.sending.rooms(index, qp.reads().0, qp.flight().0));
         let (qp, mut env) = self.split(index, now);
         (env.read_room, env.send_room) = rooms.unwrap_or((Room::NONE, Room::NONE));
         (qp, env)
@@ -680,42 +642,33 @@ impl Adapter {
 
     /// Gives a queue pair a turn to send.
     fn make_ready(&mut self, index: usize) {
-        if self.frames.mtu.is_some()
+        if self.sending.frames.mtu.is_some()
             && let Some(qp) = self.qps.get(index)
             && qp.common.qp_type == QpType::RawPacket
         {
             if qp.has_frames() {
-                self.frames.add(index);
+                self.sending.frames.add(index);
             }
             return;
         }
-        if let Some(place) = self.places.get_mut(index)
-            && self.qps.get(index).is_some_and(Qp::may_send)
-        {
-            self.turns.add(index, place);
+        if self.qps.get(index).is_some_and(Qp::may_send) {
+            self.sending.make_ready(index);
         }
     }
 
     /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
     /// room.
-    pub(super) fn note_rooms(&mut self, index: usize, now: Instant) {
+    pub(super) fn record_rooms(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
             .qps
             .get_mut(index)
             .map_or((idle, idle, false), |qp| (qp.reads(), qp.flight(), qp.take_lost()));
         if lost {
-            self.destinations.on_loss(index, now);
+            self.sending.destinations.on_loss(index, now);
         }
-        let (budget, shares) = &mut self.reads;
-        let (mut reader, mut sender) = (None, None);
-        if !Share::is_noted(shares, index, reads.0, reads.1) {
-            reader = budget.update(shares, index, reads.0, reads.1);
-        }
-        if !self.destinations.is_noted(index, flight.0, flight.1) {
-            sender = self.destinations.update(index, flight.0, flight.1, now);
-        }
-        [reader, sender].into_iter().flatten().for_each(|next| self.make_ready(next));
+        let next = self.sending.record_rooms(index, reads, flight, now);
+        next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
@@ -730,9 +683,9 @@ impl Adapter {
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
         self.record_notes(now, index);
-        self.timers.set(index, deadline);
+        self.qps.set_deadline(index, deadline);
         self.make_ready(index);
-        self.note_rooms(index, now);
+        self.record_rooms(index, now);
         self.attend_cqs(now);
         result
     }

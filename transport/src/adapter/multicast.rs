@@ -43,7 +43,7 @@ impl Adapter {
 
     /// The groups that have members, or, with a queue pair, those that it is attached to.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
-        let index = of.map(|qpn| self.by_qpn.get(&qpn).copied());
+        let index = of.map(|qpn| self.qps.place(qpn));
         self.groups
             .iter()
             .filter(move |(_, members)| {
@@ -53,7 +53,7 @@ impl Adapter {
     }
 
     fn datagram_qp(&self, qpn: Qpn) -> Result<usize, McastError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(McastError::UnknownQp)?;
+        let index = self.qps.place(qpn).ok_or(McastError::UnknownQp)?;
         match self.qps[index].common.qp_type {
             QpType::Ud => Ok(index),
             other => Err(McastError::WrongService(other)),
@@ -100,7 +100,7 @@ impl Adapter {
                 _ => taken += 1,
             }
             self.count_since(counted);
-            if let Some(own) = self.counted.get_mut(&index) {
+            if let Some(own) = self.qps.counted.get_mut(&index) {
                 // its copy; the adapter counts the packet once
                 own.received_packets += 1;
                 own.received_bytes += datagram.bytes.len() as u64;

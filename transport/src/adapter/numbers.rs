@@ -29,10 +29,6 @@ impl Numbers {
         self.places.get(qpn)
     }
 
-    pub(super) fn contains_key(&self, qpn: &Qpn) -> bool {
-        self.places.contains_key(qpn)
-    }
-
     pub(super) fn insert(&mut self, qpn: Qpn, place: usize) {
         self.places.insert(qpn, place);
     }

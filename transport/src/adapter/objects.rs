@@ -2,19 +2,19 @@
 
 use alloc::sync::Arc;
 
-use rand_core::RngCore;
-
 use super::{
     Adapter,
     error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
-    turns::TurnState,
     users::{self, Used},
 };
 use crate::{
     addr::AddressVector,
     ids::{AhId, PdId, Qpn, RKey, SrqId, WindowId, XrcdId},
     mem::{MrAttr, Region, RegisterError, Reregister, WindowType},
-    qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType, SendQueueInfo},
+    qp::{
+        Common, Completions, PostError, Qp, QpCaps, QpInfo, QpInit, QpType, Receiving,
+        SendQueueInfo,
+    },
     time::Instant,
     trace::Call,
     work::{
@@ -29,7 +29,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`].
     pub fn alloc_pd(&mut self) -> Result<PdId, ObjectError> {
-        let pd = PdId(self.pds.vacant_key() as u32);
+        let pd = PdId(self.tables.pds.vacant_key() as u32);
         self.adopt_pd(pd)?;
         Ok(pd)
     }
@@ -40,13 +40,13 @@ impl Adapter {
     /// [`ObjectError::InUse`] while a region, a window, a queue pair, a shared receive queue or an
     /// address handle belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
-        if !self.pds.contains(pd.0 as usize) {
+        if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
         }
-        if self.users.any(Used::Pd(pd)) {
+        if self.tables.users.any(Used::Pd(pd)) {
             return Err(ObjectError::InUse);
         }
-        self.pds.remove(pd.0 as usize);
+        self.tables.pds.remove(pd.0 as usize);
         Ok(())
     }
 
@@ -55,12 +55,12 @@ impl Adapter {
     /// # Errors
     /// See [`RegisterError`].
     pub fn register(&mut self, pd: PdId, attr: MrAttr) -> Result<Arc<Region>, RegisterError> {
-        if !self.pds.contains(pd.0 as usize) {
+        if !self.tables.has_pd(pd) {
             return Err(RegisterError::UnknownPd);
         }
         self.fits_region(attr.memory.len())?;
         let region = self.resources.regions.register(pd, attr, &mut self.rng)?;
-        self.users.add([Used::Pd(pd)]);
+        self.tables.use_pd(pd);
         Ok(region)
     }
 
@@ -84,7 +84,7 @@ impl Adapter {
         region: &Arc<Region>,
         change: Reregister,
     ) -> Result<Arc<Region>, RegisterError> {
-        if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
+        if change.pd.is_some_and(|pd| !self.tables.has_pd(pd)) {
             return Err(RegisterError::UnknownPd);
         }
         if let Some((memory, _)) = &change.memory {
@@ -92,8 +92,8 @@ impl Adapter {
         }
         self.late.place_all();
         let changed = self.resources.regions.reregister(region, change)?;
-        self.users.add([Used::Pd(changed.pd())]);
-        self.users.remove([Used::Pd(region.pd())]);
+        self.tables.use_pd(changed.pd());
+        self.tables.leave_pd(region.pd());
         Ok(changed)
     }
 
@@ -115,7 +115,7 @@ impl Adapter {
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
         if self.resources.regions.deregister(region) {
-            self.users.remove([Used::Pd(region.pd())]);
+            self.tables.leave_pd(region.pd());
         }
     }
 
@@ -131,11 +131,11 @@ impl Adapter {
 
     /// Counts one more memory window of a protection domain, if there may be one.
     pub(super) fn admit_window(&mut self, pd: PdId) -> Result<(), ObjectError> {
-        if !self.pds.contains(pd.0 as usize) {
+        if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::MemoryWindow, self.resources.regions.window_count(), self.limits.max_mw)?;
-        self.users.add([Used::Pd(pd)]);
+        self.tables.use_pd(pd);
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl Adapter {
     pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
         self.late.place_all();
         let pd = self.resources.regions.dealloc_window(id).ok_or(ObjectError::Unknown)?;
-        self.users.remove([Used::Pd(pd)]);
+        self.tables.leave_pd(pd);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Adapter {
     /// family of the destination; [`ObjectError::RoceV1`]; [`ObjectError::TooMany`];
     /// [`ObjectError::Unknown`] for a protection domain that does not exist.
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
-        if !self.pds.contains(pd.0 as usize) {
+        if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
         }
         if self.resources.gids.is_only_shown(av.sgid_index) {
@@ -169,9 +169,9 @@ impl Adapter {
         {
             return Err(ObjectError::GidIndex(av.sgid_index));
         }
-        limit(ObjectKind::AddressHandle, self.ahs.len(), self.limits.max_ah)?;
-        self.users.add([Used::Pd(pd)]);
-        Ok(AhId(self.ahs.insert(pd) as u32))
+        limit(ObjectKind::AddressHandle, self.tables.ahs.len(), self.limits.max_ah)?;
+        self.tables.use_pd(pd);
+        Ok(AhId(self.tables.ahs.insert(pd) as u32))
     }
 
     /// Destroys an address handle (`ibv_destroy_ah`). Requests that were posted with it are carried
@@ -180,8 +180,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn destroy_ah(&mut self, id: AhId) -> Result<(), ObjectError> {
-        let pd = self.ahs.try_remove(id.0 as usize).ok_or(ObjectError::Unknown)?;
-        self.users.remove([Used::Pd(pd)]);
+        let pd = self.tables.ahs.try_remove(id.0 as usize).ok_or(ObjectError::Unknown)?;
+        self.tables.leave_pd(pd);
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Adapter {
         xrcd: XrcdId,
         cq: Arc<CompletionQueue>,
     ) -> Result<SrqId, ObjectError> {
-        if !self.xrcds.contains(xrcd.0 as usize) || !self.owns(&cq) {
+        if !self.tables.xrcds.contains(xrcd.0 as usize) || !self.tables.owns(&cq) {
             return Err(ObjectError::Unknown);
         }
         if cq.has_overrun() {
@@ -228,26 +228,21 @@ impl Adapter {
         }
         size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_srq_wr as usize)?;
         size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_srq_sge as usize)?;
-        if !self.pds.contains(pd.0 as usize) {
+        if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::SharedReceiveQueue, self.resources.srqs.len(), self.limits.max_srq)?;
         // apart from those of other adapters of the device, as queue pair numbers are
         let id = loop {
-            let id = SrqId::new(self.random_number());
+            let id = SrqId::new(self.qps.random_number(&mut self.rng));
             if !self.resources.srqs.contains_key(&id) {
                 break id;
             }
         };
         let srq = SharedQueue::new(pd, attr, xrc);
-        self.users.add(users::of_srq(&srq));
+        self.tables.users.add(users::of_srq(&srq));
         self.resources.srqs.insert(id, srq);
         Ok(id)
-    }
-
-    /// True if a completion queue is of this adapter.
-    fn owns(&self, cq: &Arc<CompletionQueue>) -> bool {
-        self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq))
     }
 
     /// Makes an XRC domain (`ibv_open_xrcd`).
@@ -255,8 +250,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`].
     pub fn open_xrcd(&mut self) -> Result<XrcdId, ObjectError> {
-        limit(ObjectKind::XrcDomain, self.xrcds.len(), self.limits.max_xrcd)?;
-        Ok(XrcdId(self.xrcds.insert(()) as u32))
+        limit(ObjectKind::XrcDomain, self.tables.xrcds.len(), self.limits.max_xrcd)?;
+        Ok(XrcdId(self.tables.xrcds.insert(()) as u32))
     }
 
     /// Destroys an XRC domain (`ibv_close_xrcd`).
@@ -264,13 +259,13 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::InUse`] while an XRC SRQ or a target belongs to it; [`ObjectError::Unknown`].
     pub fn close_xrcd(&mut self, xrcd: XrcdId) -> Result<(), ObjectError> {
-        if !self.xrcds.contains(xrcd.0 as usize) {
+        if !self.tables.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.users.any(Used::Xrcd(xrcd)) {
+        if self.tables.users.any(Used::Xrcd(xrcd)) {
             return Err(ObjectError::InUse);
         }
-        self.xrcds.remove(xrcd.0 as usize);
+        self.tables.xrcds.remove(xrcd.0 as usize);
         Ok(())
     }
 
@@ -282,13 +277,13 @@ impl Adapter {
     /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target;
     /// [`ObjectError::Unknown`].
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
-        if self.users.any(Used::Srq(id)) {
+        if self.tables.users.any(Used::Srq(id)) {
             return Err(ObjectError::InUse);
         }
         let srq = self.resources.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
-        self.users.remove(users::of_srq(&srq));
+        self.tables.users.remove(users::of_srq(&srq));
         for target in srq.xrc.map(|xrc| xrc.targets).unwrap_or_default() {
-            if let Some(&index) = self.by_qpn.get(&target) {
+            if let Some(index) = self.qps.place(target) {
                 self.qps[index].leave_srq(&mut self.resources.srqs);
             }
         }
@@ -396,16 +391,17 @@ impl Adapter {
         self.limits.send_queue.map_or(Ok(()), |memory| memory.check(qp_type, &caps))?;
         let is_initiator = qp_type == QpType::XrcInitiator;
         let recv_cq = (!is_initiator).then_some(recv_cq);
-        let own_cqs = self.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.owns(cq));
+        let own_cqs =
+            self.tables.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.tables.owns(cq));
         let srq_exists = srq.is_none_or(|id| self.resources.srqs.contains_key(&id));
-        if !self.pds.contains(pd.0 as usize) || !own_cqs || !srq_exists {
+        if !self.tables.has_pd(pd) || !own_cqs || !srq_exists {
             return Err(ObjectError::Unknown);
         }
         if qp_type == QpType::XrcTarget {
             return Err(ObjectMismatch::TargetWithQueues.into());
         }
         if qp_type == QpType::RawPacket {
-            if self.frames.mtu.is_none() {
+            if self.sending.frames.mtu.is_none() {
                 return Err(ObjectError::NoFrames);
             }
             if srq.is_some() {
@@ -422,16 +418,14 @@ impl Adapter {
             return Err(ObjectError::Overrun);
         }
         let common = Common {
-            pd,
-            send_cq: Some(send_cq),
-            recv_cq,
-            srq,
-            sq_sig_all,
+            receiving: Receiving { pd, srq, cq: recv_cq },
+            completions: Completions {
+                send_cq: Some(send_cq),
+                sq_sig_all,
+                ..Completions::default()
+            },
             quirks,
-            write_only_packets: self.write_only_packets,
-            max_read_sge: self.limits.max_read_sge,
-            atomics: self.limits.atomics,
-            early_posts: self.limits.early_posts,
+            posting: self.resources.posting,
             ..Common::new(qp_type, caps, self.resources.gids.port_mtu())
         };
         self.insert_qp(common)
@@ -449,7 +443,7 @@ impl Adapter {
     }
 
     fn make_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
-        if !self.xrcds.contains(xrcd.0 as usize) {
+        if !self.tables.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
         let caps = QpCaps {
@@ -470,30 +464,18 @@ impl Adapter {
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
         limit(ObjectKind::QueuePair, self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
-            let qpn = Qpn::new(self.random_number());
-            if !self.by_qpn.contains_key(&qpn) {
+            let qpn = Qpn::new(self.qps.random_number(&mut self.rng));
+            if self.qps.place(qpn).is_none() {
                 break qpn;
             }
         };
         let caps = common.caps;
-        self.users.add(users::of_qp(&common));
-        let index = self.qps.insert(Qp::new(
-            Common { qpn, ..common },
-            &caps,
-            &self.resources.congestion.window,
-        ));
-        self.by_qpn.insert(qpn, index);
+        self.tables.users.add(users::of_qp(&common));
+        let window = &self.resources.congestion.window;
+        let index = self.qps.add(Qp::new(Common { qpn, ..common }, &caps, window));
         self.record_new(index);
-        if self.places.len() <= index {
-            self.places.resize(index + 1, TurnState::default());
-        }
+        self.sending.add_place(index);
         Ok(qpn)
-    }
-
-    /// One of the numbers that its queue pairs can have.
-    fn random_number(&mut self) -> u32 {
-        let numbers = self.qpns.end().saturating_sub(*self.qpns.start()).saturating_add(1);
-        self.qpns.start() + self.rng.next_u32() % numbers
     }
 
     /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any
@@ -511,46 +493,43 @@ impl Adapter {
     /// Takes the requests of a queue pair that is about to be reset or destroyed. Those who have
     /// the adapter behind a lock drop them when they have given that back.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
-        Some(self.qps[*self.by_qpn.get(&qpn)?].give_up())
+        let index = self.qps.place(qpn)?;
+        Some(self.qps[index].give_up())
     }
 
     /// The same of a shared receive queue that is about to be destroyed, if it can be.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
-        let srq = self.resources.srqs.get_mut(&id).filter(|_| !self.users.any(Used::Srq(id)))?;
+        let srq =
+            self.resources.srqs.get_mut(&id).filter(|_| !self.tables.users.any(Used::Srq(id)))?;
         Some(AbandonedRequests { recvs: srq.queue.take(), ..AbandonedRequests::default() })
     }
 
     fn remove_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
-        let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
+        let (index, mut qp) = self.qps.take(qpn).ok_or(ObjectError::Unknown)?;
         self.late.place_all_of(qpn);
-        let mut qp = self.qps.remove(index);
-        self.users.remove(users::of_qp(&qp.common));
+        self.tables.users.remove(users::of_qp(&qp.common));
         if qp.common.qp_type == QpType::XrcTarget {
             qp.leave_srq(&mut self.resources.srqs);
         }
         if qp.common.binds {
             self.resources.regions.unbind_all(qpn);
         }
-        self.timers.forget(index);
-        self.frames.forget(index);
-        let (budget, shares) = &mut self.reads;
-        let next = [budget.leave(shares, index), self.destinations.assign(index, None)];
+        let next = self.sending.leave(index);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
         self.groups.detach_everywhere(index);
-        self.counted.remove(&index);
         Ok(())
     }
 
     /// Attributes and state of a queue pair (`ibv_query_qp`).
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
-        Some(self.qps[*self.by_qpn.get(&qpn)?].info())
+        Some(self.qps[self.qps.place(qpn)?].info())
     }
 
     /// The send queue of a queue pair, and how far it has come.
     #[must_use]
     pub fn query_send_queue(&self, qpn: Qpn) -> Option<SendQueueInfo> {
-        Some(self.qps[*self.by_qpn.get(&qpn)?].send_queue_info())
+        Some(self.qps[self.qps.place(qpn)?].send_queue_info())
     }
 
     /// Attributes and states of all queue pairs.

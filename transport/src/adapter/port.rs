@@ -47,11 +47,11 @@ impl Adapter {
 
     /// Connected queue pairs send from the ports that there are.
     fn update_source_ports(&mut self, address: IpAddr) {
-        for (_, qp) in &mut self.qps {
-            let Common { qpn, dest_qpn, av, path, .. } = &mut qp.common;
-            if let (Some(av), Some(path)) = (av, path)
+        for (_, qp) in self.qps.iter_mut() {
+            let Common { qpn, peer, .. } = &mut qp.common;
+            if let (Some(av), Some(path)) = (&peer.av, &mut peer.path)
                 && path.src == address
-                && let Some(new) = self.resources.gids.path(av, *qpn, *dest_qpn)
+                && let Some(new) = self.resources.gids.path(av, *qpn, peer.qpn)
                 && new.src == address
             {
                 (path.src_port, path.flow) = (new.src_port, new.flow);
@@ -87,7 +87,7 @@ impl Adapter {
             return;
         }
         self.reports.events.push_back(Event::DeviceFatal);
-        for index in 0..self.places.len() {
+        for index in 0..self.sending.places() {
             if self
                 .qps
                 .get(index)
@@ -102,7 +102,7 @@ impl Adapter {
     /// finds an error in it; `None`: each that is in neither RESET nor ERR. Returns how many did.
     pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
         let mut failed = 0;
-        for index in 0..self.places.len() {
+        for index in 0..self.sending.places() {
             let Some(qp) = self.qps.get(index) else { continue };
             let own = qp.common.qpn;
             if matches!(qp.common.state, State::Reset | State::Err)
@@ -130,11 +130,16 @@ impl Adapter {
     /// entry would be gone or unused; then nothing has changed.
     pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         let used = |qp: &Qp| qp.common.state != State::Reset;
-        if self.qps.iter().any(|(_, qp)| used(qp) && pkeys.get(qp.common.pkey_index).is_none()) {
+        if self
+            .qps
+            .iter()
+            .any(|(_, qp)| used(qp) && pkeys.get(qp.common.admission.pkey_index).is_none())
+        {
             return Err(ObjectError::InUse);
         }
-        for (_, qp) in &mut self.qps {
-            qp.common.pkey = pkeys.get(qp.common.pkey_index).unwrap_or(qp.common.pkey);
+        for (_, qp) in self.qps.iter_mut() {
+            qp.common.admission.pkey =
+                pkeys.get(qp.common.admission.pkey_index).unwrap_or(qp.common.admission.pkey);
         }
         self.resources.pkeys = pkeys;
         self.reports.events.push_back(Event::PKeyChange);

@@ -13,35 +13,35 @@ impl Adapter {
     /// The link carries frames with so many bytes behind their Ethernet header, and its tag, at
     /// most; `None`, as in the beginning: none.
     pub const fn carry_frames(&mut self, mtu: Option<u32>) {
-        self.frames.mtu = mtu;
+        self.sending.frames.mtu = mtu;
     }
 
     /// Bytes behind the Ethernet header of a frame, at most, if the link carries frames.
     #[must_use]
     pub const fn frame_mtu(&self) -> Option<u32> {
-        self.frames.mtu
+        self.sending.frames.mtu
     }
 
     /// True if [`poll_frame`](Self::poll_frame) has something to do.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        !self.frames.line.is_empty()
+        !self.sending.frames.line.is_empty()
     }
 
     /// Writes the next frame that is to be sent to `frame`, without a frame check sequence, and
     /// returns the queue pair that it is of. `None` does not mean that there are no more: then
     /// [`has_frames`](Self::has_frames) is false.
     pub fn poll_frame(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Qpn> {
-        let index = self.frames.line.pop_front()?;
+        let index = self.sending.frames.line.pop_front()?;
         if !self.qps.contains(index) {
             return None;
         }
-        let mtu = self.frames.mtu.unwrap_or_default();
+        let mtu = self.sending.frames.mtu.unwrap_or_default();
         let (qp, mut env) = self.split(index, now);
         let built = qp.build_frame(mtu, frame, &mut env);
         let (qpn, has_more) = (qp.common.qpn, qp.has_frames());
         if has_more {
-            self.frames.add(index);
+            self.sending.frames.add(index);
         }
         self.record_notes(now, index);
         self.attend_cqs(now);
@@ -60,7 +60,7 @@ impl Adapter {
         flow_tag: u32,
     ) -> Result<(), DropReason> {
         let raw = |index: &usize| self.qps[*index].common.qp_type == QpType::RawPacket;
-        let result = match self.by_qpn.get(&qpn).copied().filter(raw) {
+        let result = match self.qps.place(qpn).filter(raw) {
             None => Err(DropReason::UnknownQp),
             Some(index) => {
                 self.with_qp(index, now, |qp, env| qp.handle_frame(bytes, flow_tag, env))

@@ -80,7 +80,7 @@ impl Adapter {
                 taken = true;
             }
             if taken && middle.operation.is_response() {
-                self.with_qp(middle.index, now, |qp, env| qp.note_answered(env));
+                self.with_qp(middle.index, now, |qp, env| qp.record_answered(env));
             }
         }
     }
@@ -135,7 +135,7 @@ impl Adapter {
         if !self.predicts() || net.is_congested() || meta.congested || meta.not_ready {
             return None;
         }
-        let index = self.by_qpn.find(single.bth.dest_qp)?;
+        let index = self.qps.find(single.bth.dest_qp)?;
         let qp = &mut self.qps[index];
         if !qp.expects(net, &single) {
             return None;
@@ -146,13 +146,13 @@ impl Adapter {
         }
         let (qp, mut env) = self.split(index, now);
         let disposition = qp.take_expected(&single, &mut env)?;
-        qp.note_way(meta.checksum_verified);
+        qp.record_way(meta.checksum_verified);
         let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
         let deadline = if is_request { None } else { qp.deadline() };
-        self.timers.set(index, deadline);
+        self.qps.set_deadline(index, deadline);
         self.make_ready(index);
         if !is_request {
-            self.note_rooms(index, now);
+            self.record_rooms(index, now);
         }
         self.attend_cqs(now);
         self.count_arrival(bytes);
@@ -170,7 +170,7 @@ impl Adapter {
             return None;
         }
         let (bth, _) = Packet::parse_middle(datagram.bytes)?;
-        let index = *self.by_qpn.get(&bth.dest_qp)?;
+        let index = self.qps.place(bth.dest_qp)?;
         Some(Middle { index, operation: bth.opcode.operation() })
     }
 
@@ -198,15 +198,15 @@ impl Adapter {
         if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }
-        let index = self.by_qpn.find(bth.dest_qp)?;
+        let index = self.qps.find(bth.dest_qp)?;
         self.check_queue_pair(index, net, &bth).ok()?;
         let qp = &mut self.qps[index];
         let middle = Middle { index, operation: bth.opcode.operation() };
-        if !qp.common.pkey.matches(bth.pkey) {
+        if !qp.common.admission.pkey.matches(bth.pkey) {
             return None;
         }
         let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
-        self.qps[index].note_way(meta.checksum_verified);
+        self.qps[index].record_way(meta.checksum_verified);
         self.record_notes(now, index);
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
@@ -285,7 +285,7 @@ impl Adapter {
         if bth.dest_qp == Qpn::GSI {
             return self.check_mad(packet).map(Destination::Gsi);
         }
-        let index = self.by_qpn.find(bth.dest_qp).ok_or(DropReason::UnknownQp)?;
+        let index = self.qps.find(bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         self.check_queue_pair(index, net, bth)?;
         self.check_pkey(index, bth)?;
         Ok(Destination::QueuePair(index))
@@ -309,7 +309,7 @@ impl Adapter {
             _ => {}
         }
         self.check_state(index, bth)?;
-        if let Some(path) = &common.path {
+        if let Some(path) = &common.peer.path {
             if path.dst != net.src {
                 return Err(DropReason::SourceAddress);
             }
@@ -338,7 +338,7 @@ impl Adapter {
     /// A packet must be of the queue pair's partition, and one of the two a full member of it
     /// (C9-42 to C9-44).
     pub(super) fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
-        if self.qps[index].common.pkey.matches(bth.pkey) {
+        if self.qps[index].common.admission.pkey.matches(bth.pkey) {
             return Ok(());
         }
         self.reports.counters.pkey_violations += 1;
@@ -355,7 +355,7 @@ impl Adapter {
             );
             return IcrcCheck::Trusted;
         }
-        let flow = common.and_then(|common| common.flow_of(net));
+        let flow = common.and_then(|common| common.peer.flow_of(net));
         verify_icrc_of(flow, net, bytes).map_or(IcrcCheck::Wrong, IcrcCheck::Right)
     }
 
@@ -378,14 +378,14 @@ impl Adapter {
     ) -> Disposition {
         if packet.headers.bth().opcode.service() == Service::Cnp {
             self.reports.counters.cnp_received += 1;
-            self.destinations.on_notification(index, now);
+            self.sending.destinations.on_notification(index, now);
             self.with_qp(index, now, |qp, env| qp.handle_congestion(env));
             return Disposition::Congestion;
         }
         let disposition = self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
             env.congested = datagram.meta.congested;
-            qp.note_way(datagram.meta.checksum_verified);
+            qp.record_way(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         });
         self.reports.counters.count_request(packet.headers.bth().opcode.operation(), disposition);

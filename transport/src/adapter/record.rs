@@ -6,7 +6,7 @@ use crate::{
     cm::MadReason,
     event::Disposition,
     ids::Qpn,
-    qp::{Note, QpType, State, WindowRule},
+    qp::{Note, QpType, State, WindowCause},
     time::Instant,
     trace::{Call, CallError, Failure, PacketRecord, Record, What, Why},
     wire::{Datagram, NetHeader, Packet, ParseError},
@@ -99,7 +99,7 @@ impl Adapter {
         let mut notes = self.reports.notes.drain();
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
-        let mut rule = WindowRule::Acknowledged;
+        let mut cause = WindowCause::Acknowledged;
         // a packet that could not be written after all was noted, too
         let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
         for (at, note) in notes.drain(..).enumerate() {
@@ -116,7 +116,7 @@ impl Adapter {
                 Note::Timer(timer) => What::Timer(timer),
                 Note::Completed(wc) => What::Completed { wr_id: wc.wr_id, result: wc.result },
                 Note::Window(its) => {
-                    rule = its;
+                    cause = its;
                     continue;
                 }
                 Note::State { from, to, .. } if from == to => continue,
@@ -124,7 +124,7 @@ impl Adapter {
             };
             recorder.push(now, qpn, what);
         }
-        recorder.note_pace(now, index, qp, rule);
+        recorder.record_pace(now, index, qp, cause);
         self.flush_record();
     }
 
@@ -138,7 +138,7 @@ impl Adapter {
         if to != from && !matches!(to, State::Err | State::Sqe) {
             recorder.push(now, qp.common.qpn, What::State { from, to, failure: Failure::Asked });
         }
-        recorder.note_pace(now, index, qp, WindowRule::Start);
+        recorder.record_pace(now, index, qp, WindowCause::Start);
     }
 
     /// A queue pair has been made, or not.
@@ -231,7 +231,7 @@ impl Adapter {
             return;
         }
         for record in recorder.held.drain(..) {
-            if record.qpn == Qpn::GSI || self.by_qpn.contains_key(&record.qpn) {
+            if record.qpn == Qpn::GSI || self.qps.place(record.qpn).is_some() {
                 recorder.latest.keep(&record);
             }
             if let Some(sink) = &mut recorder.sink {

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     ids::Qpn,
-    qp::{Qp, WindowRule},
+    qp::{Qp, WindowCause},
     time::Instant,
     trace::{Latest, Record, Sink, Trace, What},
 };
@@ -46,12 +46,12 @@ impl Recorder {
         self.held.push(Record { at: self.now, qpn, what });
     }
 
-    pub(super) fn note_pace(&mut self, now: Instant, index: usize, qp: &Qp, rule: WindowRule) {
+    pub(super) fn record_pace(&mut self, now: Instant, index: usize, qp: &Qp, cause: WindowCause) {
         let Some(known) = self.paces.get_mut(index) else { return };
         let (window, rate) = core::mem::replace(known, qp.pace());
         let (to, its_rate) = *known;
         if window != to {
-            self.push(now, qp.common.qpn, What::Window { from: window, to, rule });
+            self.push(now, qp.common.qpn, What::Window { from: window, to, cause });
         }
         if rate != its_rate {
             self.push(now, qp.common.qpn, What::Rate { from: rate, to: its_rate });

@@ -34,8 +34,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
     pub fn adopt_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
-        limit(ObjectKind::ProtectionDomain, self.pds.len(), self.limits.max_pd)?;
-        let entry = self.pds.vacant_entry();
+        limit(ObjectKind::ProtectionDomain, self.tables.pds.len(), self.limits.max_pd)?;
+        let entry = self.tables.pds.vacant_entry();
         if entry.key() != pd.0 as usize {
             return Err(ObjectError::Unknown);
         }
@@ -49,11 +49,11 @@ impl Adapter {
     /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] when one
     /// of the keys names something else here.
     pub fn adopt_region(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
-        if !self.pds.contains(region.pd().0 as usize) {
+        if !self.tables.has_pd(region.pd()) {
             return Err(RegisterError::UnknownPd);
         }
         self.resources.regions.adopt(region)?;
-        self.users.add([Used::Pd(region.pd())]);
+        self.tables.use_pd(region.pd());
         Ok(())
     }
 
@@ -61,8 +61,8 @@ impl Adapter {
     pub fn adopt_change(&mut self, region: &Region, changed: &Arc<Region>) {
         self.late.place_all();
         self.resources.regions.replace(changed);
-        self.users.add([Used::Pd(changed.pd())]);
-        self.users.remove([Used::Pd(region.pd())]);
+        self.tables.use_pd(changed.pd());
+        self.tables.leave_pd(region.pd());
     }
 
     /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then
@@ -85,17 +85,17 @@ impl Adapter {
 
     /// Gives up a shared receive queue that no queue pair receives from, for another adapter.
     pub fn release_srq(&mut self, id: SrqId) -> Option<ReleasedSrq> {
-        if self.users.any(Used::Srq(id)) {
+        if self.tables.users.any(Used::Srq(id)) {
             return None;
         }
         let srq = self.resources.srqs.remove(&id)?;
-        self.users.remove(users::of_srq(&srq));
+        self.tables.users.remove(users::of_srq(&srq));
         Some(ReleasedSrq(srq))
     }
 
     /// Takes it over, with its number and its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
-        self.users.add(users::of_srq(&srq.0));
+        self.tables.users.add(users::of_srq(&srq.0));
         self.resources.srqs.insert(id, srq.0);
     }
 
@@ -105,8 +105,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
     pub fn adopt_cq(&mut self, cq: &Arc<CompletionQueue>) -> Result<(), ObjectError> {
-        limit(ObjectKind::CompletionQueue, self.cqs.len(), self.limits.max_cq)?;
-        let entry = self.cqs.vacant_entry();
+        limit(ObjectKind::CompletionQueue, self.tables.cqs.len(), self.limits.max_cq)?;
+        let entry = self.tables.cqs.vacant_entry();
         if entry.key() != cq.id().0 as usize {
             return Err(ObjectError::Unknown);
         }

@@ -56,10 +56,10 @@ impl Users {
 /// Objects that a queue pair uses.
 pub(super) fn of_qp(common: &Common) -> impl Iterator<Item = Used> + use<> {
     let is_target = common.qp_type == QpType::XrcTarget;
-    let [send_cq, recv_cq] = [&common.send_cq, &common.recv_cq]
+    let [send_cq, recv_cq] = [&common.completions.send_cq, &common.receiving.cq]
         .map(|cq| cq.as_ref().filter(|_| !is_target).map(|cq| Used::Cq(cq.id())));
-    let pd = (!is_target).then_some(Used::Pd(common.pd));
-    let srq = common.srq.filter(|_| !is_target).map(Used::Srq);
+    let pd = (!is_target).then_some(Used::Pd(common.receiving.pd));
+    let srq = common.receiving.srq.filter(|_| !is_target).map(Used::Srq);
     [pd, send_cq, recv_cq, srq, common.xrcd.map(Used::Xrcd)].into_iter().flatten()
 }
 

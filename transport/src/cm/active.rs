@@ -11,7 +11,7 @@ use super::{
     common::Common,
     config::MAX_ACK_DELAY,
     connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
-    connections::Connections,
+    connections::{Connections, ReplyOutcome, find_own, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
@@ -26,20 +26,9 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Further step after a reply that came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReplyOutcome {
-    /// None: the program has its event, or the message was answered.
-    Handled,
-    /// The own queue pair is to be moved; `complete` or
-    /// `fail` follows.
-    MoveQueuePair(ConnId),
-}
-
 impl Connections {
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &mut self,
-        common: &mut Common,
         now: Instant,
         connect: &Connect<'_>,
         path: Path,
@@ -48,12 +37,12 @@ impl Connections {
         let private_data = private_data(connect.private_data)?;
         check_limits(&[
             (ConnAttribute::RetryCount, connect.retry_count, 7),
-            (ConnAttribute::RnrRetry, connect.rnr_retry, 7),
-            (ConnAttribute::MinRnrTimer, connect.min_rnr_timer, 31),
+            (ConnAttribute::RnrRetry, connect.end.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, connect.end.min_rnr_timer, 31),
             (ConnAttribute::AckTimeout, connect.ack_timeout, 31),
         ])?;
-        let local_id = common.take_id(rng)?;
-        let req = Req { local_id, private_data, ..request(common, connect, &path) };
+        let local_id = self.common.take_id(rng)?;
+        let req = Req { local_id, private_data, ..request(&self.common, connect, &path) };
         let (path, transaction) = (CmPath { path, pkey: connect.pkey }, rng.next_u64());
         let mad = CmMad::new(transaction, Message::Req(Box::new(req)));
         let requested = Requested {
@@ -61,16 +50,16 @@ impl Connections {
                 req,
                 av: connect.av,
                 ack_timeout: connect.ack_timeout,
-                min_rnr_timer: connect.min_rnr_timer,
+                min_rnr_timer: connect.end.min_rnr_timer,
             }),
             managed: connect.managed,
             fits_ack_delay: connect.fits_ack_delay,
-            resend: common.send_until_answered(now, local_id, path, mad, true),
+            resend: self.common.send_until_answered(now, local_id, path, mad, true),
         };
         let conn = Connection {
             state: ConnState::ReqSent(requested),
             path,
-            local_qpn: connect.qpn,
+            local_qpn: connect.end.qpn,
             transaction,
             credit: Credit::PROVEN,
             abandoned: false,
@@ -84,18 +73,18 @@ impl Connections {
 
     pub(super) fn on_rep(
         &mut self,
-        common: &mut Common,
         rep: &Rep,
         arrival: &mut Arrival<'_>,
     ) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
-        let conn = match self.find_own(id, arrival) {
+        let is_own = self.common.config.ids.contains(&id);
+        let conn = match find_own(&mut self.conns, id, arrival) {
             Ok(conn) => conn,
             // of a connection that was given up; its sender would wait for an answer
-            Err(DropReason::CmUnknownConnection) if common.config.ids.contains(&id) => {
+            Err(DropReason::CmUnknownConnection) if is_own => {
                 let reason = RejectReason::INVALID_COMM_ID;
                 let rej = Rej::new(id, rep.local_id, About::Rep, reason);
-                common.answer(arrival, Message::Rej(Box::new(rej)));
+                self.common.answer(arrival, Message::Rej(Box::new(rej)));
                 return Ok(ReplyOutcome::Handled);
             }
             Err(reason) => return Err(reason),
@@ -105,17 +94,17 @@ impl Connections {
         }
         let managed = match &conn.state {
             ConnState::ReqSent(requested) | ConnState::MraReqRcvd(requested) => requested.managed,
-            _ => return self.on_repeated_rep(common, rep),
+            _ => return self.on_repeated_rep(rep),
         };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
         // the peer's queue pair is connected to another one of this side already
         let key = (arrival.peer(), remote.guid, remote.qpn);
         if let Some(&other) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
-            self.refuse_rep(common, rep, other, arrival);
+            self.refuse_rep(rep, other, arrival);
             return Ok(ReplyOutcome::Handled);
         }
-        common.deadlines.clear(id);
-        let conn = self.find_own(id, arrival)?;
+        self.common.deadlines.clear(id);
+        let conn = find_own(&mut self.conns, id, arrival)?;
         let mut time_wait = conn.time_wait;
         conn.advance(Trigger::Rep, |state| match state {
             ConnState::ReqSent(Requested { mut terms, fits_ack_delay, .. })
@@ -130,80 +119,66 @@ impl Connections {
         });
         conn.time_wait = time_wait;
         self.index(id, arrival.peer(), &remote);
-        common.note_record(id);
+        self.common.record_changed(id);
         if managed {
             return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));
         }
-        self.emit(common, id, |conn| ConnEvent::Reply { conn, rep: Box::new(*rep) });
+        self.emit(id, |conn| ConnEvent::Reply { conn, rep: Box::new(*rep) });
         Ok(ReplyOutcome::Handled)
     }
 
-    fn on_repeated_rep(&self, common: &mut Common, rep: &Rep) -> Result<ReplyOutcome, DropReason> {
+    fn on_repeated_rep(&mut self, rep: &Rep) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
         let conn = self.conns.get(&id).filter(|conn| conn.remote_id() == rep.local_id);
         let conn = conn.ok_or(DropReason::CmWrongState)?;
         if matches!(conn.state, ConnState::RepRcvd(_)) {
-            self.send_mra(common, id, About::Rep);
+            self.send_mra(id, About::Rep);
         } else {
             // the RTU was lost
-            send_rtu(common, id, conn, PrivateData::default(), MadReason::Repeated);
+            send_rtu(&mut self.common, id, conn, PrivateData::default(), MadReason::Repeated);
         }
         Ok(ReplyOutcome::Handled)
     }
 
     /// Rejects a reply that names a queue pair which another connection has, maybe a stale one.
-    fn refuse_rep(
-        &mut self,
-        common: &mut Common,
-        rep: &Rep,
-        other: u32,
-        arrival: &mut Arrival<'_>,
-    ) {
+    fn refuse_rep(&mut self, rep: &Rep, other: u32, arrival: &mut Arrival<'_>) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
-        common.answer(arrival, Message::Rej(Box::new(rej)));
-        self.probe(common, arrival, other);
-        self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
-        self.remove(common, Trigger::Rep, id);
+        self.common.answer(arrival, Message::Rej(Box::new(rej)));
+        self.probe(arrival, other);
+        self.emit(id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
+        self.remove(Trigger::Rep, id);
     }
 
     /// Answers a reply: the own queue pair is ready.
-    pub(super) fn establish(
-        &mut self,
-        common: &mut Common,
-        id: ConnId,
-        bytes: &[u8],
-    ) -> Result<(), ConnError> {
-        let conn = self.get_mut(id)?;
+    pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
+        self.check(id, Trigger::Establish)?;
+        let conn = get_mut(&mut self.conns, id)?;
         let ConnState::RepRcvd(Replied { remote, .. }) = conn.state else {
             return Err(ConnError::State(conn.state.name()));
         };
         let private_data = private_data(bytes)?;
         conn.advance(Trigger::Establish, |_| ConnState::Established(remote));
-        send_rtu(common, id.0, conn, private_data, MadReason::First);
+        send_rtu(&mut self.common, id.0, conn, private_data, MadReason::First);
         Ok(())
     }
 
     /// The same for a connection whose queue pair the adapter has moved: the program gets an event.
-    pub(super) fn complete(&mut self, common: &mut Common, id: ConnId) {
-        let rep = match self.get_mut(id) {
+    pub(crate) fn complete(&mut self, id: ConnId) {
+        let rep = match get_mut(&mut self.conns, id) {
             Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),
             _ => return,
         };
-        if self.establish(common, id, &[]).is_ok() {
+        if self.establish(id, &[]).is_ok() {
             let rep = Some(rep);
-            self.emit(common, id.0, |conn| ConnEvent::Established {
-                conn,
-                rep,
-                private_data: None,
-            });
+            self.emit(id.0, |conn| ConnEvent::Established { conn, rep, private_data: None });
         }
     }
 
     /// The peer has accepted, but the own queue pair could not be moved.
-    pub(super) fn fail(&mut self, common: &mut Common, now: Instant, id: ConnId) {
-        if self.reject(common, now, id, RejectReason::CONSUMER, &[]).is_ok() {
-            self.emit(common, id.0, |conn| ConnEvent::ConnectError { conn });
+    pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
+        if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
+            self.emit(id.0, |conn| ConnEvent::ConnectError { conn });
             if let Some(conn) = self.conns.get_mut(&id.0) {
                 conn.abandoned = true;
             }
@@ -230,20 +205,20 @@ fn request(common: &Common, connect: &Connect<'_>, path: &Path) -> Req {
     Req {
         service_id: connect.service_id,
         local_ca_guid: common.guid,
-        local_qpn: connect.qpn,
-        responder_resources: connect.responder_resources,
-        initiator_depth: connect.initiator_depth,
+        local_qpn: connect.end.qpn,
+        responder_resources: connect.end.responder_resources,
+        initiator_depth: connect.end.initiator_depth,
         remote_response_timeout: common.config.response_timeout,
         transport,
         extended_transport,
-        starting_psn: connect.starting_psn,
+        starting_psn: connect.end.starting_psn,
         local_response_timeout: common.config.response_timeout,
         retry_count: connect.retry_count,
         pkey: connect.pkey,
         path_mtu: connect.path_mtu as u8,
-        rnr_retry: connect.rnr_retry,
+        rnr_retry: connect.end.rnr_retry,
         max_cm_retries: common.config.max_retries,
-        srq: connect.srq,
+        srq: connect.end.srq,
         primary: ReqPath {
             local_lid: 0xFFFF,
             remote_lid: 0xFFFF,

@@ -4,8 +4,7 @@ use alloc::boxed::Box;
 
 use super::{
     arrival::Arrival,
-    common::Common,
-    connections::Connections,
+    connections::{Connections, find},
     message::{Apr, Lap, Message},
     state::Trigger,
 };
@@ -14,13 +13,8 @@ use crate::event::DropReason;
 impl Connections {
     /// Refuses an alternate path (12.8). Linux does not answer, on RoCE, so that its peer asks
     /// again and again.
-    pub(super) fn on_lap(
-        &mut self,
-        common: &mut Common,
-        lap: &Lap,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
-        let status = match self.find(lap.remote_id, lap.local_id, arrival) {
+    pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
             Ok(conn) if conn.state.name().expects(Trigger::Lap) => Apr::UNSUPPORTED,
             Ok(_) => return Err(DropReason::CmWrongState),
@@ -29,13 +23,13 @@ impl Connections {
         };
         let (local_id, remote_id) = (lap.remote_id, lap.local_id);
         let apr = Apr { local_id, remote_id, status, ..Apr::default() };
-        common.answer(arrival, Message::Apr(Box::new(apr)));
+        self.common.answer(arrival, Message::Apr(Box::new(apr)));
         Ok(())
     }
 
     /// An answer to a question that this side never asks.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        self.find(apr.remote_id, apr.local_id, arrival)?;
+        find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
         Err(DropReason::CmWrongState)
     }
 }

@@ -56,30 +56,18 @@ pub struct Connect<'a> {
     pub av: AddressVector,
     /// Transport service.
     pub service: CmService,
-    /// Own queue pair.
-    pub qpn: Qpn,
-    /// True if the adapter is to move that queue pair, which is in INIT, when the peer accepts.
+    /// Own end.
+    pub end: ConnEnd,
+    /// True if the adapter is to move its queue pair, which is in INIT, when the peer accepts.
     /// Otherwise [`ConnEvent::Reply`](super::ConnEvent::Reply) asks the program to.
     pub managed: bool,
-    /// First PSN that the own queue pair expects.
-    pub starting_psn: Psn,
-    /// READs and atomics that it can answer at once.
-    pub responder_resources: u8,
-    /// READs and atomics that it wants to have outstanding at once.
-    pub initiator_depth: u8,
     /// Retry counter of both sides, 0..=7.
     pub retry_count: u8,
-    /// RNR retry counter of the peer, 0..=7.
-    pub rnr_retry: u8,
-    /// RNR NAK timer's code of the own queue pair, 0..=31.
-    pub min_rnr_timer: u8,
     /// Acknowledge timeout's code of both sides, 0..=31; 0 means for ever.
     pub ack_timeout: u8,
     /// True if that of the own side is to leave the peer the time that it takes to acknowledge, as
     /// its reply says (target ACK delay).
     pub fits_ack_delay: bool,
-    /// True if the own queue pair receives from a shared receive queue.
-    pub srq: bool,
     /// Path MTU.
     pub path_mtu: Mtu,
     /// Partition.
@@ -91,20 +79,27 @@ pub struct Connect<'a> {
 /// A positive answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accept<'a> {
-    /// Own queue pair.
+    /// Own end.
+    pub end: ConnEnd,
+    /// Up to [`Rep::PRIVATE_DATA`](super::Rep::PRIVATE_DATA) bytes.
+    pub private_data: &'a [u8],
+}
+
+/// An end of a connection, as it tells the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnEnd {
+    /// Queue pair.
     pub qpn: Qpn,
     /// First PSN that it expects.
     pub starting_psn: Psn,
     /// READs and atomics that it can answer at once.
     pub responder_resources: u8,
-    /// READs and atomics that it will have outstanding at once.
+    /// READs and atomics that it wants to have outstanding at once.
     pub initiator_depth: u8,
-    /// RNR retry counter of the peer, 0..=7.
+    /// RNR retry counter of the other end, 0..=7.
     pub rnr_retry: u8,
-    /// RNR NAK timer's code of the own queue pair, 0..=31.
+    /// RNR NAK timer's code, 0..=31. It is not told.
     pub min_rnr_timer: u8,
-    /// True if the own queue pair receives from a shared receive queue.
+    /// True if it receives from a shared receive queue.
     pub srq: bool,
-    /// Up to [`Rep::PRIVATE_DATA`](super::Rep::PRIVATE_DATA) bytes.
-    pub private_data: &'a [u8],
 }

@@ -293,7 +293,7 @@ impl Common {
     }
 
     /// Notes that there may be a record of a connection from now on, or none any more.
-    pub(super) fn note_record(&mut self, id: u32) {
+    pub(super) fn record_changed(&mut self, id: u32) {
         if self.config.tells_records {
             self.records.push_back(ConnId(id));
         }

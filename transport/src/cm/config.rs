@@ -47,10 +47,10 @@ pub struct CmConfig {
     /// default. More are not answered.
     pub max_per_peer: usize,
     /// True if it is told of which connections there are records, for those who keep them where
-    /// they outlive the adapter ([`Adapter::poll_cm_record`]). They must then be taken. False by
+    /// they outlive the adapter ([`poll_record`]). They must then be taken. False by
     /// default.
     ///
-    /// [`Adapter::poll_cm_record`]: crate::adapter::Adapter::poll_cm_record
+    /// [`poll_record`]: super::Connections::poll_record
     pub tells_records: bool,
 }
 

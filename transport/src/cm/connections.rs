@@ -1,25 +1,31 @@
 //! All connections, and the ways to find one.
 
 use alloc::{boxed::Box, collections::BTreeMap};
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
 use hashbrown::HashMap;
+use rand_chacha::ChaCha12Rng;
 
 use super::{
     arrival::Arrival,
-    command::ConnId,
-    common::Common,
-    config::{MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
+    command::{ConnId, Listen, ListenerId},
+    common::{Common, OutgoingMad, RequestFaults},
+    config::{CmConfig, MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
     connection::{Accepted, ConnState, Connection, Remote},
     credit::Credit,
     error::ConnError,
     event::ConnEvent,
     message::{About, Message, Mra, PrivateData, Rej, RejectReason},
+    path::CmPath,
+    qp_setup::QpSetup,
     reason::MadReason,
     resend::Resend,
+    service::ServiceId,
+    sidr::Sidr,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{
+    addr::QKey,
     event::DropReason,
     hash::IdHasher,
     ids::Qpn,
@@ -27,64 +33,194 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// All connections, and the ways to find one. Setting up stands in `active` and `passive`, ending
-/// in `release`.
-#[derive(Default)]
-pub(super) struct Connections {
-    pub(super) conns: HashMap<u32, Connection, IdHasher>,
+/// The communication manager of one adapter: all connections, the ways to find one, and service ID
+/// resolutions. Setting up stands in `active` and `passive`, ending in `release`.
+///
+/// After a command, a message or a deadline, take what [`poll_event`](Self::poll_event) and
+/// [`poll_transmit`](Self::poll_transmit) have, and look at [`poll_timeout`](Self::poll_timeout)
+/// again. Commands are refused in states without an edge for them.
+pub struct Connections {
+    pub(super) common: Common,
+    pub(super) conns: Conns,
     /// Connections by the peer's address, adapter and communication ID. The address is part of the
     /// key so that no other host can take the peer's place.
     pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
     /// Connections by the peer's address, adapter and queue pair.
     pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
+    pub(super) sidr: Sidr,
+    /// Of the next packet of QP1.
+    psn: Psn,
 }
 
+/// Further step after a reply that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyOutcome {
+    /// None: the program has its event, or the message was answered.
+    Handled,
+    /// The own queue pair is to be moved; `complete` or
+    /// `fail` follows.
+    MoveQueuePair(ConnId),
+}
+
+pub(super) type Conns = HashMap<u32, Connection, IdHasher>;
+
 impl Connections {
+    pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
+        Self {
+            common: Common::new(config, guid),
+            conns: Conns::default(),
+            by_remote_id: BTreeMap::new(),
+            by_remote_qpn: BTreeMap::new(),
+            sidr: Sidr::default(),
+            psn: Psn::default(),
+        }
+    }
+
     // Getters.
 
-    pub(super) fn state(&self, id: ConnId) -> Option<CmState> {
-        self.conns.get(&id.0).map(|conn| conn.state.name())
+    /// State of a connection or of a service ID resolution; `None` when it is gone.
+    #[must_use]
+    pub fn state(&self, id: ConnId) -> Option<CmState> {
+        let conn = self.conns.get(&id.0).map(|conn| conn.state.name());
+        conn.or_else(|| self.sidr.state(id))
     }
 
-    pub(super) fn get_mut(&mut self, id: ConnId) -> Result<&mut Connection, ConnError> {
-        self.conns.get_mut(&id.0).ok_or(ConnError::Unknown)
+    /// Number of connections and service ID resolutions, those in their time wait included: up to
+    /// twice [`CmConfig::max_connections`].
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.common.ids_in_use()
     }
 
-    /// The connection that a message is about: both sides' communication IDs fit, and it comes from
-    /// the connection's peer.
-    pub(super) fn find(
+    /// Attributes that move a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from
+    /// the peer's request, or its reply, on, and until the connection is established.
+    #[must_use]
+    pub fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
+        self.conns.get(&id.0)?.qp_setup()
+    }
+
+    /// Refuses a command that the state has no edge for.
+    pub(super) fn check(&self, id: ConnId, command: Trigger) -> Result<(), ConnError> {
+        match self.state(id) {
+            Some(state) if state.expects(command) => Ok(()),
+            Some(state) => Err(ConnError::State(state)),
+            None => Err(ConnError::Unknown),
+        }
+    }
+
+    // Commands that are neither of the active nor of the passive side.
+
+    /// Has requests for connections rejected as these say, from now on; `None`: none is.
+    pub fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
+        self.common.faults = faults;
+    }
+
+    pub(crate) fn listen(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
+        self.common.listeners.add(listen)
+    }
+
+    /// Ends a listener. Requests that have come already stay.
+    ///
+    /// # Errors
+    /// [`ConnError::Unknown`].
+    pub fn unlisten(&mut self, listener: ListenerId) -> Result<(), ConnError> {
+        self.common.listeners.remove(listener)
+    }
+
+    pub(crate) fn sidr_request(
         &mut self,
-        own: u32,
-        remote: u32,
-        arrival: &Arrival<'_>,
-    ) -> Result<&mut Connection, DropReason> {
-        let conn = self.conns.get_mut(&own).filter(|conn| conn.remote_id() == remote);
-        let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
-        arrival.check_peer(&conn.path)?;
-        Ok(conn)
+        now: Instant,
+        service_id: ServiceId,
+        private_data: &[u8],
+        path: CmPath,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<ConnId, ConnError> {
+        self.sidr.request(&mut self.common, now, service_id, private_data, path, rng)
     }
 
-    /// The same for an answer, which may be the first message with the peer's communication ID.
-    pub(super) fn find_own(
+    pub(crate) fn sidr_respond(
         &mut self,
-        own: u32,
-        arrival: &Arrival<'_>,
-    ) -> Result<&mut Connection, DropReason> {
-        let conn = self.conns.get_mut(&own).ok_or(DropReason::CmUnknownConnection)?;
-        arrival.check_peer(&conn.path)?;
-        Ok(conn)
+        id: ConnId,
+        receiver: Result<(Qpn, QKey), u8>,
+        private_data: &[u8],
+    ) -> Result<(), ConnError> {
+        self.check(id, Trigger::SidrRespond)?;
+        self.sidr.respond(&mut self.common, id, receiver, private_data)
+    }
+
+    // What happens.
+
+    /// Takes a message that came to QP1.
+    pub(crate) fn handle(
+        &mut self,
+        message: &Message,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<ReplyOutcome, DropReason> {
+        match message {
+            Message::Rep(rep) => return self.on_rep(rep, arrival),
+            Message::Req(req) => self.on_req(req, arrival),
+            Message::Mra(mra) => self.on_mra(mra, arrival),
+            Message::Rej(rej) => self.on_rej(rej, arrival),
+            Message::Rtu(rtu) => self.on_rtu(rtu, arrival),
+            Message::Dreq(dreq) => self.on_dreq(dreq, arrival),
+            Message::Drep(drep) => self.on_drep(drep, arrival),
+            Message::Lap(lap) => self.on_lap(lap, arrival),
+            Message::Apr(apr) => self.on_apr(apr, arrival),
+            Message::SidrReq(req) => self.sidr.on_req(&mut self.common, req, arrival),
+            Message::SidrRep(rep) => self.sidr.on_rep(&mut self.common, rep, arrival),
+        }?;
+        Ok(ReplyOutcome::Handled)
+    }
+
+    /// Does what was due. `expected` tells which PSN an own queue pair expects from a peer's.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
+    ) {
+        while let Some(id) = self.common.deadlines.pop_due(now) {
+            match self.sidr.state(ConnId(id)) {
+                Some(_) => self.sidr.on_deadline(&mut self.common, now, id),
+                None => self.on_deadline(now, id, expected),
+            }
+        }
+        while let Some(id) = self.common.pop_time_wait(now) {
+            self.leave_time_wait(id);
+        }
+    }
+
+    // What is due.
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.common.poll_timeout()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<ConnEvent> {
+        self.common.poll_event()
+    }
+
+    pub(crate) fn has_transmit(&self) -> bool {
+        self.common.has_transmit()
+    }
+
+    /// True if there is something to send or to tell.
+    pub(crate) fn is_due(&self) -> bool {
+        self.common.is_due()
+    }
+
+    /// The next message, and the PSN of its packet.
+    pub(crate) fn poll_transmit(&mut self) -> Option<(OutgoingMad, Psn)> {
+        let mad = self.common.poll_transmit()?;
+        let psn = self.psn;
+        self.psn = psn.plus(1);
+        Some((mad, psn))
     }
 
     // Both sides.
 
     /// More time for an answer.
-    pub(super) fn on_mra(
-        &mut self,
-        common: &mut Common,
-        mra: &Mra,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
-        let conn = self.find_own(mra.remote_id, arrival)?;
+    pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;
         let trigger = match mra.about {
             About::Req => Trigger::MraOfReq,
             About::Rep if conn.remote_id() == mra.local_id => Trigger::MraOfRep,
@@ -102,8 +238,8 @@ impl Connections {
         // once for each message that waits: repeats could hold the connection for ever
         if conn.state.resend_mut().is_some_and(Resend::acknowledge) {
             let service_timeout = mra.service_timeout.min(MAX_SERVICE_TIMEOUT);
-            let wait = timeout(service_timeout) + timeout(common.config.response_timeout);
-            common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+            let wait = timeout(service_timeout) + timeout(self.common.config.response_timeout);
+            self.common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
         }
         Ok(())
     }
@@ -112,7 +248,6 @@ impl Connections {
     /// queue pair expects from a peer's.
     pub(super) fn on_deadline(
         &mut self,
-        common: &mut Common,
         now: Instant,
         id: u32,
         expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
@@ -123,63 +258,58 @@ impl Connections {
         | ConnState::MraRepRcvd(Accepted { remote, rep, managed: true, .. }) = &conn.state
             && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
         {
-            return self.confirm(common, Trigger::Notify, id, None);
+            return self.confirm(Trigger::Notify, id, None);
         }
         let Connection { path, credit, .. } = conn;
         let ends = matches!(conn.state, ConnState::DreqSent(..));
         let may_send = || if ends { credit.take_last() } else { credit.take() };
         if let Some(resend) = conn.state.resend_mut()
-            && common.resend(now, id, *path, resend, may_send)
+            && self.common.resend(now, id, *path, resend, may_send)
         {
             return;
         }
         match conn.state {
             ConnState::DreqSent(..) => {
-                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
-                self.enter_time_wait(common, Trigger::Timeout, now, id);
+                self.emit(id, |conn| ConnEvent::Disconnected { conn });
+                self.enter_time_wait(Trigger::Timeout, now, id);
             }
             _ => {
                 if conn.credit.take_last() {
-                    self.give_up(common, id);
+                    self.give_up(id);
                 }
-                self.emit(common, id, |conn| ConnEvent::Unreachable { conn });
-                self.remove(common, Trigger::Timeout, id);
+                self.emit(id, |conn| ConnEvent::Unreachable { conn });
+                self.remove(Trigger::Timeout, id);
             }
         }
     }
 
     /// Has the peer wait longer (12.9.8.6).
-    pub(super) fn send_mra(&self, common: &mut Common, id: u32, about: About) {
+    pub(super) fn send_mra(&mut self, id: u32, about: About) {
         let Some(conn) = self.conns.get(&id) else { return };
         let mra = Mra {
             local_id: id,
             remote_id: conn.remote_id(),
             about,
-            service_timeout: common.config.service_timeout,
+            service_timeout: self.common.config.service_timeout,
             private_data: PrivateData::default(),
         };
-        common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
+        self.common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
     /// Tells the peer that its answer is not waited for any more. If it does not know this side's
     /// communication ID, it finds the connection by the adapter's GUID.
-    pub(super) fn give_up(&self, common: &mut Common, id: u32) {
+    pub(super) fn give_up(&mut self, id: u32) {
         let Some(conn) = self.conns.get(&id) else { return };
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
-            .with_info(&common.guid.to_be_bytes());
+            .with_info(&self.common.guid.to_be_bytes());
         let rej = Message::Rej(Box::new(rej));
-        common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
+        self.common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
     }
 
     /// Reports what happens to a connection, unless the program has no more interest.
-    pub(super) fn emit(
-        &self,
-        common: &mut Common,
-        id: u32,
-        event: impl FnOnce(ConnId) -> ConnEvent,
-    ) {
+    pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {
         if self.conns.get(&id).is_some_and(|conn| !conn.abandoned) {
-            common.emit(id, event);
+            self.common.emit(id, event);
         }
     }
 
@@ -192,39 +322,33 @@ impl Connections {
     /// Nothing more is sent or expected, but the names stay taken for a while: this side's, and the
     /// peer's communication ID, so that a late repeat of its request is known as one. Its queue
     /// pair is free: it may request another connection, as Linux lets it.
-    pub(super) fn enter_time_wait(
-        &mut self,
-        common: &mut Common,
-        on: Trigger,
-        now: Instant,
-        id: u32,
-    ) {
+    pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::TimeWait(remote));
-        common.note_record(id);
+        self.common.record_changed(id);
         let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
         forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
-        if let Some(other) = common.enter_time_wait(id, until) {
-            self.leave_time_wait(common, other);
+        if let Some(other) = self.common.enter_time_wait(id, until) {
+            self.leave_time_wait(other);
         }
     }
 
     /// The end of a time wait: the connection is gone.
-    pub(super) fn leave_time_wait(&mut self, common: &mut Common, id: u32) {
-        self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
-        self.remove(common, Trigger::Timeout, id);
+    pub(super) fn leave_time_wait(&mut self, id: u32) {
+        self.emit(id, |conn| ConnEvent::TimeWaitExit { conn });
+        self.remove(Trigger::Timeout, id);
     }
 
     /// The connection is gone, with everything that is known of it.
-    pub(super) fn remove(&mut self, common: &mut Common, on: Trigger, id: u32) {
-        common.release_id(id);
-        common.note_record(id);
+    pub(super) fn remove(&mut self, on: Trigger, id: u32) {
+        self.common.release_id(id);
+        self.common.record_changed(id);
         let Some(Connection { state, path, .. }) = self.conns.remove(&id) else { return };
         let from = state.name();
         debug_assert!(is_edge(Some(from), on, None), "{from:?} / {on:?} > gone");
         if let ConnState::ReqRcvd(received) = &state {
-            common.listeners.leave_backlog(received.listener);
+            self.common.listeners.leave_backlog(received.listener);
         }
         if let Some(remote) = state.remote() {
             let peer = path.peer();
@@ -239,4 +363,39 @@ fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     if map.get(key) == Some(&id) {
         map.remove(key);
     }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("count", &self.count()).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn get_mut(conns: &mut Conns, id: ConnId) -> Result<&mut Connection, ConnError> {
+    conns.get_mut(&id.0).ok_or(ConnError::Unknown)
+}
+
+/// The connection that a message is about: both sides' communication IDs fit, and it comes from the
+/// connection's peer.
+pub(super) fn find<'a>(
+    conns: &'a mut Conns,
+    own: u32,
+    remote: u32,
+    arrival: &Arrival<'_>,
+) -> Result<&'a mut Connection, DropReason> {
+    let conn = conns.get_mut(&own).filter(|conn| conn.remote_id() == remote);
+    let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
+    arrival.check_peer(&conn.path)?;
+    Ok(conn)
+}
+
+/// The same for an answer, which may be the first message with the peer's communication ID.
+pub(super) fn find_own<'a>(
+    conns: &'a mut Conns,
+    own: u32,
+    arrival: &Arrival<'_>,
+) -> Result<&'a mut Connection, DropReason> {
+    let conn = conns.get_mut(&own).ok_or(DropReason::CmUnknownConnection)?;
+    arrival.check_peer(&conn.path)?;
+    Ok(conn)
 }

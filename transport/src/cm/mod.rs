@@ -23,7 +23,6 @@ mod deadlines;
 mod error;
 mod event;
 mod listeners;
-mod manager;
 mod message;
 mod passive;
 mod path;
@@ -38,18 +37,18 @@ mod sidr;
 mod stale;
 mod state;
 
-pub(crate) use active::ReplyOutcome;
 pub(crate) use arrival::Arrival;
-pub use command::{Accept, CmService, ConnId, Connect, Listen, ListenerId};
+pub use command::{Accept, CmService, ConnEnd, ConnId, Connect, Listen, ListenerId};
 pub(crate) use common::OutgoingMad;
 pub use common::RequestFaults;
 pub use config::CmConfig;
+pub use connections::Connections;
+pub(crate) use connections::ReplyOutcome;
 pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;
-pub(crate) use manager::Cm;
 pub use message::{
     About, Apr, CmMad, CmParseError, Drep, Dreq, Lap, Message, Mra, PrivateData, Rej, RejectReason,
-    Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, without_padding,
+    Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, Unused, without_padding,
 };
 pub(crate) use path::CmPath;
 pub use qp_setup::QpSetup;

@@ -7,7 +7,7 @@ use super::{
     command::{Accept, ConnId, ListenerId},
     common::Common,
     connection::{Accepted, ConnState, Connection, Received, Remote, Terms},
-    connections::Connections,
+    connections::{Connections, find, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
@@ -29,37 +29,35 @@ const TARGET_ACK_DELAY: u8 = 15;
 impl Connections {
     pub(super) fn on_req(
         &mut self,
-        common: &mut Common,
         req: &Req,
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
         let (peer, guid) = (arrival.peer(), req.local_ca_guid);
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
-            return self.on_repeated_req(common, id, req, arrival);
+            return self.on_repeated_req(id, req, arrival);
         }
         // A queue pair that is connected cannot request another connection. If its owner has
         // started again, the old connection is stale.
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
-            refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
-            self.probe(common, arrival, id);
+            refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
+            self.probe(arrival, id);
             return Ok(());
         }
-        match listener_for(common, req, arrival) {
-            Ok(_) if common.faults.as_mut().is_some_and(|faults| faults.rejects()) => {
-                refuse(common, arrival, rejection(req, RejectReason::CONSUMER, &[]));
+        match listener_for(&self.common, req, arrival) {
+            Ok(_) if self.common.faults.as_mut().is_some_and(|faults| faults.rejects()) => {
+                refuse(&mut self.common, arrival, rejection(req, RejectReason::CONSUMER, &[]));
                 Ok(())
             }
-            Ok(listener) => self.admit(common, req, listener, arrival),
+            Ok(listener) => self.admit(req, listener, arrival),
             Err(rej) => {
-                refuse(common, arrival, rej);
+                refuse(&mut self.common, arrival, rej);
                 Ok(())
             }
         }
     }
 
     fn on_repeated_req(
-        &self,
-        common: &mut Common,
+        &mut self,
         id: u32,
         req: &Req,
         arrival: &Arrival<'_>,
@@ -68,13 +66,17 @@ impl Connections {
         arrival.check_peer(&conn.path)?;
         match &conn.state {
             // the program has not answered yet
-            ConnState::ReqRcvd(_) => self.send_mra(common, id, About::Req),
+            ConnState::ReqRcvd(_) => self.send_mra(id, About::Req),
             // the reply was lost, or has crossed this
             ConnState::RepSent(accepted) | ConnState::MraRepRcvd(accepted) => {
-                common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
+                self.common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
             }
             ConnState::TimeWait(_) => {
-                refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
+                refuse(
+                    &mut self.common,
+                    arrival,
+                    rejection(req, RejectReason::STALE_CONNECTION, &[]),
+                );
             }
             _ => return Err(DropReason::CmWrongState),
         }
@@ -84,12 +86,11 @@ impl Connections {
     /// Takes in a request, if there is room: a listener's backlog and all connections are limited.
     fn admit(
         &mut self,
-        common: &mut Common,
         req: &Req,
         listener: ListenerId,
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
-        let id = common.admit(listener, arrival)?;
+        let id = self.common.admit(listener, arrival)?;
         let (peer, local) = (arrival.peer(), arrival.own());
         let remote = Remote { id: req.local_id, guid: req.local_ca_guid, qpn: req.local_qpn };
         let av = AddressVector {
@@ -113,7 +114,7 @@ impl Connections {
             path: arrival.path,
             local_qpn: Qpn::default(),
             transaction: arrival.transaction,
-            credit: Credit::new(common.config.unproven_messages),
+            credit: Credit::new(self.common.config.unproven_messages),
             abandoned: false,
             probe: None,
             setup: None,
@@ -122,89 +123,79 @@ impl Connections {
         self.conns.insert(id, conn);
         self.index(id, peer, &remote);
         let req = Box::new(*req);
-        self.emit(common, id, |conn| ConnEvent::Request {
-            listener,
-            conn,
-            req,
-            remote: peer,
-            local,
-        });
+        self.emit(id, |conn| ConnEvent::Request { listener, conn, req, remote: peer, local });
         Ok(())
     }
 
     /// Notes what the program answers to a request, so that `qp_setup`
     /// knows.
-    pub(super) fn prepare(
-        &mut self,
-        common: &Common,
-        id: ConnId,
-        accept: &Accept<'_>,
-    ) -> Result<(), ConnError> {
-        let conn = self.get_mut(id)?;
+    pub(crate) fn prepare(&mut self, id: ConnId, accept: &Accept<'_>) -> Result<(), ConnError> {
+        self.check(id, Trigger::Accept)?;
+        let conn = get_mut(&mut self.conns, id)?;
         let ConnState::ReqRcvd(Received { remote, terms, rep, .. }) = &mut conn.state else {
             return Err(ConnError::State(conn.state.name()));
         };
         let private_data = private_data(accept.private_data)?;
         check_limits(&[
-            (ConnAttribute::RnrRetry, accept.rnr_retry, 7),
-            (ConnAttribute::MinRnrTimer, accept.min_rnr_timer, 31),
+            (ConnAttribute::RnrRetry, accept.end.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, accept.end.min_rnr_timer, 31),
         ])?;
-        terms.min_rnr_timer = accept.min_rnr_timer;
+        terms.min_rnr_timer = accept.end.min_rnr_timer;
         **rep = Rep {
             local_id: id.0,
             remote_id: remote.id,
-            local_qpn: accept.qpn,
-            starting_psn: accept.starting_psn,
-            responder_resources: accept.responder_resources,
-            initiator_depth: accept.initiator_depth,
+            local_qpn: accept.end.qpn,
+            starting_psn: accept.end.starting_psn,
+            responder_resources: accept.end.responder_resources,
+            initiator_depth: accept.end.initiator_depth,
             target_ack_delay: TARGET_ACK_DELAY,
             failover: if terms.req.alternate.local_lid == 0 { 0 } else { Rep::NO_FAILOVER },
-            rnr_retry: accept.rnr_retry,
-            srq: accept.srq,
-            local_ca_guid: common.guid,
+            rnr_retry: accept.end.rnr_retry,
+            srq: accept.end.srq,
+            local_ca_guid: self.common.guid,
             private_data,
             ..Rep::default()
         };
-        conn.local_qpn = accept.qpn;
+        conn.local_qpn = accept.end.qpn;
         Ok(())
     }
 
     /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
-    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId, managed: bool) {
-        let Ok(conn) = self.get_mut(id) else { return };
+    pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
+        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
-        common.listeners.leave_backlog(*listener);
+        self.common.listeners.leave_backlog(*listener);
         let mad = conn.mad(Message::Rep(rep.clone()));
         let may_send = conn.credit.take();
-        let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
+        let resend = self.common.send_until_answered(now, id.0, conn.path, mad, may_send);
         conn.advance(Trigger::Accept, |state| match state {
             ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
                 ConnState::RepSent(Accepted { remote, terms, rep, managed, resend })
             }
             other => other,
         });
-        common.note_record(id.0);
+        self.common.record_changed(id.0);
     }
 
-    pub(super) fn on_rtu(
-        &mut self,
-        common: &mut Common,
-        rtu: &Rtu,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
-        let conn = self.find(rtu.remote_id, rtu.local_id, arrival)?;
+    pub(super) fn on_rtu(&mut self, rtu: &Rtu, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let conn = find(&mut self.conns, rtu.remote_id, rtu.local_id, arrival)?;
         if !conn.state.name().expects(Trigger::Rtu) {
             return Err(DropReason::CmWrongState);
         }
-        self.confirm(common, Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
+        self.confirm(Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
         Ok(())
     }
 
-    /// A packet of the peer's queue pair came, so its RTU was lost or is late (`rdma_notify`).
-    pub(super) fn notify(&mut self, common: &mut Common, id: ConnId) -> Result<(), ConnError> {
-        match self.get_mut(id)?.state {
+    /// Reports that a packet of the peer's queue pair came before its last message did
+    /// (`rdma_notify`).
+    ///
+    /// # Errors
+    /// [`ConnError::State`], [`ConnError::Unknown`].
+    pub fn notify(&mut self, id: ConnId) -> Result<(), ConnError> {
+        self.check(id, Trigger::Notify)?;
+        match get_mut(&mut self.conns, id)?.state {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) => {
-                self.confirm(common, Trigger::Notify, id.0, None);
+                self.confirm(Trigger::Notify, id.0, None);
                 Ok(())
             }
             ConnState::Established(_) => Ok(()),
@@ -215,7 +206,6 @@ impl Connections {
     /// The peer has the reply: both sides may use the connection.
     pub(super) fn confirm(
         &mut self,
-        common: &mut Common,
         on: Trigger,
         id: u32,
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
@@ -231,8 +221,8 @@ impl Connections {
         }
         conn.advance(on, |_| ConnState::Established(remote));
         conn.credit = Credit::PROVEN;
-        common.deadlines.clear(id);
-        self.emit(common, id, |conn| ConnEvent::Established { conn, rep: None, private_data });
+        self.common.deadlines.clear(id);
+        self.emit(id, |conn| ConnEvent::Established { conn, rep: None, private_data });
     }
 }
 

@@ -12,7 +12,6 @@ use rand_core::RngCore;
 
 use super::{
     command::ConnId,
-    common::Common,
     connection::{ConnState, Connection, Remote},
     connections::Connections,
     credit::Credit,
@@ -21,7 +20,7 @@ use super::{
     path::CmPath,
     state::CmState,
 };
-use crate::{addr::PKey, ids::Qpn, time::Instant};
+use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
 /// What another adapter at the same address needs to know to end a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,8 +42,11 @@ pub struct ConnRecord {
 }
 
 impl Connections {
-    /// What it takes to end a connection; none if its peer does not take it for one.
-    pub(super) fn record(&self, id: ConnId) -> Option<ConnRecord> {
+    /// What another adapter at the same address needs to know to end this connection, should this
+    /// one be gone; none unless the peer takes it for one: from its reply, or to it, on, and until
+    /// either side ends it.
+    #[must_use]
+    pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
         let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
         let remote = state.remote()?;
         match state.name() {
@@ -62,22 +64,29 @@ impl Connections {
         })
     }
 
+    /// The next connection whose record has come, or has gone, since this was last called, and what
+    /// the record is now. With [`CmConfig::tells_records`](super::CmConfig::tells_records).
+    pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
+        let id = self.common.poll_record()?;
+        Some((id, self.record(id)))
+    }
+
     /// Announces the end of a connection that another adapter had. No event tells of it.
-    pub(super) fn end_for_another(
+    pub(crate) fn end_for_another(
         &mut self,
-        common: &mut Common,
         now: Instant,
         record: &ConnRecord,
-        path: CmPath,
+        path: Path,
         rng: &mut ChaCha12Rng,
     ) -> Result<ConnId, ConnError> {
+        let path = CmPath { path, pkey: record.pkey };
         let &ConnRecord { local_id, remote_id, local_qpn, remote_qpn, .. } = record;
-        common.take_id_of_another(local_id)?;
+        self.common.take_id_of_another(local_id)?;
         let transaction = rng.next_u64();
         let private_data = PrivateData::default();
         let dreq = Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private_data });
         let mad = CmMad::new(transaction, dreq);
-        let resend = common.send_until_answered(now, local_id, path, mad, true);
+        let resend = self.common.send_until_answered(now, local_id, path, mad, true);
         let remote = Remote { id: remote_id, guid: 0, qpn: remote_qpn };
         let conn = Connection {
             state: ConnState::DreqSent(remote, resend),

@@ -7,7 +7,7 @@ use super::{
     command::ConnId,
     common::Common,
     connection::ConnState,
-    connections::Connections,
+    connections::{Connections, find, find_own, get_mut},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
@@ -19,15 +19,15 @@ impl Connections {
     // Rejection.
 
     /// Refuses a request, or a reply. The connection is gone.
-    pub(super) fn reject(
+    pub(crate) fn reject(
         &mut self,
-        common: &mut Common,
         now: Instant,
         id: ConnId,
         reason: RejectReason,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        let conn = self.get_mut(id)?;
+        self.check(id, Trigger::Reject)?;
+        let conn = get_mut(&mut self.conns, id)?;
         let about = match conn.state {
             ConnState::ReqRcvd(_) => About::Req,
             ConnState::RepRcvd(_) => About::Rep,
@@ -35,24 +35,19 @@ impl Connections {
         };
         let private_data = private_data(bytes)?;
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
-        common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
+        self.common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
         if about == About::Rep {
             // the peer's queue pair may have sent already
-            self.enter_time_wait(common, Trigger::Reject, now, id.0);
+            self.enter_time_wait(Trigger::Reject, now, id.0);
         } else {
-            self.remove(common, Trigger::Reject, id.0);
+            self.remove(Trigger::Reject, id.0);
         }
         Ok(())
     }
 
-    pub(super) fn on_rej(
-        &mut self,
-        common: &mut Common,
-        rej: &Rej,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
+    pub(super) fn on_rej(&mut self, rej: &Rej, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = self.rejected(rej, arrival)?;
-        let conn = self.find_own(id, arrival)?;
+        let conn = find_own(&mut self.conns, id, arrival)?;
         // before the reply the peer's ID is not known, and a REJ of a REQ may come without one
         if conn.state.remote().is_some_and(|remote| remote.id != rej.local_id) {
             return Err(DropReason::CmUnknownConnection);
@@ -62,7 +57,7 @@ impl Connections {
         }
         if let ConnState::ReqSent(requested) = &mut conn.state
             && rej.reason == RejectReason::INVALID_SERVICE_ID
-            && common.retry_later(arrival.now, id, &mut requested.resend)
+            && self.common.retry_later(arrival.now, id, &mut requested.resend)
         {
             return Ok(());
         }
@@ -71,11 +66,11 @@ impl Connections {
             conn.state,
             ConnState::ReqSent(_) | ConnState::MraReqRcvd(_) | ConnState::ReqRcvd(_)
         );
-        self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(*rej) });
+        self.emit(id, |conn| ConnEvent::Rejected { conn, rej: Box::new(*rej) });
         if has_replied {
-            self.enter_time_wait(common, Trigger::Rej, arrival.now, id);
+            self.enter_time_wait(Trigger::Rej, arrival.now, id);
         } else {
-            self.remove(common, Trigger::Rej, id);
+            self.remove(Trigger::Rej, id);
         }
         Ok(())
     }
@@ -93,14 +88,14 @@ impl Connections {
     // Release.
 
     /// Announces the end, or answers the peer's announcement.
-    pub(super) fn disconnect(
+    pub(crate) fn disconnect(
         &mut self,
-        common: &mut Common,
         now: Instant,
         id: ConnId,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        let conn = self.get_mut(id)?;
+        self.check(id, Trigger::Disconnect)?;
+        let conn = get_mut(&mut self.conns, id)?;
         match conn.state {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
                 let private_data = private_data(bytes)?;
@@ -112,15 +107,15 @@ impl Connections {
                     private_data,
                 }));
                 let may_send = conn.credit.take_last();
-                let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
+                let resend = self.common.send_until_answered(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
-                common.note_record(id.0);
+                self.common.record_changed(id.0);
             }
             ConnState::DreqRcvd(remote) => {
                 let private_data = private_data(bytes)?;
                 let drep = Drep { local_id: id.0, remote_id: remote.id, private_data };
-                common.send(conn.path, conn.transaction, Message::Drep(drep));
-                self.enter_time_wait(common, Trigger::Disconnect, now, id.0);
+                self.common.send(conn.path, conn.transaction, Message::Drep(drep));
+                self.enter_time_wait(Trigger::Disconnect, now, id.0);
             }
             ConnState::DreqSent(..) | ConnState::TimeWait(_) => {}
             ref state => return Err(ConnError::State(state.name())),
@@ -128,18 +123,13 @@ impl Connections {
         Ok(())
     }
 
-    pub(super) fn on_dreq(
-        &mut self,
-        common: &mut Common,
-        dreq: &Dreq,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
+    pub(super) fn on_dreq(&mut self, dreq: &Dreq, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = dreq.remote_id;
-        let conn = match self.find(id, dreq.local_id, arrival) {
+        let conn = match find(&mut self.conns, id, dreq.local_id, arrival) {
             Ok(conn) => conn,
             // of a connection that is long gone; its peer still waits for an answer
             Err(DropReason::CmUnknownConnection) => {
-                answer_dreq(common, dreq, arrival);
+                answer_dreq(&mut self.common, dreq, arrival);
                 return Ok(());
             }
             Err(reason) => return Err(reason),
@@ -152,44 +142,41 @@ impl Connections {
                 conn.transaction = arrival.transaction;
             }
             // both announce the end at once
-            ConnState::DreqSent(..) | ConnState::TimeWait(_) => answer_dreq(common, dreq, arrival),
+            ConnState::DreqSent(..) | ConnState::TimeWait(_) => {
+                answer_dreq(&mut self.common, dreq, arrival);
+            }
             _ => return Err(DropReason::CmWrongState),
         }
-        self.end_by_peer(common, arrival.now, ConnId(id));
+        self.end_by_peer(arrival.now, ConnId(id));
         Ok(())
     }
 
-    /// The peer has ended a connection: it says so, or is gone.
-    pub(super) fn end_by_peer(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+    /// The peer has ended a connection: it says so, or is gone, and says nothing any more.
+    pub fn end_by_peer(&mut self, now: Instant, id: ConnId) {
         let ConnId(number) = id;
-        let Ok(conn) = self.get_mut(id) else { return };
+        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         match conn.state {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
                 let remote = conn.state.remote().copied().unwrap_or_default();
                 conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
                 let abandoned = conn.abandoned;
-                common.deadlines.clear(number);
-                common.note_record(number);
-                self.emit(common, number, |conn| ConnEvent::Disconnected { conn });
+                self.common.deadlines.clear(number);
+                self.common.record_changed(number);
+                self.emit(number, |conn| ConnEvent::Disconnected { conn });
                 if abandoned {
-                    let _ = self.disconnect(common, now, id, &[]);
+                    let _ = self.disconnect(now, id, &[]);
                 }
             }
             ConnState::DreqSent(..) => {
-                self.emit(common, number, |conn| ConnEvent::Disconnected { conn });
-                self.enter_time_wait(common, Trigger::Dreq, now, number);
+                self.emit(number, |conn| ConnEvent::Disconnected { conn });
+                self.enter_time_wait(Trigger::Dreq, now, number);
             }
             _ => {}
         }
     }
 
-    pub(super) fn on_drep(
-        &mut self,
-        common: &mut Common,
-        drep: &Drep,
-        arrival: &Arrival<'_>,
-    ) -> Result<(), DropReason> {
-        let conn = self.find(drep.remote_id, drep.local_id, arrival)?;
+    pub(super) fn on_drep(&mut self, drep: &Drep, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let conn = find(&mut self.conns, drep.remote_id, drep.local_id, arrival)?;
         let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
         let on = match conn.state {
             ConnState::Established(_) if is_asked => Trigger::Disowned,
@@ -198,28 +185,30 @@ impl Connections {
         if !conn.state.name().expects(on) {
             return Err(DropReason::CmWrongState);
         }
-        self.emit(common, drep.remote_id, |conn| ConnEvent::Disconnected { conn });
-        self.enter_time_wait(common, on, arrival.now, drep.remote_id);
+        self.emit(drep.remote_id, |conn| ConnEvent::Disconnected { conn });
+        self.enter_time_wait(on, arrival.now, drep.remote_id);
         Ok(())
     }
 
     // Destruction.
 
-    /// The program has no more interest: the peer gets the answer that it may still wait for.
-    pub(super) fn destroy(&mut self, common: &mut Common, now: Instant, id: ConnId) {
-        let Ok(conn) = self.get_mut(id) else { return };
+    /// Ends a connection or a service ID resolution in any state, without further events
+    /// (`rdma_destroy_id`): the peer gets the answer that it may still wait for.
+    pub fn destroy(&mut self, now: Instant, id: ConnId) {
+        self.sidr.destroy(&mut self.common, id);
+        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         conn.abandoned = true;
         // each of these is allowed in its state and carries no private data, so none can fail
         let _ = match conn.state.name() {
             CmState::ReqRcvd | CmState::RepRcvd => {
-                self.reject(common, now, id, RejectReason::CONSUMER, &[])
+                self.reject(now, id, RejectReason::CONSUMER, &[])
             }
             CmState::ReqSent | CmState::MraReqRcvd => {
-                self.give_up(common, id.0);
-                self.remove(common, Trigger::Destroy, id.0);
+                self.give_up(id.0);
+                self.remove(Trigger::Destroy, id.0);
                 Ok(())
             }
-            _ => self.disconnect(common, now, id, &[]),
+            _ => self.disconnect(now, id, &[]),
         };
     }
 }

@@ -10,7 +10,6 @@
 
 use super::{
     arrival::Arrival,
-    common::Common,
     connection::ConnState,
     connections::Connections,
     message::{Dreq, Message, PrivateData},
@@ -25,7 +24,7 @@ const NO_CONNECTIONS: Qpn = Qpn::new(0);
 impl Connections {
     /// Asks the peer if it still has an established connection, unless it was asked just now. Any
     /// other has a deadline.
-    pub(super) fn probe(&mut self, common: &mut Common, arrival: &mut Arrival<'_>, id: u32) {
+    pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let ConnState::Established(remote) = conn.state else { return };
         let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
@@ -36,6 +35,6 @@ impl Connections {
             remote_qpn: NO_CONNECTIONS,
             private_data: PrivateData::default(),
         };
-        common.send_for(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
+        self.common.send_for(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
     }
 }

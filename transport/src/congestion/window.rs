@@ -91,7 +91,7 @@ impl Window {
     }
 
     /// Something waits for room. Only a window that is used up grows.
-    pub(crate) const fn note_filled(&mut self) {
+    pub(crate) const fn record_filled(&mut self) {
         self.filled = true;
     }
 
@@ -160,7 +160,7 @@ mod tests {
     /// A round trip, at a time, in which all of the window was used.
     fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
-        window.note_filled();
+        window.record_filled();
         for _ in 0..4 {
             window.on_acknowledged(taken / 4, taken, now);
         }
@@ -232,7 +232,7 @@ mod tests {
             window.on_acknowledged(LARGEST, START, Instant::ZERO);
         }
         assert_eq!(window.limit(), START);
-        window.note_filled();
+        window.record_filled();
         window.on_acknowledged(LARGEST, LARGEST, Instant::ZERO);
         window.on_acknowledged(LARGEST, START, Instant::ZERO);
         assert_eq!(window.limit(), START, "that it was used up is long ago");

@@ -1,8 +1,5 @@
 //! Errors of calls.
 
-use alloc::borrow::Cow;
-
-use super::{Explain, Reason};
 use crate::{
     adapter::{AcceptError, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
     mem::RegisterError,
@@ -11,79 +8,49 @@ use crate::{
     work::SrqError,
 };
 
-const INVAL: &str = "EINVAL";
-const NOMEM: &str = "ENOMEM";
-const BUSY: &str = "EBUSY";
-const NOTSUPP: &str = "EOPNOTSUPP";
-
-impl Explain for CallError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Object(error) => error.explain(),
-            Self::Modify(error) => error.explain(),
-            Self::Post(error) => error.explain(),
-            Self::Connection(error) => error.explain(),
-        }
+reasons! {
+    CallError {}
+    of {
+        Self::Object(error) => error;
+        Self::Modify(error) => error;
+        Self::Post(error) => error;
+        Self::Connection(error) => error;
     }
 }
 
-impl Explain for AcceptError {
-    fn explain(&self) -> Reason {
-        match self {
-            Self::Connection(error) => error.explain(),
-            Self::QueuePair(error) => error.explain(),
-        }
+reasons! {
+    AcceptError {}
+    of {
+        Self::Connection(error) => error;
+        Self::QueuePair(error) => error;
     }
 }
 
-impl Explain for ObjectError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
-            Self::TooMany { limit: 0, .. } => (
-                "no_such_objects",
-                NOMEM,
-                "the device has none of them: ibv_query_device says 0; another way is needed there".into(),
-            ),
-            Self::TooMany { what, .. } => ("too_many_objects", NOMEM, too_many(*what).into()),
-            Self::Size { what, .. } => ("object_size", INVAL, size(*what).into()),
-            Self::Held(_) => (
-                "cq_holds_more",
-                INVAL,
-                "poll the completion queue before it is made smaller, or leave it more room".into(),
-            ),
-            Self::Overrun => (
-                "cq_overrun",
-                INVAL,
-                "make the new one with room for every request that can be posted to the queue \
-                 pairs that use it, or poll more often"
-                    .into(),
-            ),
-            Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
-            Self::RoceV1(_) => ("roce_v1", INVAL, ROCE_V1.into()),
-            Self::NoFrames => (
-                "no_raw_packets",
-                NOTSUPP,
-                "raw packets need a device that builds its own Ethernet frames: -d raw:INTERFACE, or \
-                 ROCE_DEVICES=raw:INTERFACE, with CAP_NET_RAW"
-                    .into(),
-            ),
-            Self::Unknown => (
-                "unknown_object",
-                INVAL,
-                "the parts of an object are made from one open device and live as long as it does: \
-                 look whether one was destroyed, or came from another context"
-                    .into(),
-            ),
-            Self::Mismatch(mismatch) => return mismatch.explain(),
-            Self::InUse => (
-                "object_in_use",
-                BUSY,
-                "destroy first what was made from it: queue pairs before their completion queues, \
-                 shared receive queues and domain; memory windows before their region's domain"
-                    .into(),
-            ),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    ObjectError {
+        Self::TooMany { limit: 0, .. } => ENOMEM "no_such_objects"
+            "the device has none of them: ibv_query_device says 0; another way is needed there";
+        Self::TooMany { what, .. } => ENOMEM "too_many_objects" too_many(*what);
+        Self::Size { what, .. } => EINVAL "object_size" size(*what);
+        Self::Held(_) => EINVAL "cq_holds_more"
+            "poll the completion queue before it is made smaller, or leave it more room";
+        Self::Overrun => EINVAL "cq_overrun"
+            "make the new one with room for every request that can be posted to the queue pairs \
+             that use it, or poll more often";
+        Self::GidIndex(_) => EINVAL "gid_index" GID_INDEX;
+        Self::RoceV1(_) => EINVAL "roce_v1" ROCE_V1;
+        Self::NoFrames => EOPNOTSUPP "no_raw_packets"
+            "raw packets need a device that builds its own Ethernet frames: -d raw:INTERFACE, or \
+             ROCE_DEVICES=raw:INTERFACE, with CAP_NET_RAW";
+        Self::Unknown => EINVAL "unknown_object"
+            "the parts of an object are made from one open device and live as long as it does: \
+             look whether one was destroyed, or came from another context";
+        Self::InUse => EBUSY "object_in_use"
+            "destroy first what was made from it: queue pairs before their completion queues, \
+             shared receive queues and domain; memory windows before their region's domain";
+    }
+    of {
+        Self::Mismatch(mismatch) => mismatch;
     }
 }
 
@@ -129,118 +96,62 @@ const ROCE_V1: &str = "packets leave over UDP, as RoCE v2: take sgid_index from 
                        (ibv_query_gid_ex: gid_type; gid_attrs/types in /sys/class/infiniband); it \
                        is the next one, with the same address";
 
-impl Explain for ObjectMismatch {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::TargetWithQueues => (
-                "xrc_target_with_queues",
-                "IBV_QPT_XRC_RECV takes an XRC domain (IBV_QP_INIT_ATTR_XRCD) and no queues; what it \
-                 receives goes to the XRC SRQ that the peer names",
-            ),
-            Self::InitiatorWithSrq => (
-                "xrc_initiator_with_srq",
-                "leave srq null for IBV_QPT_XRC_SEND; the receiving end is IBV_QPT_XRC_RECV",
-            ),
-            Self::RawWithSrq => (
-                "raw_packets_with_srq",
-                "leave srq null for IBV_QPT_RAW_PACKET, and post receives to the queue pair",
-            ),
-            Self::XrcSrq => (
-                "xrc_srq_elsewhere",
-                "make the shared receive queue with IBV_SRQT_BASIC for queue pairs other than \
-                 IBV_QPT_XRC_RECV",
-            ),
-            Self::Shards => (
-                "shards",
-                "queue pairs that have a completion queue or a shared receive queue in common are in one \
-                 shard, and those of rdma_cm in the first; give them queues of their own, or open the \
-                 device with one shard (ROCE_SHARDS)",
-            ),
-            Self::Type1Window => {
-                ("window_type_1", "IBV_MW_TYPE_2, or open the device with one shard (ROCE_SHARDS)")
-            }
-        };
-        Reason::new(cause, self, advice).with_errno(INVAL)
+reasons! {
+    ObjectMismatch {
+        Self::TargetWithQueues => EINVAL "xrc_target_with_queues"
+            "IBV_QPT_XRC_RECV takes an XRC domain (IBV_QP_INIT_ATTR_XRCD) and no queues; what it \
+             receives goes to the XRC SRQ that the peer names";
+        Self::InitiatorWithSrq => EINVAL "xrc_initiator_with_srq"
+            "leave srq null for IBV_QPT_XRC_SEND; the receiving end is IBV_QPT_XRC_RECV";
+        Self::RawWithSrq => EINVAL "raw_packets_with_srq"
+            "leave srq null for IBV_QPT_RAW_PACKET, and post receives to the queue pair";
+        Self::XrcSrq => EINVAL "xrc_srq_elsewhere"
+            "make the shared receive queue with IBV_SRQT_BASIC for queue pairs other than \
+             IBV_QPT_XRC_RECV";
+        Self::Shards => EINVAL "shards"
+            "queue pairs that have a completion queue or a shared receive queue in common are in \
+             one shard, and those of rdma_cm in the first; give them queues of their own, or open \
+             the device with one shard (ROCE_SHARDS)";
+        Self::Type1Window => EINVAL "window_type_1"
+            "IBV_MW_TYPE_2, or open the device with one shard (ROCE_SHARDS)";
     }
 }
 
-impl Explain for ModifyError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
-            Self::UnknownQp => (
-                "unknown_qp",
-                INVAL,
-                "the queue pair was destroyed, or rdma_destroy_qp took it".into(),
-            ),
-            Self::IllegalTransition { qp_type, from, to } => {
-                ("illegal_transition", INVAL, way(*qp_type, *from, *to).into())
-            }
-            Self::StillDraining => (
-                "still_draining",
-                INVAL,
-                "wait for IBV_EVENT_SQ_DRAINED (en_sqd_async_notify), or ask ibv_query_qp until \
-                 sq_draining is 0"
-                    .into(),
-            ),
-            Self::WrongService(_) => (
-                "wrong_service",
-                INVAL,
-                "give the attributes that this transition takes in this transport service: \
-                 ibv_modify_qp(3) has a table for each"
-                    .into(),
-            ),
-            Self::CqOverrun => (
-                "cq_overrun",
-                INVAL,
-                "destroy the queue pair and the completion queue, and make that with room for \
-                 every request that can be posted"
-                    .into(),
-            ),
-            Self::PKeyIndex(_) => (
-                "pkey_index",
-                INVAL,
-                "ibv_query_pkey lists the table; RoCE devices have one entry, 0xffff at index 0".into(),
-            ),
-            Self::NotTaken { .. } => (
-                "attribute_not_taken",
-                INVAL,
-                "leave its bit out of attr_mask: ibv_modify_qp(3) has the table of what each \
-                 transition takes"
-                    .into(),
-            ),
-            Self::NotSupported(_) => (
-                "path_migration",
-                NOTSUPP,
-                "leave IBV_QP_ALT_PATH and IBV_QP_PATH_MIG_STATE out of attr_mask: RoCE has no \
-                 automatic path migration"
-                    .into(),
-            ),
-            Self::OtherState(_) => (
-                "other_state",
-                INVAL,
-                "cur_qp_state must be the state that the queue pair is in; ibv_query_qp asks for \
-                 it, for an error may have moved it"
-                    .into(),
-            ),
-            Self::MulticastPeer(_) => (
-                "multicast_peer",
-                INVAL,
-                "ah_attr.grh.dgid of a connection is the peer's own address; multicast is for \
-                 IBV_QPT_UD"
-                    .into(),
-            ),
-            Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
-            Self::RoceV1(_) => ("roce_v1", INVAL, ROCE_V1.into()),
-            Self::PathMtu { .. } => (
-                "path_mtu",
-                INVAL,
-                "path_mtu is the lesser of both ports' active_mtu (ibv_query_port); a larger MTU of \
-                 the network interface allows more: 4200 for 4096"
-                    .into(),
-            ),
-            Self::Range { attribute, .. } => ("attribute_range", INVAL, range(*attribute).into()),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    ModifyError {
+        Self::UnknownQp => EINVAL "unknown_qp"
+            "the queue pair was destroyed, or rdma_destroy_qp took it";
+        Self::IllegalTransition { qp_type, from, to } => EINVAL "illegal_transition"
+            way(*qp_type, *from, *to);
+        Self::StillDraining => EINVAL "still_draining"
+            "wait for IBV_EVENT_SQ_DRAINED (en_sqd_async_notify), or ask ibv_query_qp until \
+             sq_draining is 0";
+        Self::WrongService(_) => EINVAL "wrong_service"
+            "give the attributes that this transition takes in this transport service: \
+             ibv_modify_qp(3) has a table for each";
+        Self::CqOverrun => EINVAL "cq_overrun"
+            "destroy the queue pair and the completion queue, and make that with room for every \
+             request that can be posted";
+        Self::PKeyIndex(_) => EINVAL "pkey_index"
+            "ibv_query_pkey lists the table; RoCE devices have one entry, 0xffff at index 0";
+        Self::NotTaken { .. } => EINVAL "attribute_not_taken"
+            "leave its bit out of attr_mask: ibv_modify_qp(3) has the table of what each \
+             transition takes";
+        Self::NotSupported(_) => EOPNOTSUPP "path_migration"
+            "leave IBV_QP_ALT_PATH and IBV_QP_PATH_MIG_STATE out of attr_mask: RoCE has no \
+             automatic path migration";
+        Self::OtherState(_) => EINVAL "other_state"
+            "cur_qp_state must be the state that the queue pair is in; ibv_query_qp asks for it, \
+             for an error may have moved it";
+        Self::MulticastPeer(_) => EINVAL "multicast_peer"
+            "ah_attr.grh.dgid of a connection is the peer's own address; multicast is for \
+             IBV_QPT_UD";
+        Self::GidIndex(_) => EINVAL "gid_index" GID_INDEX;
+        Self::RoceV1(_) => EINVAL "roce_v1" ROCE_V1;
+        Self::PathMtu { .. } => EINVAL "path_mtu"
+            "path_mtu is the lesser of both ports' active_mtu (ibv_query_port); a larger MTU of \
+             the network interface allows more: 4200 for 4096";
+        Self::Range { attribute, .. } => EINVAL "attribute_range" range(*attribute);
     }
 }
 
@@ -287,88 +198,40 @@ const fn range(attribute: Attribute) -> &'static str {
     }
 }
 
-impl Explain for PostError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
-            Self::UnknownQp => {
-                ("unknown_qp", INVAL, "the queue pair was destroyed before this request".into())
-            }
-            Self::State(state) => ("post_state", INVAL, before_posting(*state).into()),
-            Self::UnknownSrq => (
-                "unknown_srq",
-                INVAL,
-                "the shared receive queue was destroyed before this request".into(),
-            ),
-            Self::SharedQueue => (
-                "shared_queue",
-                INVAL,
-                "the queue pair was made with srq: ibv_post_srq_recv instead of ibv_post_recv".into(),
-            ),
-            Self::NoSuchQueue(_) => (
-                "no_such_queue",
-                INVAL,
-                "post sends to IBV_QPT_XRC_SEND, and receives to the XRC SRQ".into(),
-            ),
-            Self::RemoteSrq => (
-                "remote_srq",
-                INVAL,
-                "qp_type.xrc.remote_srqn (ibv_wr_set_xrc_srqn) is for IBV_QPT_XRC_SEND, and needed \
-                 there"
-                    .into(),
-            ),
-            Self::QueueFull => (
-                "queue_full",
-                NOMEM,
-                "poll completions before more is posted: a place is free when the completion of its \
-                 request, or of a later one, has been polled. A send queue in which nothing is \
-                 signaled (IBV_SEND_SIGNALED, sq_sig_all) fills for good. Or ask for a larger \
-                 max_send_wr or max_recv_wr: one that was made for 0 is always full"
-                    .into(),
-            ),
-            Self::TooManySges { .. } => (
-                "too_many_sges",
-                INVAL,
-                "num_sge must not be more than cap.max_send_sge or max_recv_sge, which ibv_create_qp \
-                 was asked for; ask there for more"
-                    .into(),
-            ),
-            Self::TooManyReadSges { .. } => (
-                "too_many_sges",
-                INVAL,
-                "ibv_query_device: max_sge_rd, which may be less than max_sge; several READs instead \
-                 of one"
-                    .into(),
-            ),
-            Self::NoAtomics => (
-                "no_atomics",
-                INVAL,
-                "ibv_query_device: atomic_cap is IBV_ATOMIC_NONE; another way is needed there".into(),
-            ),
-            Self::InlineTooLong { .. } => (
-                "inline_too_long",
-                INVAL,
-                "IBV_SEND_INLINE takes up to cap.max_inline_data bytes, which ibv_create_qp writes \
-                 back: ask for more there, or send from registered memory"
-                    .into(),
-            ),
-            Self::InlineRead => (
-                "inline_read",
-                INVAL,
-                "leave IBV_SEND_INLINE away: the list says where the answer goes".into(),
-            ),
-            Self::NoBytes => {
-                ("no_bytes", INVAL, "num_sge is 0 for this operation; set sg_list to null".into())
-            }
-            Self::TooLong => (
-                "message_too_long",
-                INVAL,
-                "ibv_query_port: max_msg_sz; send it in parts".into(),
-            ),
-            Self::WrongOperation(qp_type) => {
-                ("wrong_operation", INVAL, operations(*qp_type).into())
-            }
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    PostError {
+        Self::UnknownQp => EINVAL "unknown_qp" "the queue pair was destroyed before this request";
+        Self::State(state) => EINVAL "post_state" before_posting(*state);
+        Self::UnknownSrq => EINVAL "unknown_srq"
+            "the shared receive queue was destroyed before this request";
+        Self::SharedQueue => EINVAL "shared_queue"
+            "the queue pair was made with srq: ibv_post_srq_recv instead of ibv_post_recv";
+        Self::NoSuchQueue(_) => EINVAL "no_such_queue"
+            "post sends to IBV_QPT_XRC_SEND, and receives to the XRC SRQ";
+        Self::RemoteSrq => EINVAL "remote_srq"
+            "qp_type.xrc.remote_srqn (ibv_wr_set_xrc_srqn) is for IBV_QPT_XRC_SEND, and needed \
+             there";
+        Self::QueueFull => ENOMEM "queue_full"
+            "poll completions before more is posted: a place is free when the completion of its \
+             request, or of a later one, has been polled. A send queue in which nothing is \
+             signaled (IBV_SEND_SIGNALED, sq_sig_all) fills for good. Or ask for a larger \
+             max_send_wr or max_recv_wr: one that was made for 0 is always full";
+        Self::TooManySges { .. } => EINVAL "too_many_sges"
+            "num_sge must not be more than cap.max_send_sge or max_recv_sge, which ibv_create_qp \
+             was asked for; ask there for more";
+        Self::TooManyReadSges { .. } => EINVAL "too_many_sges"
+            "ibv_query_device: max_sge_rd, which may be less than max_sge; several READs instead \
+             of one";
+        Self::NoAtomics => EINVAL "no_atomics"
+            "ibv_query_device: atomic_cap is IBV_ATOMIC_NONE; another way is needed there";
+        Self::InlineTooLong { .. } => EINVAL "inline_too_long"
+            "IBV_SEND_INLINE takes up to cap.max_inline_data bytes, which ibv_create_qp writes \
+             back: ask for more there, or send from registered memory";
+        Self::InlineRead => EINVAL "inline_read"
+            "leave IBV_SEND_INLINE away: the list says where the answer goes";
+        Self::NoBytes => EINVAL "no_bytes" "num_sge is 0 for this operation; set sg_list to null";
+        Self::TooLong => EINVAL "message_too_long" "ibv_query_port: max_msg_sz; send it in parts";
+        Self::WrongOperation(qp_type) => EINVAL "wrong_operation" operations(*qp_type);
     }
 }
 
@@ -401,97 +264,60 @@ const fn operations(qp_type: QpType) -> &'static str {
     }
 }
 
-impl Explain for CountError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::UnknownQp => ("unknown_qp", INVAL, "the queue pair was destroyed before"),
-            Self::State(_) => {
-                ("counter_state", INVAL, "attach the counter before ibv_modify_qp to RTR")
-            }
-            Self::NoOperation => ("counter_of_nothing", INVAL, "set bits in op_mask"),
-            Self::Counted => {
-                ("counted_already", BUSY, "each operation of a queue pair has one counter at most")
-            }
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    CountError {
+        Self::UnknownQp => EINVAL "unknown_qp" "the queue pair was destroyed before";
+        Self::State(_) => EINVAL "counter_state" "attach the counter before ibv_modify_qp to RTR";
+        Self::NoOperation => EINVAL "counter_of_nothing" "set bits in op_mask";
+        Self::Counted => EBUSY "counted_already"
+            "each operation of a queue pair has one counter at most";
     }
 }
 
-impl Explain for SrqError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::UnknownSrq => ("unknown_srq", "the shared receive queue was destroyed before"),
-            Self::Size(_) => ("srq_size", "ibv_query_device: max_srq_wr"),
-            Self::Posted(_) => {
-                ("srq_holds_more", "make it smaller when fewer requests are posted, or not at all")
-            }
-            Self::Limit(_) => ("srq_limit", "srq_limit counts posted requests: max_wr at most"),
-        };
-        Reason::new(cause, self, advice).with_errno(INVAL)
+reasons! {
+    SrqError {
+        Self::UnknownSrq => EINVAL "unknown_srq" "the shared receive queue was destroyed before";
+        Self::Size(_) => EINVAL "srq_size" "ibv_query_device: max_srq_wr";
+        Self::Posted(_) => EINVAL "srq_holds_more"
+            "make it smaller when fewer requests are posted, or not at all";
+        Self::Limit(_) => EINVAL "srq_limit" "srq_limit counts posted requests: max_wr at most";
     }
 }
 
-impl Explain for RegisterError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::UnknownPd => ("unknown_pd", INVAL, "the domain was freed before"),
-            Self::RemoteWithoutLocalWrite => (
-                "remote_without_local_write",
-                INVAL,
-                "access: IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE; what a peer may change, \
-                 its owner may, too",
-            ),
-            Self::NotPersistent => (
-                "not_persistent",
-                INVAL,
-                "IBV_ACCESS_FLUSH_PERSISTENT is for a mapped file; IBV_ACCESS_FLUSH_GLOBAL for any \
-                 memory",
-            ),
-            Self::AddressOverflow => {
-                ("address_overflow", INVAL, "addr (or iova) plus length must stay below 2^64")
-            }
-            Self::TooLong(_) => {
-                ("region_too_long", INVAL, "ibv_query_device: max_mr_size; register it in parts")
-            }
-            Self::TooMany(_) => {
-                ("too_many_regions", NOMEM, "ibv_query_device: max_mr; ibv_dereg_mr gives one back")
-            }
-            Self::Deregistered => {
-                ("deregistered", INVAL, "use the region that ibv_rereg_mr left, or register anew")
-            }
-            Self::InUse => (
-                "window_bound",
-                BUSY,
-                "unbind the window first: bind it to 0 bytes (type 1) or invalidate it (type 2), or \
-                 ibv_dealloc_mw",
-            ),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    RegisterError {
+        Self::UnknownPd => EINVAL "unknown_pd" "the domain was freed before";
+        Self::RemoteWithoutLocalWrite => EINVAL "remote_without_local_write"
+            "access: IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE; what a peer may change, \
+             its owner may, too";
+        Self::NotPersistent => EINVAL "not_persistent"
+            "IBV_ACCESS_FLUSH_PERSISTENT is for a mapped file; IBV_ACCESS_FLUSH_GLOBAL for any \
+             memory";
+        Self::AddressOverflow => EINVAL "address_overflow"
+            "addr (or iova) plus length must stay below 2^64";
+        Self::TooLong(_) => EINVAL "region_too_long"
+            "ibv_query_device: max_mr_size; register it in parts";
+        Self::TooMany(_) => ENOMEM "too_many_regions"
+            "ibv_query_device: max_mr; ibv_dereg_mr gives one back";
+        Self::Deregistered => EINVAL "deregistered"
+            "use the region that ibv_rereg_mr left, or register anew";
+        Self::InUse => EBUSY "window_bound"
+            "unbind the window first: bind it to 0 bytes (type 1) or invalidate it (type 2), or \
+             ibv_dealloc_mw";
     }
 }
 
-impl Explain for McastError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::UnknownQp => ("unknown_qp", INVAL, "the queue pair was destroyed before"),
-            Self::WrongService(_) => {
-                ("mcast_service", INVAL, "multicast is for queue pairs of type IBV_QPT_UD")
-            }
-            Self::NotMulticast(_) => (
-                "not_multicast",
-                INVAL,
-                "the GID of a group is ff00::/8, or ::ffff:224.0.0.0/100 for IPv4",
-            ),
-            Self::TooManyGroups { .. } => {
-                ("too_many_groups", NOMEM, "ibv_query_device: max_mcast_grp")
-            }
-            Self::TooManyMembers { .. } => {
-                ("too_many_members", NOMEM, "ibv_query_device: max_mcast_qp_attach")
-            }
-            Self::NotAttached(_) => {
-                ("not_attached", INVAL, "detach what ibv_attach_mcast has attached, once")
-            }
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    McastError {
+        Self::UnknownQp => EINVAL "unknown_qp" "the queue pair was destroyed before";
+        Self::WrongService(_) => EINVAL "mcast_service"
+            "multicast is for queue pairs of type IBV_QPT_UD";
+        Self::NotMulticast(_) => EINVAL "not_multicast"
+            "the GID of a group is ff00::/8, or ::ffff:224.0.0.0/100 for IPv4";
+        Self::TooManyGroups { .. } => ENOMEM "too_many_groups" "ibv_query_device: max_mcast_grp";
+        Self::TooManyMembers { .. } => ENOMEM "too_many_members"
+            "ibv_query_device: max_mcast_qp_attach";
+        Self::NotAttached(_) => EINVAL "not_attached"
+            "detach what ibv_attach_mcast has attached, once";
     }
 }

@@ -43,70 +43,44 @@ impl WcStatus {
     }
 }
 
-/// What a status means, whatever lies behind it.
-impl Explain for WcStatus {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::LocLenErr => (
-                "local_length",
-                "the message is longer than the receive that was posted, or than the path MTU of a \
-                 datagram",
-            ),
-            Self::LocQpOpErr => (
-                "local_operation",
-                "the queue pair cannot do this operation: its service, or max_rd_atomic 0",
-            ),
-            Self::LocProtErr => {
-                ("local_protection", "lkey, address and length of the scatter/gather elements")
-            }
-            Self::WrFlushErr => (
-                "flushed",
-                "the request was not at fault: look for what moved the queue pair to ERR before; the \
-                 first completion that is not flushed has it",
-            ),
-            Self::MwBindErr => (
-                "window_bind",
-                "bind_info of the memory window; or the rkey that was to be invalidated, which is of a \
-                 window of type 2 that this queue pair has bound",
-            ),
-            Self::BadRespErr => (
-                "bad_response",
-                "the peer answers otherwise than it was asked: the same PSNs and path_mtu at both \
-                 ends?",
-            ),
-            Self::LocAccessErr => {
-                ("local_access", "access of the region that the receive buffer lies in")
-            }
-            Self::RemInvReqErr => (
-                "remote_invalid_request",
-                "the peer knows the reason (IBV_EVENT_QP_REQ_ERR, or LOC_LEN_ERR of its receive): a \
-                 message longer than its receive buffer; an operation that its qp_access_flags do not \
-                 allow; more READs than its max_dest_rd_atomic",
-            ),
-            Self::RemAccessErr => (
-                "remote_access",
-                "remote_addr, length and rkey against the peer's region; its access must have \
-                 IBV_ACCESS_REMOTE_WRITE, _READ or _ATOMIC, and so must its qp_access_flags; region \
-                 and queue pair of the peer are of one domain; it must still be registered",
-            ),
-            Self::RemOpErr => (
-                "remote_operation",
-                "the peer could not carry it out: the region or the lkey of its own receive buffer, or \
-                 its completion queue",
-            ),
-            Self::RetryExcErr => (
-                "no_answer",
-                "dest_qp_num, ah_attr.grh.dgid and sgid_index at both ends; the peer's queue pair must \
-                 be in RTR before this one sends; UDP port 4791 through firewalls; timeout and \
-                 retry_cnt long enough for the network",
-            ),
-            Self::RnrRetryExcErr => (
-                "receiver_not_ready",
-                "the peer has to post receives before a message comes, and enough of them; rnr_retry \
-                 7 waits for ever, and min_rnr_timer of the peer says how long each wait is",
-            ),
-        };
-        Reason::new(cause, self, advice)
+// What a status means, whatever lies behind it.
+reasons! {
+    WcStatus {
+        Self::LocLenErr => "local_length"
+            "the message is longer than the receive that was posted, or than the path MTU of a \
+             datagram";
+        Self::LocQpOpErr => "local_operation"
+            "the queue pair cannot do this operation: its service, or max_rd_atomic 0";
+        Self::LocProtErr => "local_protection"
+            "lkey, address and length of the scatter/gather elements";
+        Self::WrFlushErr => "flushed"
+            "the request was not at fault: look for what moved the queue pair to ERR before; the \
+             first completion that is not flushed has it";
+        Self::MwBindErr => "window_bind"
+            "bind_info of the memory window; or the rkey that was to be invalidated, which is of \
+             a window of type 2 that this queue pair has bound";
+        Self::BadRespErr => "bad_response"
+            "the peer answers otherwise than it was asked: the same PSNs and path_mtu at both \
+             ends?";
+        Self::LocAccessErr => "local_access" "access of the region that the receive buffer lies in";
+        Self::RemInvReqErr => "remote_invalid_request"
+            "the peer knows the reason (IBV_EVENT_QP_REQ_ERR, or LOC_LEN_ERR of its receive): a \
+             message longer than its receive buffer; an operation that its qp_access_flags do not \
+             allow; more READs than its max_dest_rd_atomic";
+        Self::RemAccessErr => "remote_access"
+            "remote_addr, length and rkey against the peer's region; its access must have \
+             IBV_ACCESS_REMOTE_WRITE, _READ or _ATOMIC, and so must its qp_access_flags; region \
+             and queue pair of the peer are of one domain; it must still be registered";
+        Self::RemOpErr => "remote_operation"
+            "the peer could not carry it out: the region or the lkey of its own receive buffer, \
+             or its completion queue";
+        Self::RetryExcErr => "no_answer"
+            "dest_qp_num, ah_attr.grh.dgid and sgid_index at both ends; the peer's queue pair \
+             must be in RTR before this one sends; UDP port 4791 through firewalls; timeout and \
+             retry_cnt long enough for the network";
+        Self::RnrRetryExcErr => "receiver_not_ready"
+            "the peer has to post receives before a message comes, and enough of them; rnr_retry \
+             7 waits for ever, and min_rnr_timer of the peer says how long each wait is";
     }
 }
 

@@ -5,42 +5,23 @@ use core::fmt;
 use super::{Explain, Reason};
 use crate::cm::{ConnAttribute, ConnError, RejectReason, SidrRep};
 
-impl Explain for ConnError {
-    fn explain(&self) -> Reason {
-        let (cause, errno, advice) = match self {
-            Self::Unknown => (
-                "connection_gone",
-                "EINVAL",
-                "the peer has rejected or ended it, or it was never made: wait for its events first",
-            ),
-            Self::State(_) => (
-                "connection_state",
-                "EINVAL",
-                "rdma_connect waits for ESTABLISHED, rdma_accept answers CONNECT_REQUEST once",
-            ),
-            Self::InUse => (
-                "service_in_use",
-                "EADDRINUSE",
-                "another id listens on this address and port; the port after a restart is free at once",
-            ),
-            Self::PrivateData(_) => (
-                "private_data",
-                "EINVAL",
-                "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
-                 less for datagrams",
-            ),
-            Self::TooMany(_) => {
-                ("too_many_connections", "ENOMEM", "destroy ids that are over, or raise Limits")
-            }
-            Self::OwnId => ("own_id", "EINVAL", "the connection is this device's own"),
-            Self::NoRoute => (
-                "no_route",
-                "EHOSTUNREACH",
-                "the id's address and the peer's are both IPv4 or both IPv6",
-            ),
-            Self::Range(attribute) => ("attribute_range", "EINVAL", range(*attribute)),
-        };
-        Reason::new(cause, self, advice).with_errno(errno)
+reasons! {
+    ConnError {
+        Self::Unknown => EINVAL "connection_gone"
+            "the peer has rejected or ended it, or it was never made: wait for its events first";
+        Self::State(_) => EINVAL "connection_state"
+            "rdma_connect waits for ESTABLISHED, rdma_accept answers CONNECT_REQUEST once";
+        Self::InUse => EADDRINUSE "service_in_use"
+            "another id listens on this address and port; the port after a restart is free at once";
+        Self::PrivateData(_) => EINVAL "private_data"
+            "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
+             less for datagrams";
+        Self::TooMany(_) => ENOMEM "too_many_connections"
+            "destroy ids that are over, or raise Limits";
+        Self::OwnId => EINVAL "own_id" "the connection is this device's own";
+        Self::NoRoute => EHOSTUNREACH "no_route"
+            "the id's address and the peer's are both IPv4 or both IPv6";
+        Self::Range(attribute) => EINVAL "attribute_range" range(*attribute);
     }
 }
 

@@ -93,7 +93,7 @@ impl Histories {
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
             self.qps.insert(*qpn, History::new(*qp_type));
         }
-        let Some(history) = self.qps.get_mut(qpn) else { return self.note_other(record) };
+        let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
         self.latest.keep(record);
         history.note(*at, what);
         let finding = match what {
@@ -134,9 +134,9 @@ impl Histories {
     }
 
     /// A record of no queue pair, or of one that does not exist.
-    fn note_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
+    fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
         if let Some((from, reason)) = astray(what) {
-            self.qps.values_mut().for_each(|history| history.note_astray(from, reason));
+            self.qps.values_mut().for_each(|history| history.record_astray(from, reason));
         }
         match what {
             What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),

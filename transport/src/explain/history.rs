@@ -117,7 +117,7 @@ impl History {
             What::Sent { packet, .. } => {
                 self.peer = Some((packet.net.dst, packet.headers.bth().dest_qp));
             }
-            What::Arrived { packet, disposition } => self.note_arrival(at, packet, *disposition),
+            What::Arrived { packet, disposition } => self.record_arrival(at, packet, *disposition),
             What::Call { call: call @ Call::PostSend { .. }, result: Ok(()) } => {
                 if self.posts.len() >= POSTS {
                     self.posts.pop_front();
@@ -145,7 +145,7 @@ impl History {
         }
     }
 
-    fn note_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
+    fn record_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
         match disposition {
             Disposition::Dropped(reason) => self.silence.dropped.note(reason),
             Disposition::NakReceived(Syndrome::RnrNak { timer }) => {
@@ -159,7 +159,7 @@ impl History {
     }
 
     /// Something from the peer's address was dropped that names no queue pair here.
-    pub(super) fn note_astray(&mut self, from: IpAddr, reason: DropReason) {
+    pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
             self.silence.astray.note(reason);
         }

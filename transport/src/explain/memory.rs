@@ -1,59 +1,36 @@
 //! Accesses to memory, and binds of memory windows.
 
-use super::{Explain, Reason};
 use crate::mem::{AccessError, WindowError};
 
-impl Explain for AccessError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::UnknownKey(_) => (
-                "unknown_key",
-                "look which key the program has filled in: lkey of ibv_reg_mr's region for local \
-                 elements, rkey for the peer, in host byte order on both sides; a key of another \
-                 device is unknown here",
-            ),
-            Self::LocalKey(_) => (
-                "lkey_as_rkey",
-                "give the peer mr->rkey, not mr->lkey: they are equal with some adapters only",
-            ),
-            Self::Deregistered(_) => (
-                "deregistered_key",
-                "ibv_dereg_mr, or ibv_rereg_mr, came before the request was carried out: deregister \
-                 when all completions are there, and when the peer is done; memory that is registered \
-                 anew has a new rkey",
-            ),
-            Self::ProtectionDomain(_) => {
-                ("foreign_pd", "region and queue pair are to be made from the same ibv_pd")
-            }
-            Self::Rights { .. } => (
-                "missing_right",
-                "access of ibv_reg_mr: IBV_ACCESS_LOCAL_WRITE for receives, READs and atomics of its \
-                 own, IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC for what the peer does",
-            ),
-            &Self::Bounds { address, start, size, .. } => {
-                ("out_of_bounds", bounds(address, start, size))
-            }
-            Self::Fault(_) => (
-                "memory_gone",
-                "the memory was unmapped or freed, or its file cut short, while it was registered",
-            ),
-            Self::NotBound(_) => (
-                "window_not_bound",
-                "ibv_bind_mw, or IBV_WR_BIND_MW, has to complete before the peer uses the rkey; each \
-                 bind makes a new one (mw->rkey)",
-            ),
-            Self::QueuePair(_) => (
-                "foreign_window",
-                "a window of type 2 belongs to the queue pair that has bound it: bind it with the \
-                 one that the peer is connected to",
-            ),
-            Self::NotInvalidable(_) => (
-                "not_invalidable",
-                "IBV_WR_LOCAL_INV and IBV_WR_SEND_WITH_INV take the rkey of a bound memory window of \
-                 type 2",
-            ),
-        };
-        Reason::new(cause, self, advice)
+reasons! {
+    AccessError {
+        Self::UnknownKey(_) => "unknown_key"
+            "look which key the program has filled in: lkey of ibv_reg_mr's region for local \
+             elements, rkey for the peer, in host byte order on both sides; a key of another \
+             device is unknown here";
+        Self::LocalKey(_) => "lkey_as_rkey"
+            "give the peer mr->rkey, not mr->lkey: they are equal with some adapters only";
+        Self::Deregistered(_) => "deregistered_key"
+            "ibv_dereg_mr, or ibv_rereg_mr, came before the request was carried out: deregister \
+             when all completions are there, and when the peer is done; memory that is registered \
+             anew has a new rkey";
+        Self::ProtectionDomain(_) => "foreign_pd"
+            "region and queue pair are to be made from the same ibv_pd";
+        Self::Rights { .. } => "missing_right"
+            "access of ibv_reg_mr: IBV_ACCESS_LOCAL_WRITE for receives, READs and atomics of its \
+             own, IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC for what the peer does";
+        &Self::Bounds { address, start, size, .. } => "out_of_bounds" bounds(address, start, size);
+        Self::Fault(_) => "memory_gone"
+            "the memory was unmapped or freed, or its file cut short, while it was registered";
+        Self::NotBound(_) => "window_not_bound"
+            "ibv_bind_mw, or IBV_WR_BIND_MW, has to complete before the peer uses the rkey; each \
+             bind makes a new one (mw->rkey)";
+        Self::QueuePair(_) => "foreign_window"
+            "a window of type 2 belongs to the queue pair that has bound it: bind it with the one \
+             that the peer is connected to";
+        Self::NotInvalidable(_) => "not_invalidable"
+            "IBV_WR_LOCAL_INV and IBV_WR_SEND_WITH_INV take the rkey of a bound memory window of \
+             type 2";
     }
 }
 
@@ -77,35 +54,22 @@ const fn bounds(address: u64, start: u64, size: u64) -> &'static str {
     }
 }
 
-impl Explain for WindowError {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self {
-            Self::UnknownWindow(_) => {
-                ("unknown_window", "bind_mw.mw must be a window of this device")
-            }
-            Self::StillBound => ("window_still_bound", "post IBV_WR_LOCAL_INV with its rkey first"),
-            Self::ProtectionDomain => {
-                ("foreign_pd", "make window, region and queue pair from the same ibv_pd")
-            }
-            Self::UnknownRegion(_) => ("unknown_region", "bind_info.mr must be registered still"),
-            Self::NotAllowed => {
-                ("no_mw_bind", "register the region with IBV_ACCESS_MW_BIND among its rights")
-            }
-            Self::NeedsLocalWrite => {
-                ("no_local_write", "register the region with IBV_ACCESS_LOCAL_WRITE")
-            }
-            Self::Rights(_) => {
-                ("window_rights", "mw_access_flags: IBV_ACCESS_REMOTE_* and IBV_ACCESS_ZERO_BASED")
-            }
-            Self::Bounds { .. } => {
-                ("out_of_bounds", "bind_info.addr and length must lie inside bind_info.mr")
-            }
-            Self::Empty => {
-                ("empty_window", "post IBV_WR_LOCAL_INV to take back a window of type 2")
-            }
-            Self::ZeroBased => ("zero_based", "leave IBV_ACCESS_ZERO_BASED to windows of type 2"),
-        };
-        Reason::new(cause, self, advice)
+reasons! {
+    WindowError {
+        Self::UnknownWindow(_) => "unknown_window" "bind_mw.mw must be a window of this device";
+        Self::StillBound => "window_still_bound" "post IBV_WR_LOCAL_INV with its rkey first";
+        Self::ProtectionDomain => "foreign_pd"
+            "make window, region and queue pair from the same ibv_pd";
+        Self::UnknownRegion(_) => "unknown_region" "bind_info.mr must be registered still";
+        Self::NotAllowed => "no_mw_bind"
+            "register the region with IBV_ACCESS_MW_BIND among its rights";
+        Self::NeedsLocalWrite => "no_local_write" "register the region with IBV_ACCESS_LOCAL_WRITE";
+        Self::Rights(_) => "window_rights"
+            "mw_access_flags: IBV_ACCESS_REMOTE_* and IBV_ACCESS_ZERO_BASED";
+        Self::Bounds { .. } => "out_of_bounds"
+            "bind_info.addr and length must lie inside bind_info.mr";
+        Self::Empty => "empty_window" "post IBV_WR_LOCAL_INV to take back a window of type 2";
+        Self::ZeroBased => "zero_based" "leave IBV_ACCESS_ZERO_BASED to windows of type 2";
     }
 }
 

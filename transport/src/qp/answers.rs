@@ -79,7 +79,7 @@ impl Answers {
     }
 
     /// The peer asks for data of a READ again, from this PSN on.
-    pub(super) fn note_repeat(&mut self, psn: Psn, common: &Common, now: Instant) {
+    pub(super) fn record_repeat(&mut self, psn: Psn, common: &Common, now: Instant) {
         let behind = u64::from(self.sent.after(psn).unwrap_or(0));
         self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), now);
     }

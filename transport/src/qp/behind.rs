@@ -171,7 +171,7 @@ impl Behind {
         if self.is_empty() {
             common.complete_recv(wr_id, Ok(ok), solicited, env);
         } else {
-            let (after, cq) = (self.queued, common.recv_cq.clone());
+            let (after, cq) = (self.queued, common.receiving.cq.clone());
             self.completions.push_back(Completion { after, cq, wr_id, ok, solicited });
         }
     }

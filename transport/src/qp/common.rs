@@ -37,6 +37,8 @@ pub(crate) struct Resources {
     /// The most READs and atomics of a queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
     pub(crate) ack_timer: AckTimer,
+    /// Of those that are made.
+    pub(crate) posting: Posting,
     pub(crate) congestion: CongestionConfig,
 }
 
@@ -100,7 +102,7 @@ impl Env<'_> {
     }
 
     /// A request has been taken from this shared receive queue.
-    pub(crate) fn note_taken(&mut self, id: SrqId) {
+    pub(crate) fn record_taken(&mut self, id: SrqId) {
         if self.resources.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
             self.reports.events.push_back(Event::SrqLimitReached(id));
         }
@@ -172,100 +174,58 @@ impl Env<'_> {
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) qp_type: QpType,
-    /// Of an XRC target this, the completion queue of receives and the shared receive queue are
-    /// those of the XRC SRQ that it serves just now.
-    pub(crate) pd: PdId,
-    pub(crate) send_cq: Option<Arc<CompletionQueue>>,
-    pub(crate) recv_cq: Option<Arc<CompletionQueue>>,
-    /// Shared receive queue that it receives from, if not from a queue of its own.
-    pub(crate) srq: Option<SrqId>,
+    pub(crate) receiving: Receiving,
     /// Of an XRC target.
     pub(crate) xrcd: Option<XrcdId>,
     pub(crate) caps: QpCaps,
-    pub(crate) sq_sig_all: bool,
     pub(crate) state: State,
+    pub(crate) admission: Admission,
+    pub(crate) mtu: Mtu,
+    pub(crate) peer: PeerEnd,
+    pub(crate) quirks: Quirks,
+    pub(crate) posting: Posting,
+    /// True if it has bound a memory window.
+    pub(crate) binds: bool,
+    pub(crate) completions: Completions,
+}
+
+/// Objects with which it receives. Those of an XRC target are of the XRC SRQ that it serves just
+/// now.
+pub(crate) struct Receiving {
+    /// Of what it sends, too.
+    pub(crate) pd: PdId,
+    /// Shared receive queue, if it has no queue of its own.
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) cq: Option<Arc<CompletionQueue>>,
+}
+
+impl Receiving {
+    /// None, and a protection domain in which no region is.
+    pub(super) const NOTHING: Self = Self { pd: PdId::NONE, srq: None, cq: None };
+}
+
+/// What a packet must show, and may do.
+#[derive(Default)]
+pub(crate) struct Admission {
     /// Its P_Key, and where in the table that stands.
     pub(crate) pkey: PKey,
     pub(crate) pkey_index: u16,
-    pub(crate) access: Access,
     pub(crate) qkey: QKey,
-    pub(crate) mtu: Mtu,
-    pub(crate) dest_qpn: Qpn,
-    pub(crate) path: Option<Path>,
-    /// The flow of the packet that came last from the end of the path.
-    pub(crate) incoming: Option<IcrcFlow>,
-    pub(crate) av: Option<AddressVector>,
-    pub(crate) quirks: Quirks,
-    /// Packets of a WRITE, at most, that leave as a WRITE each.
-    pub(crate) write_only_packets: u32,
-    /// Elements of a READ, at most.
-    pub(crate) max_read_sge: u32,
-    /// Atomics can be posted.
-    pub(crate) atomics: bool,
-    /// Requests can be posted before RTS.
-    pub(crate) early_posts: bool,
-    /// True if it has bound a memory window.
-    pub(crate) binds: bool,
-    /// Of its completions.
-    pub(crate) validity: Validity,
-    pub(crate) completion_counters: CompletionCounters,
+    pub(crate) access: Access,
 }
 
-impl Common {
-    /// One half of it, whose bytes and completions may be late.
-    pub(crate) const fn flow(&self, half: Half) -> Flow {
-        (self.qpn.get(), half)
-    }
+/// The other end of a connection.
+#[derive(Default)]
+pub(crate) struct PeerEnd {
+    pub(crate) qpn: Qpn,
+    pub(crate) av: Option<AddressVector>,
+    pub(crate) path: Option<Path>,
+    /// The flow of the packet that came last from the end of the path.
+    incoming: Option<IcrcFlow>,
+}
 
-    /// As whom it uses memory.
-    pub(crate) const fn user(&self) -> User {
-        User { pd: self.pd, qpn: self.qpn }
-    }
-
-    /// One in RESET, without a number, queues or a protection domain.
-    pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
-        Self {
-            qpn: Qpn::default(),
-            qp_type,
-            pd: PdId::NONE,
-            send_cq: None,
-            recv_cq: None,
-            srq: None,
-            xrcd: None,
-            caps,
-            sq_sig_all: false,
-            state: State::Reset,
-            pkey: PKey::DEFAULT,
-            pkey_index: 0,
-            access: Access::empty(),
-            qkey: QKey::default(),
-            mtu,
-            dest_qpn: Qpn::default(),
-            path: None,
-            incoming: None,
-            av: None,
-            quirks: Quirks::default(),
-            write_only_packets: 0,
-            max_read_sge: u32::MAX,
-            atomics: true,
-            early_posts: false,
-            binds: false,
-            validity: Validity::default(),
-            completion_counters: CompletionCounters::default(),
-        }
-    }
-
-    /// True if any of its requests completes in this queue.
-    pub(crate) fn completes_in(&self, id: CqId) -> bool {
-        [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
-    }
-
-    /// Takes back every completion that has not been taken yet.
-    pub(crate) fn discard_completions(&mut self) {
-        core::mem::take(&mut self.validity).discard();
-    }
-
-    /// It has this path from now on.
+impl PeerEnd {
+    /// It is reached by this path from now on.
     pub(crate) fn set_path(&mut self, path: Option<Path>) {
         (self.path, self.incoming) = (path, None);
     }
@@ -279,7 +239,7 @@ impl Common {
     }
 
     /// True if a packet comes from the end of the path.
-    pub(crate) fn is_from_peer(&self, net: &NetHeader) -> bool {
+    pub(crate) fn sends(&self, net: &NetHeader) -> bool {
         match (&self.incoming, &self.path) {
             (Some(flow), Some(_)) => flow.has(net),
             (None, Some(path)) => {
@@ -290,11 +250,81 @@ impl Common {
             (_, None) => false,
         }
     }
+}
+
+/// What can be posted to it, and how it leaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Posting {
+    /// Packets of a WRITE, at most, that leave as a WRITE each.
+    pub(crate) write_only_packets: u32,
+    /// Elements of a READ, at most.
+    pub(crate) max_read_sge: u32,
+    /// Atomics can be posted.
+    pub(crate) atomics: bool,
+    /// Requests can be posted before RTS.
+    pub(crate) early_posts: bool,
+}
+
+impl Default for Posting {
+    fn default() -> Self {
+        Self { write_only_packets: 0, max_read_sge: u32::MAX, atomics: true, early_posts: false }
+    }
+}
+
+/// Where its requests complete, and whether they are told of and counted.
+#[derive(Default)]
+pub(crate) struct Completions {
+    pub(crate) send_cq: Option<Arc<CompletionQueue>>,
+    pub(crate) sq_sig_all: bool,
+    pub(crate) validity: Validity,
+    pub(crate) counters: CompletionCounters,
+}
+
+impl Common {
+    /// One half of it, whose bytes and completions may be late.
+    pub(crate) const fn flow(&self, half: Half) -> Flow {
+        (self.qpn.get(), half)
+    }
+
+    /// As whom it uses memory.
+    pub(crate) const fn user(&self) -> User {
+        User { pd: self.receiving.pd, qpn: self.qpn }
+    }
+
+    /// One in RESET, without a number, queues or a protection domain.
+    pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
+        Self {
+            qpn: Qpn::default(),
+            qp_type,
+            receiving: Receiving::NOTHING,
+            xrcd: None,
+            caps,
+            state: State::Reset,
+            admission: Admission { pkey: PKey::DEFAULT, ..Admission::default() },
+            mtu,
+            peer: PeerEnd::default(),
+            quirks: Quirks::default(),
+            posting: Posting::default(),
+            binds: false,
+            completions: Completions::default(),
+        }
+    }
+
+    /// True if any of its requests completes in this queue.
+    pub(crate) fn completes_in(&self, id: CqId) -> bool {
+        let cqs = [&self.completions.send_cq, &self.receiving.cq];
+        cqs.into_iter().flatten().any(|cq| cq.id() == id)
+    }
+
+    /// Takes back every completion that has not been taken yet.
+    pub(crate) fn discard_completions(&mut self) {
+        core::mem::take(&mut self.completions.validity).discard();
+    }
 
     /// The header of a packet to the peer, in this queue pair's partition.
     pub(super) const fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
-        let mut bth = Bth::new(opcode, self.dest_qpn, psn);
-        bth.pkey = self.pkey;
+        let mut bth = Bth::new(opcode, self.peer.qpn, psn);
+        bth.pkey = self.admission.pkey;
         bth
     }
 
@@ -305,7 +335,7 @@ impl Common {
         result: Result<u32, WcError>,
         env: &mut Env<'_>,
     ) {
-        if !self.completion_counters.is_empty() {
+        if !self.completions.counters.is_empty() {
             env.place_all_of(self.flow(Half::Requester));
         }
         let result =
@@ -318,14 +348,23 @@ impl Common {
             Ok(_) => env.reports.counters.completed_sends += u64::from(counted == CountedOps::SEND),
             Err(error) => env.reports.counters.count_failed_send(error.status),
         }
-        self.completion_counters.count(counted, result.is_ok().then_some(wqe.length));
-        if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
+        self.completions.counters.count(counted, result.is_ok().then_some(wqe.length));
+        if result.is_ok()
+            && !self.completions.sq_sig_all
+            && !wqe.flags.contains(SendFlags::SIGNALED)
+        {
             return;
         }
         let opcode = opcode_of(&wqe.op);
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.flow(Half::Requester), self.send_cq.as_ref(), wc, &self.validity, false);
+        env.complete(
+            self.flow(Half::Requester),
+            self.completions.send_cq.as_ref(),
+            wc,
+            &self.completions.validity,
+            false,
+        );
     }
 
     /// A send request that completes.
@@ -349,7 +388,7 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
-        self.complete_recv_in(self.recv_cq.as_ref(), wr_id, result, solicited, env);
+        self.complete_recv_in(self.receiving.cq.as_ref(), wr_id, result, solicited, env);
     }
 
     /// The same in a completion queue that may have been another when the request was taken.
@@ -361,7 +400,7 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
-        if !self.completion_counters.is_empty() {
+        if !self.completions.counters.is_empty() {
             env.place_all_of(self.flow(Half::Responder));
         }
         let result = result.and_then(|ok| {
@@ -375,13 +414,13 @@ impl Common {
             env.reports.cqs.injected.judge(completing).map_or(Ok(ok), Err)
         });
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
-        self.completion_counters.count(CountedOps::RECV, bytes);
+        self.completions.counters.count(CountedOps::RECV, bytes);
         match result {
             Ok(_) => env.reports.counters.completed_receives += 1,
             Err(error) => env.reports.counters.count_failed_receive(error.status),
         }
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.flow(Half::Responder), cq, wc, &self.validity, solicited);
+        env.complete(self.flow(Half::Responder), cq, wc, &self.completions.validity, solicited);
     }
 }
 

@@ -6,7 +6,7 @@
 use super::{
     common::{Common, Env},
     flight,
-    note::{Loss, Note, Recovery, WindowRule},
+    note::{Loss, Note, Recovery, WindowCause},
     requester::Requester,
     retry::Verdict,
 };
@@ -116,7 +116,7 @@ impl Requester {
             _ => None,
         };
         // Like an adapter, it looks at the list only now: the peer has carried the request out.
-        let allowed = if index == 0 { wqe.check_local(common.pd) } else { Ok(()) };
+        let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
             env.place(common.flow(Half::Requester), region, address, bytes)
         };
@@ -141,7 +141,7 @@ impl Requester {
     }
 
     /// Data of the oldest READ has come, up to the oldest PSN that has no answer.
-    pub(super) fn note_answered(&mut self, env: &mut Env<'_>) {
+    pub(super) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
@@ -222,8 +222,8 @@ impl Requester {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
             self.flight.on_loss();
-            env.note(|| Note::Window(WindowRule::Loss));
-            self.retry.note_resent(psn, env.now);
+            env.note(|| Note::Window(WindowCause::Loss));
+            self.retry.record_resent(psn, env.now);
             self.recover(Verdict::Again, psn, Loss::Probe, env);
         }
     }
@@ -250,7 +250,7 @@ impl Requester {
                 }
                 env.reports.counters.sequence_naks_received += 1;
                 self.flight.on_loss();
-                env.note(|| Note::Window(WindowRule::Loss));
+                env.note(|| Note::Window(WindowCause::Loss));
                 self.recover(verdict, psn, Loss::Nak, env);
                 return Disposition::NakReceived(syndrome);
             }

@@ -64,7 +64,7 @@ impl Congestion {
     }
 
     /// A packet arrived marked.
-    pub(super) const fn note_mark(&mut self) {
+    pub(super) const fn count_mark(&mut self) {
         self.counters.ecn_marked += 1;
     }
 

@@ -250,10 +250,10 @@ impl Responder {
         }
         if place.ends() {
             self.message = Message::None;
-            if !common.completion_counters.is_empty() {
+            if !common.completions.counters.is_empty() {
                 env.place_all_of(common.flow(Half::Responder));
             }
-            common.completion_counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
+            common.completions.counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Responder {
     ) -> Result<(), Refused> {
         let bth = packet.headers.bth();
         self.check_answerable(packet.payload)?;
-        if !common.access.contains(Access::REMOTE_ATOMIC) {
+        if !common.admission.access.contains(Access::REMOTE_ATOMIC) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
         if !eth.virtual_address.is_multiple_of(8) {
@@ -380,7 +380,7 @@ impl Responder {
             return Err(Refused::invalid(Refusal::FlushKind));
         };
         let needed = placement.needed();
-        if !common.access.contains(needed) {
+        if !common.admission.access.contains(needed) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
         let persistent = placement.contains(Placement::PERSISTENT);
@@ -431,7 +431,7 @@ impl Responder {
         common: &Common,
         env: &Env<'_>,
     ) -> Result<Option<Arc<Region>>, Refused> {
-        if !common.access.contains(needed) {
+        if !common.admission.access.contains(needed) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
         if reth.dma_length > MAX_MESSAGE {

@@ -87,7 +87,7 @@ impl Flight {
         let room = if self.is_apart { Room::UNLIMITED } else { room };
         let fits = fits_own && cost <= room.left;
         if !fits_own {
-            self.window.note_filled();
+            self.window.record_filled();
         }
         // a window that has shrunk meanwhile: without an answer it would not open again
         if !fits && self.unasked == 0 {

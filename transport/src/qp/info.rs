@@ -18,6 +18,7 @@ use crate::{
 /// Attributes and state of a queue pair (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
+// The fields are those of `ibv_qp_attr`, whose names programs know; the last three are ours.
 pub struct QpInfo {
     /// Its number.
     pub qpn: Qpn,

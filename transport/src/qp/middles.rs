@@ -82,7 +82,7 @@ impl Qp {
         };
         let kind = if middles.request.is_some() { Kind::Request } else { Kind::Answer };
         let bytes = u64::from(middles.count) * length as u64;
-        self.note_data(kind, middles.count, bytes, env);
+        self.count_data(kind, middles.count, bytes, env);
         if kind == Kind::Answer {
             self.responder.answers.pace.on_sent(bytes, env.now);
         }
@@ -119,7 +119,7 @@ impl Qp {
     }
 
     /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not
-    /// come. Behind those of an answer that were taken it is [noted](Self::note_answered).
+    /// come. Behind those of an answer that were taken it is [noted](Self::record_answered).
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -131,8 +131,8 @@ impl Qp {
     }
 
     /// Packets from the middle of an answer have been taken.
-    pub(crate) fn note_answered(&mut self, env: &mut Env<'_>) {
-        self.requester.note_answered(env);
+    pub(crate) fn record_answered(&mut self, env: &mut Env<'_>) {
+        self.requester.record_answered(env);
     }
 }
 
@@ -238,7 +238,7 @@ impl Requester {
     }
 
     /// Places the payload of that packet. What follows from the answers, packets or not, is
-    /// [noted](Self::note_answered) behind the last of them.
+    /// [noted](Self::record_answered) behind the last of them.
     pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
         if let Some(wqe) = self.queue.oldest()
             && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
@@ -329,7 +329,7 @@ impl Responder {
             Message::Write { region: None, .. } | Message::None => return Ok(()),
         }
         self.expected = self.expected.plus(1);
-        self.note_acknowledged();
+        self.record_acknowledged();
         Ok(())
     }
 }

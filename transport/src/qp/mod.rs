@@ -43,12 +43,12 @@ pub use attr::{
     ResponderAttr, Rtr, Rts,
 };
 use common::Refused;
-pub(crate) use common::{Common, Env, Reports, Resources};
+pub(crate) use common::{Common, Completions, Env, Posting, Receiving, Reports, Resources};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
 pub(crate) use note::Note;
-pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
+pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use retry::AckTimer;
@@ -126,7 +126,9 @@ impl Qp {
         if qp_type == QpType::XrcTarget {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if matches!(state, State::Reset | State::Init | State::Rtr) && !self.common.early_posts {
+        if matches!(state, State::Reset | State::Init | State::Rtr)
+            && !self.common.posting.early_posts
+        {
             return Err(PostError::State(state));
         }
         // other operations that the service does not have fail in their turn, as on adapters
@@ -142,7 +144,7 @@ impl Qp {
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
         }
-        if !self.common.atomics && wr.op.is_atomic() {
+        if !self.common.posting.atomics && wr.op.is_atomic() {
             return Err(PostError::NoAtomics);
         }
         if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
@@ -155,9 +157,9 @@ impl Qp {
             }
             Data::Sges(sges)
                 if matches!(wr.op, SendOp::Read { .. })
-                    && sges.len() > self.common.max_read_sge as usize =>
+                    && sges.len() > self.common.posting.max_read_sge as usize =>
             {
-                return Err(PostError::TooManyReadSges { limit: self.common.max_read_sge });
+                return Err(PostError::TooManyReadSges { limit: self.common.posting.max_read_sge });
             }
             Data::Inline(_) if wr.op.awaits_data() => return Err(PostError::InlineRead),
             Data::Inline(bytes) if bytes.len() > caps.max_inline_data as usize => {
@@ -187,10 +189,10 @@ impl Qp {
         if matches!(qp_type, QpType::XrcInitiator | QpType::XrcTarget) {
             return Err(PostError::NoSuchQueue(qp_type));
         }
-        if state == State::Reset && !self.common.early_posts {
+        if state == State::Reset && !self.common.posting.early_posts {
             return Err(PostError::State(state));
         }
-        if self.common.srq.is_some() {
+        if self.common.receiving.srq.is_some() {
             return Err(PostError::SharedQueue);
         }
         if wr.sges.len() > caps.max_recv_sge as usize {
@@ -200,7 +202,7 @@ impl Qp {
             self.common.complete_recv(wr.wr_id, Err(WcError::FLUSHED), false, env);
             return Ok(());
         }
-        self.responder.post(wr, self.common.pd, &env.resources.regions)
+        self.responder.post(wr, self.common.receiving.pd, &env.resources.regions)
     }
 
     /// Takes all requests; none of them completes.
@@ -219,7 +221,7 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            self.congestion.note_mark();
+            self.congestion.count_mark();
         }
         if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
             self.congestion.owe(env.now, env.resources.congestion.np_min_time_between_cnps);
@@ -263,7 +265,7 @@ impl Qp {
         }
     }
 
-    fn note_established(&mut self, env: &mut Env<'_>) {
+    fn record_established(&mut self, env: &mut Env<'_>) {
         if self.common.state == State::Rtr && !self.established {
             self.established = true;
             env.reports.events.push_back(Event::CommunicationEstablished(self.common.qpn));
@@ -271,14 +273,14 @@ impl Qp {
     }
 
     fn handle_unreliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
-        self.note_established(env);
+        self.record_established(env);
         let outcome = self.responder.handle_unreliable(packet, &self.common, env);
         self.conclude(outcome, env)
     }
 
     fn handle_reliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
         use Operation as Op;
-        self.note_established(env);
+        self.record_established(env);
         let operation = packet.headers.bth().opcode.operation();
         if matches!(operation, Op::Acknowledge | Op::AtomicAcknowledge)
             && !packet.payload.is_empty()
@@ -312,8 +314,8 @@ impl Qp {
     }
 
     /// A packet of the peer comes through memory of this host, or through a network.
-    pub(crate) const fn note_way(&mut self, by_memory: bool) {
-        self.requester.portions.note_way(by_memory);
+    pub(crate) const fn record_way(&mut self, by_memory: bool) {
+        self.requester.portions.record_way(by_memory);
     }
 
     /// The peer tells that our packets meet congestion.
@@ -322,7 +324,7 @@ impl Qp {
             return;
         }
         self.requester.flight.on_notification(env.now);
-        env.note(|| Note::Window(WindowRule::Notification));
+        env.note(|| Note::Window(WindowCause::Notification));
         if let Some(dcqcn) = &env.resources.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
         }
@@ -378,7 +380,7 @@ impl Qp {
             self.datagram_path = Some(path);
             return Some(built);
         }
-        self.common.path.as_ref()?; // without a peer nothing is sent
+        self.common.peer.path.as_ref()?; // without a peer nothing is sent
         if let Some(built) = self.congestion.build(&self.common, slot) {
             env.reports.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
@@ -401,7 +403,7 @@ impl Qp {
     pub(crate) const fn path(&self) -> Option<&Path> {
         match self.common.qp_type {
             QpType::Ud => self.datagram_path.as_ref(),
-            _ => self.common.path.as_ref(),
+            _ => self.common.peer.path.as_ref(),
         }
     }
 
@@ -486,12 +488,12 @@ impl Qp {
                 Ok(length) => {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
-                        self.note_data(Kind::Answer, 1, length as u64, env);
+                        self.count_data(Kind::Answer, 1, length as u64, env);
                         self.responder.answers.pace.on_sent(length as u64, env.now);
                         self.responder.answers.behind.complete_answered(&self.common, env);
                     }
                     if let Some(bytes) = response.ends_read {
-                        let counters = &self.common.completion_counters;
+                        let counters = &self.common.completions.counters;
                         counters.count(CountedOps::REMOTE_READ, Some(bytes));
                     }
                     return Some(Built::new(length));
@@ -501,7 +503,7 @@ impl Qp {
                     if let Some(event) =
                         self.responder.answers.fail(&response, error, msn, &self.common)
                     {
-                        self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
+                        self.common.completions.counters.count(CountedOps::REMOTE_READ, None);
                         if matches!(event, Event::QpAccessError(..)) {
                             env.reports.counters.refused_accesses += 1;
                         }
@@ -531,7 +533,7 @@ impl Qp {
             match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
                     env.note(|| Note::Packet(self.requester.reason(&request)));
-                    self.note_data(Kind::Request, 1, length as u64, env);
+                    self.count_data(Kind::Request, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
                         && let Some(wqe) = self.requester.take_sent()
@@ -551,7 +553,7 @@ impl Qp {
     }
 
     /// So many packets of one kind have left, with so many bytes in all.
-    fn note_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
+    fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
             self.rate.on_sent(bytes, env.now, env.resources.congestion.dcqcn.as_ref());
@@ -618,7 +620,8 @@ impl Qp {
         self.congestion.forget();
         self.rate = Rate::default();
         self.enter(State::Err, failure, env);
-        let has_srq = self.common.srq.is_some() || self.common.qp_type == QpType::XrcTarget;
+        let has_srq =
+            self.common.receiving.srq.is_some() || self.common.qp_type == QpType::XrcTarget;
         let last_wqe = self.flushing.is_some_and(|flushing| flushing.last_wqe);
         self.flushing = Some(Flushing { last_wqe: last_wqe || was_alive && has_srq });
         self.flush(env);

@@ -75,7 +75,7 @@ impl Qp {
         if changes.path_migration.is_some_and(|state| state != PathMigration::Migrated) {
             return Err(ModifyError::NotSupported(Attribute::PathMigration));
         }
-        let path = |av: AddressVector| Ok((av, self.path_to(self.common.dest_qpn, &av, env)?));
+        let path = |av: AddressVector| Ok((av, self.path_to(self.common.peer.qpn, &av, env)?));
         Ok(Checked {
             pkey: changes.pkey_index.map(|index| check_pkey(index, env)).transpose()?,
             access: changes.access,
@@ -87,18 +87,19 @@ impl Qp {
     fn apply(&mut self, checked: &Checked) {
         let Checked { pkey, access, qkey, path } = *checked;
         let common = &mut self.common;
-        (common.pkey_index, common.pkey) = pkey.unwrap_or((common.pkey_index, common.pkey));
-        common.access = access.unwrap_or(common.access);
-        common.qkey = qkey.unwrap_or(common.qkey);
+        (common.admission.pkey_index, common.admission.pkey) =
+            pkey.unwrap_or((common.admission.pkey_index, common.admission.pkey));
+        common.admission.access = access.unwrap_or(common.admission.access);
+        common.admission.qkey = qkey.unwrap_or(common.admission.qkey);
         if let Some((av, path)) = path {
-            common.av = Some(av);
-            common.set_path(Some(path));
+            common.peer.av = Some(av);
+            common.peer.set_path(Some(path));
         }
     }
 
     pub(crate) fn to_init(&mut self, init: &Init, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Init)?;
-        if [&self.common.send_cq, &self.common.recv_cq]
+        if [&self.common.completions.send_cq, &self.common.receiving.cq]
             .into_iter()
             .flatten()
             .any(|cq| cq.has_overrun())
@@ -170,10 +171,10 @@ impl Qp {
                 port: env.resources.gids.port_mtu(),
             });
         }
-        self.common.set_path(Some(self.path_to(dest_qpn, av, env)?));
-        self.common.av = Some(*av);
+        self.common.peer.set_path(Some(self.path_to(dest_qpn, av, env)?));
+        self.common.peer.av = Some(*av);
         self.common.mtu = path_mtu;
-        self.common.dest_qpn = dest_qpn;
+        self.common.peer.qpn = dest_qpn;
         Ok(())
     }
 
@@ -208,7 +209,7 @@ impl Qp {
             | (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
-        if self.common.state == State::Rtr && self.common.early_posts {
+        if self.common.state == State::Rtr && self.common.posting.early_posts {
             self.requester.put_early_aside();
         }
         self.responder.min_rnr_timer = reliability.responder.min_rnr_timer;
@@ -272,10 +273,10 @@ impl Qp {
         self.flushing = None;
         let common = &mut self.common;
         common.state = State::Reset;
-        (common.pkey_index, common.pkey) = (0, PKey::DEFAULT);
-        (common.access, common.qkey) = (Access::empty(), QKey::default());
-        common.set_path(None);
-        common.av = None;
+        (common.admission.pkey_index, common.admission.pkey) = (0, PKey::DEFAULT);
+        (common.admission.access, common.admission.qkey) = (Access::empty(), QKey::default());
+        common.peer.set_path(None);
+        common.peer.av = None;
     }
 
     pub(crate) fn info(&self) -> QpInfo {
@@ -286,14 +287,14 @@ impl Qp {
             qp_type: self.common.qp_type,
             state: self.common.state,
             sq_draining: self.is_draining(),
-            pkey_index: self.common.pkey_index,
-            dest_qpn: self.common.dest_qpn,
+            pkey_index: self.common.admission.pkey_index,
+            dest_qpn: self.common.peer.qpn,
             path_mtu: self.common.mtu,
             rq_psn: self.responder.expected(),
             sq_psn: self.requester.next_psn(),
-            access: self.common.access,
-            qkey: self.common.qkey,
-            av: self.common.av,
+            access: self.common.admission.access,
+            qkey: self.common.admission.qkey,
+            av: self.common.peer.av,
             requester,
             responder,
             path_migration: PathMigration::Migrated,

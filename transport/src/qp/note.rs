@@ -101,9 +101,9 @@ pub enum Timer {
     NotReady,
 }
 
-/// Rule by which a window changed.
+/// Cause of a change of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WindowRule {
+pub enum WindowCause {
     /// The queue pair starts.
     Start,
     /// All of it was used and acknowledged.
@@ -150,7 +150,7 @@ pub(crate) enum Note {
     },
     Timer(Timer),
     Completed(Wc),
-    Window(WindowRule),
+    Window(WindowCause),
     State {
         from: State,
         to: State,
@@ -279,7 +279,7 @@ impl fmt::Display for Timer {
     }
 }
 
-impl fmt::Display for WindowRule {
+impl fmt::Display for WindowCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Start => "start",

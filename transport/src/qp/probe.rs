@@ -127,7 +127,7 @@ impl Probe {
     }
 
     /// The probe that was taken repeats the oldest packet.
-    pub(crate) const fn note_repeated(&mut self, oldest: Psn) {
+    pub(crate) const fn record_repeated(&mut self, oldest: Psn) {
         self.repeated = Some(oldest);
     }
 

@@ -57,7 +57,7 @@ fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Resul
     if length > limit.saturating_add(TAG) {
         return Err(too_long);
     }
-    wqe.check_local(common.pd).map_err(protection)?;
+    wqe.check_local(common.receiving.pd).map_err(protection)?;
     frame.clear();
     frame.resize(length as usize, 0);
     wqe.read(0, frame).map_err(protection)?;

@@ -76,7 +76,7 @@ impl Portions {
     }
 
     /// A packet of the peer has come, through memory or a network.
-    pub(super) const fn note_way(&mut self, by_memory: bool) {
+    pub(super) const fn record_way(&mut self, by_memory: bool) {
         self.by_memory = by_memory;
     }
 

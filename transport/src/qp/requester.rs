@@ -16,7 +16,7 @@ use super::{
     attr::RequesterAttr,
     common::{Common, Env, Resources},
     flight::{self, Flight},
-    note::{Loss, Note, Part, Reason, Timer, WindowRule},
+    note::{Loss, Note, Part, Reason, Timer, WindowCause},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
@@ -342,7 +342,7 @@ impl Requester {
         let repeated = if last {
             self.sent_end.previous()
         } else {
-            self.probe.note_repeated(oldest);
+            self.probe.record_repeated(oldest);
             oldest
         };
         let (number, wqe) = self.queue.find(repeated)?;
@@ -565,7 +565,7 @@ impl Requester {
             env.reports.counters.timeouts += 1;
             let psn = self.oldest_unacked;
             env.note(|| Note::Timer(Timer::Acknowledge(psn)));
-            env.note(|| Note::Window(WindowRule::Timeout));
+            env.note(|| Note::Window(WindowCause::Timeout));
             self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, psn, Loss::Timeout, env);
@@ -579,7 +579,7 @@ impl Requester {
 
 /// Checks a request before anything of it is sent.
 fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
-    let Common { qp_type, pd, .. } = *common;
+    let (qp_type, pd) = (common.qp_type, common.receiving.pd);
     let unreliable = matches!(
         wqe.op,
         SendOp::Send { .. }
@@ -622,7 +622,7 @@ struct Description {
 
 /// True if each packet of this request, which has begun, is a WRITE by itself.
 pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
-    (2..=common.write_only_packets).contains(&wqe.packets)
+    (2..=common.posting.write_only_packets).contains(&wqe.packets)
         && common.qp_type.is_reliable()
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }

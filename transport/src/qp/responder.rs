@@ -180,7 +180,7 @@ impl Responder {
         common: &Common,
         env: &'a mut Env<'_>,
     ) -> &'a mut RecvQueue {
-        match common.srq.and_then(|id| env.resources.srqs.get_mut(&id)) {
+        match common.receiving.srq.and_then(|id| env.resources.srqs.get_mut(&id)) {
             Some(shared) => &mut shared.queue,
             None => &mut self.queue,
         }
@@ -192,8 +192,8 @@ impl Responder {
             return None;
         }
         let wqe = self.receives(common, env).pop()?;
-        if let Some(id) = common.srq {
-            env.note_taken(id);
+        if let Some(id) = common.receiving.srq {
+            env.record_taken(id);
         }
         Some(wqe)
     }
@@ -245,17 +245,17 @@ impl Responder {
                     Err(Refused::Fatal(code, refusal)) => {
                         let operation = packet.headers.bth().opcode.operation();
                         let counted = CountedOps::of_request(operation);
-                        common.completion_counters.count(counted, None);
+                        common.completions.counters.count(counted, None);
                         self.refuse(code, refusal, common, env)
                     }
                 }
             }
             Some(_) if self.nak_sent => {
-                self.note_ahead(packet.headers.bth().psn);
+                self.record_ahead(packet.headers.bth().psn);
                 Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence))
             }
             Some(_) => {
-                self.note_ahead(packet.headers.bth().psn);
+                self.record_ahead(packet.headers.bth().psn);
                 env.reports.counters.sequence_naks_sent += 1;
                 Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::MissingPacket))
             }
@@ -267,7 +267,7 @@ impl Responder {
         self.nak_sent || self.ahead.is_some()
     }
 
-    fn note_ahead(&mut self, psn: Psn) {
+    fn record_ahead(&mut self, psn: Psn) {
         let end = psn.plus(1);
         if self.ahead.is_none_or(|ahead| ahead.is_before(end)) {
             self.ahead = Some(end);
@@ -362,7 +362,7 @@ impl Responder {
         let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else {
             return missing;
         };
-        self.answers.note_repeat(psn, common, env.now);
+        self.answers.record_repeat(psn, common, env.now);
         let packets = common.mtu.packets(reth.dma_length);
         let again = |attempt| ReadReply::new(psn, reth, packets, region, msn, attempt);
         if let Some(under_way) = self.answers.read_at(psn) {
@@ -411,7 +411,7 @@ impl Responder {
     }
 
     /// Everything before `expected` can be acknowledged: the last request was no READ.
-    pub(super) const fn note_acknowledged(&mut self) {
+    pub(super) const fn record_acknowledged(&mut self) {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
@@ -422,7 +422,7 @@ impl Responder {
         if ends {
             self.msn = self.msn.next();
         }
-        self.note_acknowledged();
+        self.record_acknowledged();
         if ack_req {
             self.answers.acknowledge(psn, self.msn);
         }

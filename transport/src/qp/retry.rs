@@ -33,9 +33,14 @@ pub struct AckTimer {
     pub backs_off: bool,
 }
 
+impl AckTimer {
+    /// The default.
+    pub const USUAL: Self = Self { least: 8, percent: 100, backs_off: true };
+}
+
 impl Default for AckTimer {
     fn default() -> Self {
-        Self { least: 8, percent: 100, backs_off: true }
+        Self::USUAL
     }
 }
 
@@ -141,13 +146,13 @@ impl Retry {
         }
         let verdict = self.spend();
         if verdict == Verdict::Again {
-            self.note_resent(psn, now);
+            self.record_resent(psn, now);
         }
         verdict
     }
 
     /// All from `psn` on is being sent again.
-    pub(crate) fn note_resent(&mut self, psn: Psn, now: Instant) {
+    pub(crate) fn record_resent(&mut self, psn: Psn, now: Instant) {
         self.resent_from = Some(psn);
         self.put_off(now);
     }

@@ -58,7 +58,7 @@ fn write(
         return Err(error(Cause::WrongOperation));
     };
     // C10-10
-    if to.pd.is_some_and(|pd| pd != common.pd) {
+    if to.pd.is_some_and(|pd| pd != common.receiving.pd) {
         return Err(error(Cause::ForeignAddressHandle));
     }
     let limit = env.resources.gids.port_mtu().bytes();
@@ -69,9 +69,9 @@ fn write(
         });
     }
     let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
-    wqe.check_local(common.pd).map_err(protection)?;
+    wqe.check_local(common.receiving.pd).map_err(protection)?;
     let path = env.resources.gids.path(&to.av, common.qpn, to.qpn).ok_or(no_route)?;
-    let qkey = if to.qkey.is_controlled() { common.qkey } else { to.qkey };
+    let qkey = if to.qkey.is_controlled() { common.admission.qkey } else { to.qkey };
     let deth = Deth { qkey, source_qp: common.qpn };
     let (operation, ext) = match immediate {
         None => (Operation::SendOnly, Ext::Deth(deth)),
@@ -98,7 +98,7 @@ pub(super) fn receive(
     let (Ext::Deth(deth) | Ext::DethImm(deth, _)) = packet.headers.ext() else {
         return Err(Refused::Dropped(DropReason::WrongService));
     };
-    if deth.qkey != common.qkey {
+    if deth.qkey != common.admission.qkey {
         env.reports.counters.qkey_violations += 1;
         return Err(Refused::Dropped(DropReason::QKey));
     }
@@ -125,7 +125,7 @@ pub(super) fn receive(
     match stored {
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
-            let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
+            let (src_qp, pkey_index) = (Some(deth.source_qp), common.admission.pkey_index);
             let grh = Some(match (net.frame.version(), net.dst) {
                 (RoceVersion::V1, _) => GrhArea::GlobalRoute,
                 (RoceVersion::V2, IpAddr::V4(_)) => GrhArea::Ipv4,

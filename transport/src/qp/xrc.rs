@@ -27,31 +27,21 @@
 //! is an invalid request; a target that fails always says that it takes nothing more from its SRQs
 //! (`IBV_EVENT_QP_LAST_WQE_REACHED`).
 
-use alloc::{collections::BTreeSet, sync::Arc};
+use alloc::collections::BTreeSet;
 
 use super::{
     Qp,
-    common::{Common, Env},
+    common::{Common, Env, Receiving},
     responder::Outcome,
 };
 use crate::{
     event::Refusal,
-    ids::{PdId, Qpn, SrqId},
+    ids::{Qpn, SrqId},
     wire::{NakCode, Packet},
-    work::{CompletionQueue, SrqTable},
+    work::SrqTable,
 };
 
-/// Members with which a target receives: parts of the XRC SRQ that it serves.
-struct Serving {
-    srq: Option<SrqId>,
-    pd: PdId,
-    recv_cq: Option<Arc<CompletionQueue>>,
-}
-
-impl Serving {
-    /// No SRQ, and a protection domain in which no region is.
-    const NOTHING: Self = Self { srq: None, pd: PdId::NONE, recv_cq: None };
-
+impl Receiving {
     /// The SRQ that a request names, if a target of this domain may receive with it.
     fn find(id: SrqId, common: &Common, env: &Env<'_>) -> Result<Self, (NakCode, Refusal)> {
         let named = env.resources.srqs.get(&id).and_then(|srq| Some((srq.pd, srq.xrc.as_ref()?)));
@@ -62,28 +52,24 @@ impl Serving {
         if xrc.cq.has_overrun() {
             return Err((NakCode::RemoteOperationalError, Refusal::FailedXrcSrq));
         }
-        Ok(Self { srq: Some(id), pd, recv_cq: Some(xrc.cq.clone()) })
+        Ok(Self { srq: Some(id), pd, cq: Some(xrc.cq.clone()) })
     }
 }
 
 impl Common {
     /// Serves another SRQ from now on; returns what it served before.
-    fn serve(&mut self, next: Serving) -> Serving {
-        Serving {
-            srq: core::mem::replace(&mut self.srq, next.srq),
-            pd: core::mem::replace(&mut self.pd, next.pd),
-            recv_cq: core::mem::replace(&mut self.recv_cq, next.recv_cq),
-        }
+    const fn serve(&mut self, next: Receiving) -> Receiving {
+        core::mem::replace(&mut self.receiving, next)
     }
 
     /// The same, and the SRQs know of it.
-    fn serve_from_now_on(&mut self, next: Serving, srqs: &mut SrqTable) {
+    fn serve_from_now_on(&mut self, next: Receiving, srqs: &mut SrqTable) {
         let mut targets = |srq: Option<SrqId>, act: fn(&mut BTreeSet<Qpn>, Qpn) -> bool| {
             if let Some(xrc) = srq.and_then(|id| srqs.get_mut(&id)?.xrc.as_mut()) {
                 act(&mut xrc.targets, self.qpn);
             }
         };
-        targets(self.srq, |targets, qpn| targets.remove(&qpn));
+        targets(self.receiving.srq, |targets, qpn| targets.remove(&qpn));
         targets(next.srq, |targets, qpn| targets.insert(qpn));
         self.serve(next);
     }
@@ -97,7 +83,7 @@ impl Qp {
         let named = packet.headers.xrceth().unwrap_or_default().0;
         let is_new = packet.headers.bth().psn == responder.expected();
         // what it serves exists and is of its domain
-        if common.srq != Some(named) {
+        if common.receiving.srq != Some(named) {
             if is_new && responder.is_within_message() {
                 return responder.refuse(
                     NakCode::InvalidRequest,
@@ -106,14 +92,14 @@ impl Qp {
                     env,
                 );
             }
-            match Serving::find(named, common, env) {
+            match Receiving::find(named, common, env) {
                 Ok(next) if is_new => common.serve_from_now_on(next, &mut env.resources.srqs),
                 Err((code, refusal)) if is_new => {
                     return responder.refuse(code, refusal, common, env);
                 }
                 // what is not carried out now must not take a message under way away from its SRQ
                 other => {
-                    let before = common.serve(other.unwrap_or(Serving::NOTHING));
+                    let before = common.serve(other.unwrap_or(Receiving::NOTHING));
                     let outcome = responder.handle(packet, common, env);
                     common.serve(before);
                     return outcome;
@@ -127,6 +113,6 @@ impl Qp {
     /// with it.
     pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
         self.responder.forget_message();
-        self.common.serve_from_now_on(Serving::NOTHING, srqs);
+        self.common.serve_from_now_on(Receiving::NOTHING, srqs);
     }
 }

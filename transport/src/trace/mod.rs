@@ -22,7 +22,7 @@ use core::fmt;
 
 pub use crate::{
     cm::MadReason,
-    qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule},
+    qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause},
 };
 pub use call::{Call, CallError};
 pub use latest::Latest;
@@ -169,8 +169,8 @@ pub enum What {
         from: u64,
         /// Bytes that may be now.
         to: u64,
-        /// The rule.
-        rule: WindowRule,
+        /// The cause.
+        cause: WindowCause,
     },
     /// The rate of the queue pair changed: DCQCN cut or raised it, or lifted the limit.
     Rate {

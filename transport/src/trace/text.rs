@@ -44,7 +44,7 @@ impl fmt::Display for What {
             }
             Self::Timer(timer) => write!(f, "{timer}"),
             Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),
-            Self::Window { from, to, rule } => write!(f, "window {from} to {to} B: {rule}"),
+            Self::Window { from, to, cause } => write!(f, "window {from} to {to} B: {cause}"),
             Self::Rate { from, to } => {
                 write!(f, "rate {} to {}", Rate(*from), Rate(*to))
             }

@@ -17,7 +17,7 @@ const LEFT: std::ops::RangeInclusive<u32> = 0x200..=0x2FF;
 fn left_behind() -> (Talk, ConnRecord, ConnId, End) {
     let mut talk = Talk::configured(Side::A, |cm| cm.ids = GONE);
     let (a, b, _, b_qp) = talk.connected();
-    let record = talk.pair.a.adapter.cm_record(a).unwrap();
+    let record = talk.pair.a.adapter.cm().record(a).unwrap();
     configure(&mut talk.pair.a, |cm| cm.ids = LEFT);
     (talk, record, b, b_qp)
 }
@@ -36,7 +36,7 @@ fn its_peer_is_told() {
             talk.pair.fault_from(Side::A, lost);
         }
         let a = end(&mut talk, &record).unwrap();
-        assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::DreqSent));
+        assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::DreqSent));
         talk.pair.run_for(std::time::Duration::from_millis(1100));
         assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
         talk.disconnect(Side::B, b);
@@ -89,7 +89,7 @@ fn when_there_is_a_record() {
     talk.deliver_all();
     let (b, _) = talk.requests()[0];
     let records = |talk: &Talk| {
-        let (a, b) = (talk.pair.a.adapter.cm_record(a), talk.pair.b.adapter.cm_record(b));
+        let (a, b) = (talk.pair.a.adapter.cm().record(a), talk.pair.b.adapter.cm().record(b));
         (a.is_some(), b.is_some())
     };
     assert_eq!(records(&talk), (false, false));
@@ -97,7 +97,7 @@ fn when_there_is_a_record() {
     assert_eq!(records(&talk), (false, true));
     talk.deliver_all();
     assert_eq!(records(&talk), (true, true));
-    let (one, other) = (talk.pair.a.adapter.cm_record(a), talk.pair.b.adapter.cm_record(b));
+    let (one, other) = (talk.pair.a.adapter.cm().record(a), talk.pair.b.adapter.cm().record(b));
     let (one, other) = (one.unwrap(), other.unwrap());
     assert_eq!((one.local_id, one.remote_id), (other.remote_id, other.local_id));
     assert_eq!((one.local_qpn, one.remote_qpn), (other.remote_qpn, other.local_qpn));
@@ -116,9 +116,9 @@ fn when_there_is_a_record() {
 /// What is told of a side's records.
 fn told(talk: &mut Talk, side: Side) -> Vec<(ConnId, bool)> {
     let adapter = &mut talk.pair.node(side).adapter;
-    let told = std::iter::from_fn(|| adapter.poll_cm_record()).collect::<Vec<_>>();
+    let told = std::iter::from_fn(|| adapter.cm_mut().poll_record()).collect::<Vec<_>>();
     for (conn, record) in &told {
-        assert_eq!(*record, adapter.cm_record(*conn));
+        assert_eq!(*record, adapter.cm().record(*conn));
     }
     told.into_iter().map(|(conn, record)| (conn, record.is_some())).collect()
 }
@@ -161,8 +161,8 @@ fn a_peer_that_is_gone_ends_its_connections() {
         let now = talk.pair.now;
         configure(&mut talk.pair.a, |_| {});
         talk.pair.fault_from(Side::B, "drop qp 1");
-        talk.pair.b.adapter.cm_peer_ended(now, b);
-        talk.pair.b.adapter.cm_peer_ended(now, b); // which changes nothing
+        talk.pair.b.adapter.cm_mut().end_by_peer(now, b);
+        talk.pair.b.adapter.cm_mut().end_by_peer(now, b); // which changes nothing
     };
     for announced in [false, true] {
         let mut talk = Talk::new();
@@ -173,10 +173,10 @@ fn a_peer_that_is_gone_ends_its_connections() {
         gone(&mut talk, b);
         assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
         if !announced {
-            assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::DreqRcvd));
+            assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::DreqRcvd));
             talk.disconnect(Side::B, b);
         }
-        assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::TimeWait));
+        assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::TimeWait));
         talk.pair.run();
         assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }]);
         talk.assert_gone();
@@ -184,6 +184,6 @@ fn a_peer_that_is_gone_ends_its_connections() {
     // a request goes on: another program may answer it
     let mut talk = Talk::new();
     let (a, _) = talk.call();
-    talk.pair.a.adapter.cm_peer_ended(talk.pair.now, a);
-    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
+    talk.pair.a.adapter.cm_mut().end_by_peer(talk.pair.now, a);
+    assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::ReqSent));
 }

@@ -6,8 +6,8 @@ use roce_transport::{
     adapter::AcceptError,
     addr::{Gid, Mtu, PKey},
     cm::{
-        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, Message,
-        PortSpace, RejectReason, Rep,
+        About, Accept, CmState, ConnAttribute, ConnEnd, ConnError, ConnEvent, Connect, Listen,
+        Message, PortSpace, RejectReason, Rep,
     },
     event::DropReason,
     psn::Psn,
@@ -38,7 +38,7 @@ fn both_sides_use_it_and_either_ends_it() {
             talk.disconnect(first.other(), other);
             talk.deliver_all();
             assert_eq!(talk.take(first), [ConnEvent::Disconnected { conn: one }]);
-            assert_eq!(talk.pair.node(first).adapter.cm_state(one), Some(CmState::TimeWait));
+            assert_eq!(talk.pair.node(first).adapter.cm().state(one), Some(CmState::TimeWait));
             talk.pair.run();
             assert_eq!(talk.take(first), [ConnEvent::TimeWaitExit { conn: one }]);
             assert_eq!(talk.take(first.other()), [ConnEvent::TimeWaitExit { conn: other }]);
@@ -65,7 +65,7 @@ fn numbers_cross_over() {
         (0xFFFF, 64, 14)
     );
     let b_qp = talk.accept(b);
-    let setup = talk.pair.b.adapter.cm_qp_setup(b).unwrap();
+    let setup = talk.pair.b.adapter.cm().qp_setup(b).unwrap();
     assert_eq!(
         (setup.rq_psn, setup.sq_psn, setup.dest_qpn),
         (Psn::new(0x222), Psn::new(0x111), a_qp.qpn)
@@ -110,9 +110,9 @@ fn numbers_cross_over() {
         ),
         (4, 3, 6)
     );
-    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
+    assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::Established));
     assert_eq!(
-        talk.pair.a.adapter.cm_qp_setup(a),
+        talk.pair.a.adapter.cm().qp_setup(a),
         None,
         "which is not kept for longer than needed"
     );
@@ -150,7 +150,7 @@ fn the_delay_of_the_peer() {
         hand::deliver(&mut talk.pair, Side::A, &mad);
         let own = talk.pair.a.adapter.query_qp(end.qpn).unwrap();
         assert_eq!(own.requester.timeout, expected, "{ack_timeout} and {delay}");
-        assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
+        assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::Established));
     }
 }
 
@@ -185,7 +185,7 @@ fn queue_pairs_of_the_programs_own() {
     talk.deliver_all();
     assert_eq!(talk.pair.state(&b_qp), State::Init);
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
-    let setup = talk.pair.a.adapter.cm_qp_setup(a).unwrap();
+    let setup = talk.pair.a.adapter.cm().qp_setup(a).unwrap();
     let rtr = Rtr::Rc(
         PeerAttr {
             dest_qpn: setup.dest_qpn,
@@ -241,7 +241,7 @@ fn rejected_by_the_program() {
     let (b, _) = talk.requests()[0];
     let now = talk.pair.now;
     talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"no, thank you").unwrap();
-    assert_eq!(talk.pair.b.adapter.cm_state(b), None);
+    assert_eq!(talk.pair.b.adapter.cm().state(b), None);
     talk.deliver_all();
     let events = talk.take(Side::A);
     let rej = rejection(&events[0]);
@@ -250,7 +250,7 @@ fn rejected_by_the_program() {
         (RejectReason::CONSUMER, About::Req, true)
     );
     assert_eq!(rej.private_data.0[..14], *b"no, thank you\0");
-    assert_eq!(talk.pair.a.adapter.cm_state(a), None);
+    assert_eq!(talk.pair.a.adapter.cm().state(a), None);
     talk.assert_gone();
 }
 
@@ -300,8 +300,8 @@ fn the_closest_listener() {
     assert!(
         matches!(talk.take(Side::B)[..], [ConnEvent::Request { listener, .. }] if listener == exact)
     );
-    talk.pair.b.adapter.cm_unlisten(exact).unwrap();
-    assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(ConnError::Unknown));
+    talk.pair.b.adapter.cm_mut().unlisten(exact).unwrap();
+    assert_eq!(talk.pair.b.adapter.cm_mut().unlisten(exact), Err(ConnError::Unknown));
     talk.call();
     talk.deliver_all();
     let any = talk.listener;
@@ -338,7 +338,7 @@ fn the_peer_is_gone_at_the_end() {
         talk.take(Side::A),
         [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }]
     );
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_queue_pair_that_cannot_be_moved() {
     let refused = talk.pair.b.adapter.cm_accept(now, b, &accept(&b_qp), true);
     assert!(matches!(refused, Err(AcceptError::QueuePair(_))), "{refused:?}");
     assert_eq!(
-        talk.pair.b.adapter.cm_state(b),
+        talk.pair.b.adapter.cm().state(b),
         Some(CmState::ReqRcvd),
         "it can still be accepted or rejected"
     );
@@ -458,13 +458,13 @@ fn commands_at_the_wrong_time() {
     let adapter = &mut talk.pair.a.adapter;
     let state = ConnError::State(CmState::ReqSent);
     assert_eq!(adapter.cm_establish(a, b""), Err(state));
-    assert_eq!(adapter.cm_notify(a), Err(state));
+    assert_eq!(adapter.cm_mut().notify(a), Err(state));
     assert_eq!(adapter.cm_reject(now, a, RejectReason::CONSUMER, b""), Err(state));
     assert_eq!(adapter.cm_disconnect(now, a, b""), Err(state));
     assert_eq!(adapter.cm_accept(now, a, &accept(&a_qp), true), Err(state.into()));
     assert_eq!(adapter.sidr_respond(a, Err(1), b""), Err(state));
-    adapter.cm_destroy(now, a);
-    assert_eq!(adapter.cm_notify(a), Err(ConnError::Unknown));
+    adapter.cm_mut().destroy(now, a);
+    assert_eq!(adapter.cm_mut().notify(a), Err(ConnError::Unknown));
     assert_eq!(adapter.cm_disconnect(now, a, b""), Err(ConnError::Unknown));
     for (spoil, what) in [
         ([8, 0, 0, 0], ConnAttribute::RetryCount),
@@ -473,13 +473,9 @@ fn commands_at_the_wrong_time() {
         ([0, 0, 0, 32], ConnAttribute::AckTimeout),
     ] {
         let [retry_count, rnr_retry, min_rnr_timer, ack_timeout] = spoil;
-        let call = Connect {
-            retry_count,
-            rnr_retry,
-            min_rnr_timer,
-            ack_timeout,
-            ..connect(&a_qp, [10, 0, 0, 2].into())
-        };
+        let usual = connect(&a_qp, [10, 0, 0, 2].into());
+        let end = ConnEnd { rnr_retry, min_rnr_timer, ..usual.end };
+        let call = Connect { retry_count, ack_timeout, end, ..usual };
         assert_eq!(adapter.cm_connect(now, &call), Err(ConnError::Range(what)));
     }
     let call = connect(&a_qp, "fd00::2".parse().unwrap());
@@ -497,7 +493,7 @@ fn commands_at_the_wrong_time() {
 #[test]
 fn a_full_backlog() {
     let mut talk = Talk::new();
-    talk.pair.b.adapter.cm_unlisten(talk.listener).unwrap();
+    talk.pair.b.adapter.cm_mut().unlisten(talk.listener).unwrap();
     talk.listener = listen(&mut talk.pair.b, SERVICE, 2);
     talk.pair.allow(DropReason::CmBacklog);
     for _ in 0..3 {
@@ -519,7 +515,7 @@ fn many_at_once() {
     for _ in 0..200 {
         talk.connected();
     }
-    assert_eq!((talk.pair.a.adapter.cm_count(), talk.pair.b.adapter.cm_count()), (200, 200));
+    assert_eq!((talk.pair.a.adapter.cm().count(), talk.pair.b.adapter.cm().count()), (200, 200));
     assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
 }
 
@@ -532,11 +528,11 @@ pub(crate) fn with_listen_grace() -> Talk {
 fn a_listener_that_comes_a_little_later_is_found() {
     let mut talk = with_listen_grace();
     let listener = talk.listener;
-    talk.pair.b.adapter.cm_unlisten(listener).unwrap();
+    talk.pair.b.adapter.cm_mut().unlisten(listener).unwrap();
     let (a, _) = talk.call();
     talk.pair.run_for(Duration::from_millis(55));
     assert_eq!(
-        (talk.take(Side::A), talk.pair.a.adapter.cm_state(a)),
+        (talk.take(Side::A), talk.pair.a.adapter.cm().state(a)),
         (vec![], Some(CmState::ReqSent))
     );
     assert_eq!(talk.pair.trace.records.len(), 2 * 6, "a request every ten milliseconds");

@@ -45,7 +45,7 @@ fn a_time_wait_ends_in_seconds() {
     for _ in 0..200 {
         ended(&mut talk, 31);
     }
-    assert!(talk.pair.b.adapter.cm_count() > 0);
+    assert!(talk.pair.b.adapter.cm().count() > 0);
     talk.pair.run_for(Duration::from_millis(4300));
     talk.assert_gone();
 }
@@ -56,13 +56,13 @@ fn time_waits_are_not_counted() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
     for n in 1..=10 {
         ended(&mut talk, 20);
-        assert_eq!(talk.pair.b.adapter.cm_count(), n.min(3), "time waits");
+        assert_eq!(talk.pair.b.adapter.cm().count(), n.min(3), "time waits");
     }
     for _ in 0..3 {
         talk.call();
         talk.deliver_all();
     }
-    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm_count()), (3, 6));
+    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 6));
     // those that begin now are refused, and those that are over end as any
     talk.pair.allow(DropReason::CmBacklog);
     talk.call();
@@ -77,9 +77,9 @@ fn time_waits_are_not_counted() {
 fn a_time_wait_that_ends_early() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);
     assert_eq!([20, 18, 20].map(|ack_timeout| ended(&mut talk, ack_timeout)), [0, 0, 1]);
-    assert_eq!(talk.pair.b.adapter.cm_count(), 2);
+    assert_eq!(talk.pair.b.adapter.cm().count(), 2);
     talk.pair.run_for(Duration::from_secs(2)); // twice as long as that of code 18
-    assert_eq!((talk.pair.b.adapter.cm_count(), talk.take(Side::B)), (2, vec![]));
+    assert_eq!((talk.pair.b.adapter.cm().count(), talk.take(Side::B)), (2, vec![]));
 }
 
 /// The connections of an adapter are limited.
@@ -91,7 +91,7 @@ fn more_connections_than_allowed() {
         talk.call();
     }
     talk.deliver_all();
-    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm_count()), (3, 3));
+    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 3));
 }
 
 /// So are those that one address requests: another one still finds room.
@@ -193,13 +193,13 @@ fn request(talk: &mut Talk) {
 
 /// The same request again.
 fn repeat(talk: &mut Talk, times: usize) {
-    let conn = talk.pair.b.adapter.cm_count();
+    let conn = talk.pair.b.adapter.cm().count();
     for _ in 0..times {
         // the other adapter starts anew, with the same seed
         super::configure(&mut talk.pair.a, |_| {});
         request(talk);
     }
-    assert_eq!(talk.pair.b.adapter.cm_count(), conn);
+    assert_eq!(talk.pair.b.adapter.cm().count(), conn);
 }
 
 /// A sender that asks for more time has shown that it gets messages: everything is repeated.

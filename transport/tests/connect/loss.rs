@@ -86,7 +86,7 @@ fn a_program_that_needs_a_minute() {
     let (a, _) = talk.call();
     talk.pair.run_for(Duration::from_secs(60));
     let (b, _) = talk.requests()[0];
-    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::MraReqRcvd));
+    assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::MraReqRcvd));
     assert_eq!(
         talk.pair.trace.records.len(),
         3,
@@ -108,7 +108,7 @@ fn a_program_that_never_answers() {
     let events = talk.take(Side::B);
     let [ConnEvent::Request { conn, .. }, rejected] = &events[..] else { panic!("{events:?}") };
     assert_eq!(rejection(rejected).reason, RejectReason::TIMEOUT);
-    assert_eq!(talk.pair.b.adapter.cm_state(*conn), None);
+    assert_eq!(talk.pair.b.adapter.cm().state(*conn), None);
     talk.assert_gone();
 }
 
@@ -121,7 +121,7 @@ fn a_program_that_answers_too_late() {
     talk.pair.run();
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::ReqRcvd));
     // accepting at last has no effect, and an event says so at once
     talk.accept(b);
     talk.deliver_all();
@@ -141,11 +141,11 @@ fn notified_of_traffic() {
     talk.accept(b);
     talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
-    talk.pair.b.adapter.cm_notify(b).unwrap();
+    talk.pair.b.adapter.cm_mut().notify(b).unwrap();
     assert!(
         matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, private_data: None, .. }] if conn == b)
     );
-    assert_eq!(talk.pair.b.adapter.cm_notify(b), Ok(()));
+    assert_eq!(talk.pair.b.adapter.cm_mut().notify(b), Ok(()));
     talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
@@ -212,7 +212,7 @@ fn a_caller_that_needs_a_minute() {
     talk.accept(b);
     talk.pair.run_for(Duration::from_secs(60));
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::MraRepRcvd));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::MraRepRcvd));
     assert_eq!(
         talk.pair.trace.records.len(),
         4,

@@ -20,8 +20,8 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig},
     addr::{AddressVector, Mtu, PKey},
     cm::{
-        Accept, CmConfig, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId,
-        PortSpace, Rej, Rep, Req, ServiceId,
+        Accept, CmConfig, CmService, ConnEnd, ConnError, ConnEvent, ConnId, Connect, Listen,
+        ListenerId, PortSpace, Rej, Rep, Req, ServiceId,
     },
     psn::Psn,
     qp::{QpType, State},
@@ -136,13 +136,13 @@ impl Talk {
 
     fn destroy(&mut self, side: Side, conn: ConnId) {
         let now = self.pair.now;
-        self.pair.node(side).adapter.cm_destroy(now, conn);
+        self.pair.node(side).adapter.cm_mut().destroy(now, conn);
     }
 
     /// Nothing is left of any connection, on either side.
     #[track_caller]
     fn assert_gone(&mut self) {
-        assert_eq!((self.pair.a.adapter.cm_count(), self.pair.b.adapter.cm_count()), (0, 0));
+        assert_eq!((self.pair.a.adapter.cm().count(), self.pair.b.adapter.cm().count()), (0, 0));
         assert_eq!(self.pair.a.adapter.poll_timeout(), None);
         assert_eq!(self.pair.b.adapter.poll_timeout(), None);
     }
@@ -167,17 +167,19 @@ fn connect(end: &End, to: IpAddr) -> Connect<'static> {
         service_id: SERVICE,
         av: AddressVector::new(to.into(), 0),
         service: CmService::Rc,
-        qpn: end.qpn,
+        end: ConnEnd {
+            qpn: end.qpn,
+            starting_psn: Psn::new(0x111),
+            responder_resources: 3,
+            initiator_depth: 4,
+            rnr_retry: 6,
+            min_rnr_timer: 12,
+            srq: false,
+        },
         managed: true,
-        starting_psn: Psn::new(0x111),
-        responder_resources: 3,
-        initiator_depth: 4,
         retry_count: 7,
-        rnr_retry: 6,
-        min_rnr_timer: 12,
         ack_timeout: 14,
         fits_ack_delay: false,
-        srq: false,
         path_mtu: Mtu::B1024,
         pkey: PKey::DEFAULT,
         private_data: b"",
@@ -186,13 +188,15 @@ fn connect(end: &End, to: IpAddr) -> Connect<'static> {
 
 fn accept(end: &End) -> Accept<'static> {
     Accept {
-        qpn: end.qpn,
-        starting_psn: Psn::new(0x222),
-        responder_resources: 4,
-        initiator_depth: 3,
-        rnr_retry: 5,
-        min_rnr_timer: 11,
-        srq: false,
+        end: ConnEnd {
+            qpn: end.qpn,
+            starting_psn: Psn::new(0x222),
+            responder_resources: 4,
+            initiator_depth: 3,
+            rnr_retry: 5,
+            min_rnr_timer: 11,
+            srq: false,
+        },
         private_data: b"",
     }
 }

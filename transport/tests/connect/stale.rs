@@ -35,7 +35,7 @@ impl Connected {
         talk.deliver_all();
         talk.take(Side::A);
         talk.take(Side::B);
-        assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+        assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
         Self { talk, a, b, a_qp, b_qp, req }
     }
 
@@ -59,7 +59,7 @@ impl Connected {
     fn assert_alive(&mut self) {
         let talk = &mut self.talk;
         assert_eq!((talk.take(Side::A), talk.take(Side::B)), (vec![], vec![]));
-        assert_eq!(talk.pair.b.adapter.cm_state(self.b), Some(CmState::Established));
+        assert_eq!(talk.pair.b.adapter.cm().state(self.b), Some(CmState::Established));
         assert_eq!(talk.pair.state(&self.b_qp), State::Rts);
     }
 
@@ -141,7 +141,7 @@ fn a_peer_that_starts_anew() {
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::A, &question), Disposition::Executed);
     world.talk.deliver_all();
     assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
-    assert_eq!(world.talk.pair.b.adapter.cm_state(world.b), Some(CmState::TimeWait));
+    assert_eq!(world.talk.pair.b.adapter.cm().state(world.b), Some(CmState::TimeWait));
     let again = world.another(2);
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &again), Disposition::Executed);
     assert_eq!(world.talk.requests().len(), 1);
@@ -191,5 +191,5 @@ fn a_reply_with_a_connected_queue_pair() {
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &sent[1]), UNKNOWN);
     let events = world.talk.take(Side::A);
     assert!(matches!(events[..], [ConnEvent::Rejected { conn, .. }] if conn == second));
-    assert_eq!(world.talk.pair.a.adapter.cm_state(world.a), Some(CmState::Established));
+    assert_eq!(world.talk.pair.a.adapter.cm().state(world.a), Some(CmState::Established));
 }

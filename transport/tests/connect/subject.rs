@@ -150,7 +150,7 @@ impl Subject {
             "SidrReqRcvd" => Self::resolved(),
             "gone" => {
                 let mut subject = Self::accepted();
-                subject.talk.pair.b.adapter.cm_destroy(subject.talk.pair.now, subject.conn);
+                subject.talk.pair.b.adapter.cm_mut().destroy(subject.talk.pair.now, subject.conn);
                 subject.id ^= 1;
                 subject
             }
@@ -167,7 +167,7 @@ impl Subject {
 
     pub(crate) fn state(&mut self) -> Option<CmState> {
         let conn = self.conn;
-        self.talk.pair.node(self.side).adapter.cm_state(conn)
+        self.talk.pair.node(self.side).adapter.cm().state(conn)
     }
 
     /// Gives a command. Returns false if it is refused for the state.
@@ -182,12 +182,12 @@ impl Subject {
                 Ok(()) => Ok(()),
             },
             Trigger::Establish => adapter.cm_establish(conn, b""),
-            Trigger::Notify => adapter.cm_notify(conn),
+            Trigger::Notify => adapter.cm_mut().notify(conn),
             Trigger::Reject => adapter.cm_reject(now, conn, RejectReason::CONSUMER, b""),
             Trigger::Disconnect => adapter.cm_disconnect(now, conn, b""),
             Trigger::SidrRespond => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), b""),
             Trigger::Destroy => {
-                adapter.cm_destroy(now, conn);
+                adapter.cm_mut().destroy(now, conn);
                 Ok(())
             }
             other => panic!("{other:?}"),

@@ -161,7 +161,7 @@ fn conversation(seed: u64) {
         .filter(|(_, history)| history.ended && !history.destroyed)
         .map(|(conn, _)| *conn)
     {
-        assert_eq!(talk.pair.a.adapter.cm_state(conn), None, "seed {seed}");
+        assert_eq!(talk.pair.a.adapter.cm().state(conn), None, "seed {seed}");
     }
     // every connection that is still there is ended
     for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {

@@ -345,7 +345,7 @@ fn by_circumstances() -> Vec<Edge> {
     assert_eq!(subject.deliver(rep), Disposition::Executed);
     let now = subject.talk.pair.now;
     let adapter = &mut subject.talk.pair.a.adapter;
-    let record = ConnRecord { local_id: 0x800, ..adapter.cm_record(subject.conn).unwrap() };
+    let record = ConnRecord { local_id: 0x800, ..adapter.cm().record(subject.conn).unwrap() };
     subject.conn = adapter.cm_end_for_another(now, &record).unwrap();
     taken.push((None, Trigger::EndForAnother, subject.state()));
     taken

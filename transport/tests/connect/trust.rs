@@ -51,7 +51,7 @@ fn from_another_host() {
         );
     }
     assert_eq!(talk.take(Side::B), []);
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
     assert_eq!(talk.pair.state(&b_qp), roce_transport::qp::State::Rts);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &genuine), Disposition::Executed);
     assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
@@ -71,7 +71,7 @@ fn another_host_with_the_peers_names() {
         hand::deliver_from(&mut talk.pair, Side::A, OTHER_HOST, &rep),
         dropped(DropReason::CmWrongPeer)
     );
-    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
+    assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::ReqSent));
     hand::deliver(&mut talk.pair, Side::A, &rep);
     talk.deliver_all();
     talk.take(Side::A);
@@ -83,7 +83,7 @@ fn another_host_with_the_peers_names() {
         Disposition::Executed
     );
     assert_eq!(talk.requests().len(), 1);
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
 /// A message with one of a connection's two communication IDs, and a guess for the other.
@@ -105,7 +105,7 @@ fn a_guessed_id() {
         assert_eq!(hand::deliver(&mut talk.pair, Side::B, &mad), Disposition::Executed);
     }
     assert_eq!(talk.take(Side::B), []);
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+    assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_flood_of_requests() {
         hand::deliver(&mut talk.pair, Side::B, &mad);
     }
     assert_eq!(talk.requests().len(), 16, "the backlog");
-    assert_eq!(talk.pair.b.adapter.cm_count(), 16);
+    assert_eq!(talk.pair.b.adapter.cm().count(), 16);
     assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 5_000 - 16);
     let answers: usize =
         std::iter::from_fn(|| Some(hand::sent(&mut talk.pair, Side::B).len()).filter(|&n| n > 0))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use roce_transport::{
-    adapter::AdapterConfig,
+    adapter::{AdapterConfig, Limits},
     addr::Mtu,
     event::{Disposition, DropReason},
     qp::AckTimer,
@@ -348,7 +348,10 @@ fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     for (timeout, least, most) in [(1, 3.5, 3.8), (14, 3.5, 3.8), (16, 3.5, 3.8), (20, 58.5, 58.8)]
     {
         let mut pair = Pair::new();
-        let config = AdapterConfig { ack_timer, ..Node::config(0xA) };
+        let config = AdapterConfig {
+            limits: Limits { ack_timer, ..Limits::default() },
+            ..Node::config(0xA)
+        };
         pair.a = Node::with_config(config, pair.a.ip, UDP_SEGMENT);
         let (a, _) = pair.connect(Options { retry_cnt: 7, timeout, ..Options::default() });
         pair.post_send(&a, &SendWr::send(1, Data::empty()));

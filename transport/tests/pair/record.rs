@@ -13,7 +13,7 @@ use roce_transport::{
     time::{Instant, ack_timeout, rnr_timer},
     trace::{
         Call, CallError, Failure, Loss, Part, Reason, Record, Recovery, Timer, Trace, What, Why,
-        WindowRule,
+        WindowCause,
     },
     wire::{Datagram, FrameFields, Ident, NakCode, NetHeader, Syndrome},
     work::{Cause, RecvWr, Remote, SendWr, WcStatus},
@@ -190,7 +190,7 @@ fn a_gap_a_nak_and_the_rest_again() {
     let recovery =
         What::Recovery { psn: Psn::new(gap), loss: Loss::Nak, recovery: Recovery::Again };
     assert_eq!(decisions[1], recovery);
-    let shrunk = |record: &Record| matches!(record.what, What::Window { from, to, rule: WindowRule::Loss } if to < from);
+    let shrunk = |record: &Record| matches!(record.what, What::Window { from, to, cause: WindowCause::Loss } if to < from);
     assert_eq!(pair.record(Side::A).iter().filter(|&record| shrunk(record)).count(), 1);
 }
 
@@ -215,10 +215,10 @@ fn a_probe_and_then_the_acknowledge_timer() {
     let fired = pair.record(Side::A).iter().find(|record| matches!(record.what, What::Timer(_)));
     assert_eq!(fired.unwrap().at, start.plus(ack_timeout(10).unwrap()));
     let window = pair.record(Side::A).iter().find_map(|record| match record.what {
-        What::Window { rule, .. } => Some(rule),
+        What::Window { cause, .. } => Some(cause),
         _ => None,
     });
-    assert_eq!(window, Some(WindowRule::Timeout));
+    assert_eq!(window, Some(WindowCause::Timeout));
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn congestion_on_both_sides() {
     assert!(sent(&mut pair, Side::B).contains(&(0, Reason::Congestion)));
     assert!(arrived(&mut pair, Side::A).contains(&(0, Disposition::Congestion)));
     let record = pair.record(Side::A).to_vec();
-    let window = |record: &Record| matches!(record.what, What::Window { from, to, rule: WindowRule::Notification } if to < from);
+    let window = |record: &Record| matches!(record.what, What::Window { from, to, cause: WindowCause::Notification } if to < from);
     let rate = |record: &Record| matches!(record.what, What::Rate { from: None, to: Some(_) });
     assert!(record.iter().any(window), "{record:#?}");
     assert!(record.iter().any(rate), "{record:#?}");

@@ -107,7 +107,7 @@ impl Pool {
         }
     }
 
-    pub fn note_events(&mut self, node: &Node) {
+    pub fn record_events(&mut self, node: &Node) {
         self.events =
             node.events.iter().filter(|&&event| event == Event::SrqLimitReached(self.id)).count()
                 as u64;
@@ -120,7 +120,7 @@ impl Pool {
     /// Every request is where it must be, every message where it must be, and nothing else has
     /// changed. Returns how many events there were.
     pub fn check(&mut self, node: &Node) -> u64 {
-        self.note_events(node);
+        self.record_events(node);
         let info = node.adapter.query_srq(self.id).unwrap();
         assert_eq!(
             self.events,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roce_transport::{
     addr::{AddressVector, Mtu, PKey, Qpn},
-    cm::{Accept, CmService, ConnEvent, Connect, Listen, PortSpace},
+    cm::{Accept, CmService, ConnEnd, ConnEvent, Connect, Listen, PortSpace},
     psn::Psn,
     qp::QpType,
 };
@@ -38,17 +38,19 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
         service_id,
         av: AddressVector::new(world[B].ip.into(), 0),
         service: CmService::Rc,
-        qpn: a,
+        end: ConnEnd {
+            qpn: a,
+            starting_psn: Psn::new(100),
+            responder_resources: 4,
+            initiator_depth: 4,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            srq: false,
+        },
         managed: true,
-        starting_psn: Psn::new(100),
-        responder_resources: 4,
-        initiator_depth: 4,
         retry_count: 7,
-        rnr_retry: 7,
-        min_rnr_timer: 12,
         ack_timeout: 14,
         fits_ack_delay: false,
-        srq: false,
         path_mtu: Mtu::B1024,
         pkey: PKey::DEFAULT,
         private_data: b"",
@@ -75,13 +77,15 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
 
 fn accept(qpn: Qpn) -> Accept<'static> {
     Accept {
-        qpn,
-        starting_psn: Psn::new(500),
-        responder_resources: 4,
-        initiator_depth: 4,
-        rnr_retry: 7,
-        min_rnr_timer: 12,
-        srq: false,
+        end: ConnEnd {
+            qpn,
+            starting_psn: Psn::new(500),
+            responder_resources: 4,
+            initiator_depth: 4,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            srq: false,
+        },
         private_data: b"",
     }
 }

@@ -133,7 +133,7 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     let _call = Call::begin();
     let (channel, ctx, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
-    channel.note_use(|| !is_blocking(descriptor));
+    channel.count_use(|| !is_blocking(descriptor));
     Ok(Look::of(take(&channel, &ctx), descriptor))
 }
 

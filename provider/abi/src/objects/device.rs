@@ -198,8 +198,7 @@ impl Dev {
             let mut options = OpenOptions::from_environment()
                 .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
             options.cm.listen_grace = LISTEN_GRACE;
-            let distinct = environment::value(environment::DISTINCT_KEYS);
-            options.equal_keys = distinct.is_none_or(|value| value == "0") && !check::is_on();
+            options.equal_keys = !environment::is_on(environment::DISTINCT_KEYS) && !check::is_on();
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {

@@ -151,7 +151,7 @@ impl Cork {
     }
 
     /// The program polls, and has not posted since it found something: it does not answer that.
-    pub(in crate::engine) fn note_poll(&mut self) {
+    pub(in crate::engine) fn count_poll(&mut self) {
         if self.answers.found_at.take().is_some() {
             self.answers.expected = false;
         }
@@ -174,7 +174,7 @@ impl Cork {
     }
 
     /// The program hears now of what it found.
-    pub(in crate::engine) fn note_found(&mut self, now: Instant) {
+    pub(in crate::engine) fn record_found(&mut self, now: Instant) {
         if let Some(at) = &mut self.answers.found_at {
             *at = now;
         }
@@ -232,12 +232,12 @@ impl Cork {
     }
 
     /// The program has waited so long for the engine's lock, which does not count.
-    pub(in crate::engine) fn note_wait(&mut self, time: Duration) {
+    pub(in crate::engine) fn record_wait(&mut self, time: Duration) {
         self.posts.ended_at = self.posts.ended_at.plus(time);
     }
 
     /// Somebody serves the adapter.
-    pub(in crate::engine) fn note_service(&mut self, now: Instant) {
+    pub(in crate::engine) fn record_service(&mut self, now: Instant) {
         self.served_at = now;
     }
 
@@ -248,7 +248,7 @@ impl Cork {
     }
 
     /// The post has ended, perhaps with a call of the system.
-    pub(in crate::engine) fn note_end(&mut self, now: Instant) {
+    pub(in crate::engine) fn record_end(&mut self, now: Instant) {
         self.posts.ended_at = now;
     }
 
@@ -305,7 +305,7 @@ impl Cork {
     }
 
     /// Runs were sent.
-    pub(in crate::engine) const fn note_sent(&mut self, sent: Sent) {
+    pub(in crate::engine) const fn record_sent(&mut self, sent: Sent) {
         self.sent = sent;
     }
 }
@@ -345,7 +345,7 @@ mod tests {
         fn new() -> Self {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
-            cork.note_sent(Sent::Call);
+            cork.record_sent(Sent::Call);
             Self { cork, now, activity: 0, has_events: false }
         }
 
@@ -359,7 +359,7 @@ mod tests {
                 self.cork.leave();
                 self.now = self.now.plus(CALL);
             }
-            self.cork.note_end(self.now);
+            self.cork.record_end(self.now);
             waits
         }
 
@@ -403,7 +403,7 @@ mod tests {
         fn find(&mut self) -> bool {
             self.activity += 1;
             self.cork.leave();
-            self.cork.note_poll();
+            self.cork.count_poll();
             self.cork.find(self.now, false)
         }
     }
@@ -431,16 +431,16 @@ mod tests {
         program.post(64, CLOSELY);
         assert!(program.find());
 
-        program.cork.note_sent(Sent::Memory);
+        program.cork.record_sent(Sent::Memory);
         program.post(64, AT_ONCE);
         assert!(!program.find(), "what goes through memory");
-        program.cork.note_sent(Sent::Wakeup);
+        program.cork.record_sent(Sent::Wakeup);
         program.post(64, AT_ONCE);
         assert!(program.find(), "the peer sleeps, and is woken once for both");
         assert!(!program.post(64, AT_ONCE), "an answer");
         assert!(!program.post(64, AT_ONCE), "requests do not wait: the peer is awake by now");
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.note_sent(Sent::Call);
+        program.cork.record_sent(Sent::Call);
         for _ in 0..3 {
             assert!(!program.find());
             program.post(64, AT_ONCE);
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn what_acknowledges_a_write_waits_through_memory_too() {
         let mut program = Program::new();
-        program.cork.note_sent(Sent::Memory);
+        program.cork.record_sent(Sent::Memory);
         let finds = |program: &mut Program| program.cork.find(program.now, true);
         assert!(!finds(&mut program), "nobody knows yet whether it answers");
         for late in [AT_ONCE, CLOSELY * 2, CORK_TIMER] {
@@ -499,7 +499,7 @@ mod tests {
         assert!(!program.cork.find(program.now, false), "what completes a receive request");
         program.post(64, AT_ONCE);
         program.cork.find(program.now, true);
-        program.cork.note_poll();
+        program.cork.count_poll();
         assert!(!finds(&mut program), "it has polled once more instead");
     }
 
@@ -626,7 +626,7 @@ mod tests {
     fn a_long_series_of_posts_waits_after_one_poll_and_is_served() {
         let mut program = Program::new();
         program.poll();
-        program.cork.note_service(program.now);
+        program.cork.record_service(program.now);
         program.post(64, CLOSELY + AT_ONCE);
         assert!(!program.cork.is_unserved(program.now));
         let end = program.now.plus(POLLS * 3);
@@ -636,7 +636,7 @@ mod tests {
             assert!(waits && !program.post(64, AT_ONCE), "full runs");
             if program.cork.is_unserved(program.now) {
                 unserved += 1;
-                program.cork.note_service(program.now);
+                program.cork.record_service(program.now);
             }
         }
         assert!((3..=6).contains(&unserved), "{unserved} times in {:?}", POLLS * 3);
@@ -659,21 +659,21 @@ mod tests {
         let mut program = Program::new();
         program.poll();
         program.post(64, CLOSELY + AT_ONCE);
-        program.cork.note_wait(CLOSELY);
+        program.cork.record_wait(CLOSELY);
         assert!(program.post(64, CLOSELY + AT_ONCE));
     }
 
     #[test]
     fn what_goes_through_memory_or_singly_does_not_wait() {
         let mut program = Program::new();
-        program.cork.note_sent(Sent::Memory);
+        program.cork.record_sent(Sent::Memory);
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
-        program.cork.note_sent(Sent::Call);
+        program.cork.record_sent(Sent::Call);
         assert!(program.post(64, AT_ONCE));
 
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.note_sent(Sent::Call);
+        program.cork.record_sent(Sent::Call);
         assert!(!program.cork.is_possible());
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));

@@ -129,7 +129,7 @@ impl Duties {
 
     /// On standby: the program was looked at, and was absent while something waited, or was not;
     /// `None`: nobody knows.
-    pub(in crate::engine) fn note_look(&mut self, is_absent: Option<bool>, now: Instant) {
+    pub(in crate::engine) fn record_look(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
             Some(true) => self.absence.renew(ASSISTS, now),
             Some(false) => self.absence.miss(STEADY),
@@ -138,14 +138,14 @@ impl Duties {
     }
 
     /// The program that was assisted polls again, and needs nobody.
-    pub(in crate::engine) fn note_return(&mut self, now: Instant) {
+    pub(in crate::engine) fn record_return(&mut self, now: Instant) {
         self.absence.end_now(now);
     }
 
     /// An event loop was looked at, and was absent while something waited, or was not. It was woken
     /// `in_vain` so many times in a row; `idle` looks without a call are enough. Returns whether it
     /// stays one that what arrives wakes, and if it was found unfit, until when it is none.
-    pub(in crate::engine) fn note_loop(
+    pub(in crate::engine) fn record_loop(
         &mut self,
         is_absent: bool,
         in_vain: u64,
@@ -215,7 +215,7 @@ mod tests {
                 let slept = self.duties.look_after(self.now).unwrap_or(Duration::from_micros(250));
                 self.now = self.now.plus(slept);
                 self.seen.activity += u64::from(slept >= serves_after);
-                self.duties.note_look(Some(is_absent), self.now);
+                self.duties.record_look(Some(is_absent), self.now);
             }
         }
     }
@@ -231,7 +231,7 @@ mod tests {
             let (serves, was_absent) = (is(0), is(1));
             let mut duties = Duties::new(0);
             if was_absent {
-                duties.note_look(Some(true), now);
+                duties.record_look(Some(true), now);
             }
             let seen = Seen {
                 activity: u64::from(serves),
@@ -292,15 +292,15 @@ mod tests {
             assert_eq!(thread.duties.look_after(thread.now), None, "it is looked at closely");
         }
         let mut duties = thread.duties;
-        (0..STEADY - 1).for_each(|_| duties.note_look(Some(false), thread.now));
-        (0..STEADY).for_each(|_| duties.note_look(None, thread.now));
+        (0..STEADY - 1).for_each(|_| duties.record_look(Some(false), thread.now));
+        (0..STEADY).for_each(|_| duties.record_look(None, thread.now));
         assert_eq!(duties.look_after(thread.now), None, "nobody knows");
-        duties.note_look(Some(false), thread.now);
+        duties.record_look(Some(false), thread.now);
         assert!(duties.look_after(thread.now).is_some());
-        duties.note_look(Some(true), thread.now);
+        duties.record_look(Some(true), thread.now);
         assert!(duties.absence.lasts(thread.now.plus(ASSISTS[0] / 2)));
         assert!(!duties.absence.lasts(thread.now.plus(ASSISTS[0])), "it begins anew");
-        duties.note_return(thread.now);
+        duties.record_return(thread.now);
         assert!(!duties.absence.lasts(thread.now));
     }
 
@@ -315,7 +315,7 @@ mod tests {
                 assert_eq!(thread.decide(), Duty::EventLoop);
                 thread.now = thread.now.plus(LOOK);
                 let (stays, not_before) =
-                    thread.duties.note_loop(absent(look), in_vain, IDLE, thread.now);
+                    thread.duties.record_loop(absent(look), in_vain, IDLE, thread.now);
                 assert!(stays || not_before.is_none_or(|end| end > thread.now));
                 !stays
             })
@@ -338,7 +338,7 @@ mod tests {
                 thread.seen.activity += 1;
                 assert_eq!(thread.decide(), Duty::EventLoop);
                 let looks = thread.duties.looks_now();
-                assert!(!looks || thread.duties.note_loop(is_absent, 0, 64, thread.now).0);
+                assert!(!looks || thread.duties.record_loop(is_absent, 0, 64, thread.now).0);
                 looks
             };
             (0..turns).filter(looks_in).count()

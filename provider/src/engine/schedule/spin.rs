@@ -32,7 +32,7 @@ impl SpinPolicy {
     }
 
     /// It has left the processor to others, if there were any, for so long.
-    pub(in crate::engine) fn note_yield(&mut self, took: Duration, now: Instant) {
+    pub(in crate::engine) fn record_yield(&mut self, took: Duration, now: Instant) {
         if took <= self.switch {
             self.vain = self.vain.saturating_add(1);
             self.crowd.miss(ALONE_YIELDS);
@@ -60,13 +60,13 @@ impl PollYields {
     }
 
     /// It has polled, and received something or not. Returns true if it yields.
-    pub(in crate::engine) const fn note_poll(&mut self, received: bool) -> bool {
+    pub(in crate::engine) const fn count_poll(&mut self, received: bool) -> bool {
         self.vain = if received { 0 } else { self.vain + 1 };
         self.vain == self.after
     }
 
     /// It has left the processor to others, if there were any, for so long.
-    pub(in crate::engine) fn note_yield(&mut self, took: Duration) {
+    pub(in crate::engine) fn record_yield(&mut self, took: Duration) {
         let [soon, late] = YIELD_AFTER;
         self.vain = 0;
         self.after = if took > SWITCH { self.after / 2 } else { self.after * 2 }.clamp(soon, late);
@@ -94,8 +94,8 @@ mod tests {
     /// The numbers of polls in vain before each of so many yields, which take so long.
     fn polls_before_yields(yields: &mut PollYields, took: Duration, count: usize) -> Vec<u32> {
         let next = |_| {
-            let polls = (1..1000).find(|_| yields.note_poll(false));
-            yields.note_yield(took);
+            let polls = (1..1000).find(|_| yields.count_poll(false));
+            yields.record_yield(took);
             polls.unwrap()
         };
         (0..count).map(next).collect()
@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(polls_before_yields(&mut yields, wanted, 5), [64, 32, 16, 8, 8]);
         assert_eq!(polls_before_yields(&mut yields, SWITCH, 5), [8, 16, 32, 64, 64]);
         for _ in 0..100 {
-            assert!((1..64).all(|_| !yields.note_poll(false)));
-            assert!(!yields.note_poll(true), "it has received something");
+            assert!((1..64).all(|_| !yields.count_poll(false)));
+            assert!(!yields.count_poll(true), "it has received something");
         }
     }
 
@@ -121,27 +121,27 @@ mod tests {
         let mut now = Instant::ZERO.plus(Duration::from_secs(1));
         assert!(spin.lasts(LINGER, now));
         assert!(!spin.lasts(LINGER + Duration::from_nanos(1), now));
-        spin.note_yield(SWITCH, now);
+        spin.record_yield(SWITCH, now);
         assert!(spin.lasts(Duration::ZERO, now));
-        spin.note_yield(SWITCH * 2, now);
+        spin.record_yield(SWITCH * 2, now);
         assert!(!spin.lasts(Duration::ZERO, now));
-        spin.note_yield(Duration::ZERO, now.plus(CROWDED[0] / 2));
+        spin.record_yield(Duration::ZERO, now.plus(CROWDED[0] / 2));
         assert!(!spin.lasts(Duration::ZERO, now.plus(CROWDED[0] / 2)));
         assert!(spin.lasts(Duration::ZERO, now.plus(CROWDED[0])));
         let mut crowd = |spin: &mut SpinPolicy, length: Duration| {
-            spin.note_yield(SWITCH * 2, now);
+            spin.record_yield(SWITCH * 2, now);
             assert!(!spin.lasts(Duration::ZERO, now.plus(length / 2)));
             now = now.plus(length);
             assert!(spin.lasts(Duration::ZERO, now));
         };
         crowd(&mut spin, CROWDED[0] * 2);
-        (0..10).for_each(|_| spin.note_yield(SWITCH * 2, Instant::ZERO));
+        (0..10).for_each(|_| spin.record_yield(SWITCH * 2, Instant::ZERO));
         crowd(&mut spin, CROWDED[1]);
-        (0..ALONE_YIELDS).for_each(|_| spin.note_yield(Duration::ZERO, Instant::ZERO));
+        (0..ALONE_YIELDS).for_each(|_| spin.record_yield(Duration::ZERO, Instant::ZERO));
         now = now.plus(CROWDED[1]);
-        spin.note_yield(SWITCH * 2, now);
+        spin.record_yield(SWITCH * 2, now);
         assert!(spin.lasts(Duration::ZERO, now), "once among many, and not for long");
-        spin.note_yield(SLICE * 2, now);
+        spin.record_yield(SLICE * 2, now);
         assert!(!spin.lasts(Duration::ZERO, now));
         assert!(spin.lasts(Duration::ZERO, now.plus(CROWDED[0])));
     }

@@ -1,6 +1,7 @@
 //! The addresses of a device at which the service receives.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -8,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{share::IdPartition, time::Instant};
+use roce_transport::{
+    cm::{ConnId, ConnRecord},
+    share::IdPartition,
+    time::Instant,
+};
 use rustix::{event::epoll, io::Errno};
 
 use super::{Client, client::Control};
@@ -26,6 +31,8 @@ pub(in crate::link) struct Clients {
     /// Readable when a descriptor of a client is. Its own never changes.
     epoll: Option<OwnedFd>,
     look_at: Instant,
+    /// Connections of this process at such addresses.
+    records: BTreeMap<ConnId, ConnRecord>,
 }
 
 impl Clients {
@@ -62,6 +69,23 @@ impl Clients {
     /// The client at an address.
     pub(in crate::link) fn at(&mut self, address: IpAddr) -> Option<&mut Client> {
         self.clients.iter_mut().find(|client| client.address == address)
+    }
+
+    /// Has the service keep the record of a connection, if it is at such an address.
+    pub(in crate::link) fn keep_record(&mut self, conn: ConnId, record: &ConnRecord) {
+        if let Some(client) = self.at(record.local) {
+            client.keep_record(record);
+            self.records.insert(conn, *record);
+        }
+    }
+
+    /// The connection has ended.
+    pub(in crate::link) fn discard_record(&mut self, conn: ConnId) {
+        if let Some(record) = self.records.remove(&conn)
+            && let Some(client) = self.at(record.local)
+        {
+            client.erase_record(record.local_id);
+        }
     }
 
     /// What the service is [asked](super::ask) by whether a service at an address is another's.

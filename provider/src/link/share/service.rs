@@ -77,7 +77,7 @@ pub struct ShareLink {
 /// Clients and their doors.
 struct Clients {
     directory: PathBuf,
-    state: File,
+    saved: SavedTable,
     /// Readable when there is a knock or a request.
     epoll: OwnedFd,
     /// By their numbers in the epoll.
@@ -87,8 +87,6 @@ struct Clients {
     by_number: BTreeMap<(IpAddr, IdPartition), u64>,
     table: Table,
     requests: Requests,
-    /// The table as it was saved last.
-    saved: Vec<u8>,
     /// Number of the next client, or door in the epoll.
     next: u64,
     look_at: Instant,
@@ -96,6 +94,26 @@ struct Clients {
     receive_buffer: usize,
     forwarded: u64,
     lost: u64,
+}
+
+/// The table as it was saved last, where the next service finds it.
+struct SavedTable {
+    file: File,
+    bytes: Vec<u8>,
+}
+
+impl SavedTable {
+    fn update(&mut self, table: &Table) {
+        let table = table.save();
+        if self.bytes == table {
+            return;
+        }
+        let saved = self.file.write_all_at(&table, 0);
+        if let Err(error) = saved.and_then(|()| self.file.set_len(table.len() as u64)) {
+            warn!(%error, "the next service will not know the clients of this one");
+        }
+        self.bytes = table;
+    }
 }
 
 /// A process that this one receives for, at an address.
@@ -142,12 +160,11 @@ impl ShareLink {
         let table = Table::restore(clock::now(), &read(&state));
         let clients = Clients {
             directory: directory.into(),
-            state,
+            saved: SavedTable { file: state, bytes: table.save() },
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| error(it.into()))?,
             doors: BTreeMap::new(),
             clients: BTreeMap::new(),
             by_number: BTreeMap::new(),
-            saved: table.save(),
             table,
             requests: Requests::default(),
             next: 0,
@@ -228,7 +245,7 @@ impl Clients {
         let silent = self.clients.iter().filter(|(_, client)| is_silent(client));
         let silent: Vec<_> = silent.map(|(number, _)| *number).collect();
         silent.into_iter().for_each(|number| self.end(now, number));
-        self.save();
+        self.saved.update(&self.table);
     }
 
     /// Time at which a client has been silent for too long.
@@ -334,19 +351,6 @@ impl Clients {
             let records = records.into_values().collect();
             self.ended.push_back(Ended::Here { address, partition, records });
         }
-    }
-
-    /// Keeps the table where the next service finds it.
-    fn save(&mut self) {
-        let table = self.table.save();
-        if self.saved == table {
-            return;
-        }
-        let saved = self.state.write_all_at(&table, 0);
-        if let Err(error) = saved.and_then(|()| self.state.set_len(table.len() as u64)) {
-            warn!(%error, "the next service will not know the clients of this one");
-        }
-        self.saved = table;
     }
 
     /// Sends the datagrams of a run to the clients that they are for, and hands over the rest.

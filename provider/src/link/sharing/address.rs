@@ -106,8 +106,8 @@ impl SharedAddresses {
     }
 
     /// Something has arrived at one of the addresses that another process is to read.
-    pub(super) fn note_arrival(&mut self, now: Instant) {
-        self.addresses.iter_mut().for_each(|shared| shared.note_arrival(now));
+    pub(super) fn record_arrival(&mut self, now: Instant) {
+        self.addresses.iter_mut().for_each(|shared| shared.record_arrival(now));
     }
 
     /// Finds a new owner for each address whose owner has ended or is stopped. Returns what has
@@ -249,7 +249,7 @@ impl SharedAddresses {
     }
 
     /// A process has ended, it seems.
-    pub(super) fn note_end(&mut self, now: Instant) {
+    pub(super) fn record_end(&mut self, now: Instant) {
         self.looks = Some(Looks::begin(now));
     }
 

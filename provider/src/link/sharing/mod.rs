@@ -18,6 +18,7 @@ mod claim;
 mod ends;
 mod epoll;
 mod hello;
+mod inbox;
 mod listener;
 mod look;
 mod members;
@@ -41,25 +42,19 @@ use roce_transport::{
     cm::{ConnId, ConnRecord},
     share::IdPartition,
     time::Instant,
-    wire::{FrameFields, Ident, NetHeader},
 };
-use rustix::event::{EventfdFlags, eventfd};
 
-use super::{
-    DatagramMeta, DatagramRun, Ended,
-    arrival::Arrival,
-    rings::{Incoming, LONGEST, Outgoing, RunHeader},
-    sealed,
-};
+use super::{DatagramRun, Ended, rings::Outgoing, sealed};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use address::{Addressed, SharedAddresses};
 use ends::Ends;
 use hello::{Hello, Purpose};
+use inbox::Inbox;
 use listener::{Listeners, Pending};
 pub(super) use members::MakeSocket;
-use owner::{Change, Forwarding};
-use paths::{Destination, MAX_PAIRS, Paths};
+use owner::Change;
+use paths::{Destination, Paths};
 pub(crate) use reaper::{Left, Members};
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
@@ -69,11 +64,9 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(super) struct Sharing {
     /// Readable when any of the other descriptors here is. Its descriptor never changes.
     epoll: OwnedFd,
-    /// Eventfd that other processes write to, to wake this one.
-    wakeup: OwnedFd,
     listeners: Listeners,
     pub(super) paths: Paths,
-    incoming: Vec<Ring>,
+    inbox: Inbox,
     scope: Scope,
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
@@ -85,18 +78,6 @@ pub(super) struct Sharing {
     reaper: Vec<OwnedFd>,
     /// Time of the next look for processes that come and go.
     look_at: Instant,
-    /// Number of threads that sleep until the descriptor is readable.
-    sleepers: u32,
-    /// The next receive reads `wakeup`, to which another process may have written.
-    reads_wakeup: bool,
-    buffer: Box<[u8]>,
-}
-
-/// A channel from another process.
-struct Ring {
-    purpose: Purpose,
-    dst: IpAddr,
-    channel: Incoming,
 }
 
 impl Sharing {
@@ -106,14 +87,12 @@ impl Sharing {
     }
 
     pub(super) fn new(scope: Scope) -> io::Result<Self> {
-        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Self {
             epoll,
-            wakeup,
             listeners: Listeners::default(),
             paths: Paths::default(),
-            incoming: Vec::new(),
+            inbox: Inbox::new()?,
             scope,
             trusted: false,
             addresses: SharedAddresses::default(),
@@ -121,9 +100,6 @@ impl Sharing {
             ended: VecDeque::new(),
             reaper: Vec::new(),
             look_at: Instant::ZERO,
-            sleepers: 0,
-            reads_wakeup: false,
-            buffer: vec![0; LONGEST].into(),
         })
     }
 
@@ -134,7 +110,7 @@ impl Sharing {
     /// Descriptors, one of which is readable when there is something to do. Runs make one so only
     /// while a thread is [parked](Self::park).
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.wakeup.as_fd(), self.epoll.as_fd()]
+        [self.inbox.descriptor(), self.epoll.as_fd()]
     }
 
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built.
@@ -213,7 +189,7 @@ impl Sharing {
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.listeners.forget(&self.epoll, address);
         self.paths.forget(address);
-        self.incoming.retain(|ring| ring.dst != address);
+        self.inbox.forget(address);
         if let Some(shared) = self.addresses.forget(address) {
             shared.leave(&self.epoll);
         }
@@ -273,10 +249,10 @@ impl Sharing {
             return;
         }
         self.look_at = now.plus(LOOK);
-        self.reads_wakeup = true;
+        self.inbox.look();
         let (is_news, is_arrival) = epoll::news(&self.epoll);
         if is_arrival {
-            self.addresses.note_arrival(now);
+            self.addresses.record_arrival(now);
         }
         if !is_news {
             return;
@@ -288,11 +264,11 @@ impl Sharing {
             self.ends.ask(now, ended, self.addresses.interface(ended.src));
         }
         if has_peer_ended {
-            self.addresses.note_end(now);
+            self.addresses.record_end(now);
         }
-        self.incoming.iter_mut().for_each(|ring| ring.channel.update());
+        self.inbox.update();
         self.update_roles(now);
-        self.incoming.retain(|ring| !ring.channel.is_over());
+        self.inbox.drop_ended();
         self.look_for_the_ended(now);
     }
 
@@ -325,7 +301,7 @@ impl Sharing {
             // only what takes the network stack besides
             (Hello::Ring(Purpose::From(_), _), _) if self.scope == Scope::InProcess => Ok(()),
             (_, _) if self.scope == Scope::InProcess && !is_own() => Ok(()),
-            (Hello::Ring(purpose, reader), true) => self.read_from(purpose, dst, socket, reader),
+            (Hello::Ring(purpose, reader), true) => self.inbox.add(purpose, dst, socket, reader),
             (Hello::Share, false) => self.addresses.grant(dst, &socket),
             (Hello::Here(partition), false) => {
                 let owner = self.addresses.at_mut(dst).filter(|shared| shared.is_owner());
@@ -339,38 +315,12 @@ impl Sharing {
         }
     }
 
-    /// Reads a ring from now on.
-    fn read_from(
-        &mut self,
-        purpose: Purpose,
-        dst: IpAddr,
-        socket: OwnedFd,
-        reader: super::rings::Reader,
-    ) -> io::Result<()> {
-        if self.incoming.len() >= MAX_PAIRS {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        let channel = Incoming::accept(socket, reader, self.wakeup.as_fd())?;
-        channel.set_asleep(self.sleepers > 0);
-        self.incoming.push(Ring { purpose, dst, channel });
-        Ok(())
-    }
-
     /// Finds a new owner for each address whose owner has ended or is stopped.
     fn update_roles(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
-        let Self { incoming, addresses, epoll, .. } = self;
-        let changes = addresses.update_roles(now, epoll, |address, term| {
-            let mut owners = incoming
-                .iter()
-                .filter(|ring| ring.dst == address && ring.purpose == Purpose::Forward(term));
-            let is_open = owners.clone().any(|ring| !ring.channel.is_closed());
-            match owners.next() {
-                Some(_) if is_open => Forwarding::Open,
-                Some(_) => Forwarding::Closed,
-                None => Forwarding::None,
-            }
-        });
+        let Self { inbox, addresses, epoll, .. } = self;
+        let forwarding = |address, term| inbox.forwarding(address, term);
+        let changes = addresses.update_roles(now, epoll, forwarding);
         for (address, change) in changes {
             match change {
                 Change::Succeeded => {
@@ -385,7 +335,7 @@ impl Sharing {
                     let _ = shared.map(|shared| shared.watch(&self.epoll));
                 }
                 Change::Met(socket, purpose, reader) => {
-                    let _ = self.read_from(purpose, address, socket, reader);
+                    let _ = self.inbox.add(purpose, address, socket, reader);
                 }
             }
         }
@@ -454,78 +404,30 @@ impl Sharing {
         paths.wake_forwards(now);
     }
 
-    /// True if there are rings from others, each of which has brought something before.
+    /// See [`Inbox::is_settled`].
     pub(super) fn is_settled(&self) -> bool {
-        !self.incoming.is_empty() && self.incoming.iter().all(|ring| !ring.channel.is_unread())
+        self.inbox.is_settled()
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.
     pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
-        let Self { incoming, buffer, sleepers, reads_wakeup, wakeup, .. } = self;
-        let mut count = 0;
-        // before the rings: who writes a run after they were read wakes a thread that sleeps
-        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.is_empty();
-        if std::mem::take(reads_wakeup) || incoming.iter().any(is_awaited) {
-            let _ = rustix::io::read(wakeup, &mut [0; 8]);
-        }
-        for Ring { purpose, dst, channel } in incoming {
-            count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
-                Purpose::From(src) => hand_over([src, *dst], header, bytes, sink),
-                Purpose::Forward(_) => {
-                    if let Some((arrival, bytes)) = bytes.split_first_chunk() {
-                        Arrival::decode(arrival).hand_over(*dst, bytes, sink);
-                    }
-                }
-            });
-        }
-        if self.incoming.iter().any(|ring| ring.channel.is_broken()) {
-            let _uncancelled = Uncancelled::begin();
-            self.incoming.retain(|ring| !ring.channel.is_broken());
-        }
-        count
+        self.inbox.receive(sink)
     }
 
     /// A thread is about to sleep on the descriptors. Returns true if there is nothing to receive.
     pub(super) fn park(&mut self) -> bool {
-        self.sleepers += 1;
-        self.incoming.iter().fold(true, |quiet, ring| ring.channel.set_asleep(true) & quiet)
+        self.inbox.park()
     }
 
     /// A thread that slept on the descriptors is awake again.
     pub(super) fn unpark(&mut self) {
-        self.sleepers = self.sleepers.saturating_sub(1);
-        if self.sleepers == 0 {
-            for ring in &self.incoming {
-                ring.channel.set_asleep(false);
-            }
-        }
+        self.inbox.unpark();
     }
 
     /// The descriptor may be readable: the next round looks at all there is.
     pub(super) const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }
-}
-
-/// Hands over a run that was sent through a ring between two addresses.
-fn hand_over(
-    [src, dst]: [IpAddr; 2],
-    header: RunHeader,
-    bytes: &[u8],
-    sink: &mut dyn FnMut(&DatagramRun<'_>),
-) {
-    let RunHeader { segment, traffic_class, hop_limit, src_port, checksum_verified, .. } = header;
-    let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
-    let net = NetHeader {
-        src,
-        dst,
-        src_port,
-        traffic_class,
-        hop_limit,
-        ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields::default(),
-    };
-    sink(&DatagramRun { net: &net, bytes, segment, meta });
 }
 
 #[cfg(test)]

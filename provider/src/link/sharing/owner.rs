@@ -218,7 +218,7 @@ impl SharedAddress {
     }
 
     /// Something has arrived that the owner is to read.
-    pub(super) fn note_arrival(&mut self, now: Instant) {
+    pub(super) fn record_arrival(&mut self, now: Instant) {
         if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
             *check_at = Some(now.plus(SILENCE));
             self.common.words.watch(now);

@@ -15,7 +15,7 @@ use roce_transport::{
     addr::ROCE_UDP_PORT,
     cm::{About, CmMad, Message, PrivateData, Rej, RejectReason, Req, Rtu, ServiceId},
     share::Addressee,
-    wire::{FrameFields, ICRC_LEN, Ident},
+    wire::{FrameFields, ICRC_LEN, Ident, NetHeader},
 };
 use rustix::net::SendFlags;
 use socket2::Socket;
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     bind::BindError,
     link::{
-        Datagram,
+        Datagram, DatagramMeta,
         descriptors::{receive_with, send_with},
         rings::is_closed,
     },
@@ -172,7 +172,7 @@ fn a_device_is_asked_for_one_channel() {
         }
     }
     b.round(at(10));
-    assert_eq!(b.incoming.len(), 1);
+    assert_eq!(b.inbox.rings.len(), 1);
     a.round(at(10));
     assert!(reaches(&mut a, at(11), ends, ANY) && reaches(&mut a, at(11), ends, &one));
 }
@@ -185,7 +185,7 @@ fn an_absent_device_is_asked_again_later() {
     let mut b = device(ends[1]);
     assert!(!reaches(&mut a, at(99_999), ends, ANY));
     b.round(at(99_999));
-    assert!(b.incoming.is_empty());
+    assert!(b.inbox.rings.is_empty());
     meet(&mut a, &mut b, 101_000, ends);
     let group = [ends[0], [239, 1, 1, 1].into()];
     assert!(!reaches(&mut a, at(0), group, ANY), "a group has no channel");
@@ -200,7 +200,7 @@ fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
     b.round(at(2000));
     assert_eq!(take(&mut b), [(src, 0, b"last words".into())]);
     b.round(at(4000));
-    assert!(b.incoming.is_empty());
+    assert!(b.inbox.rings.is_empty());
     // the other way round: the receiver goes, and comes back
     let mut a = device(src);
     meet(&mut a, &mut b, 6000, ends);
@@ -284,10 +284,10 @@ fn a_hello_that_makes_no_sense_is_refused() {
     say_share(&asks_for_an_address).unwrap();
     say_here(&with_an_address, IdPartition::new(1).unwrap()).unwrap();
     b.round(at(0));
-    assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 1));
+    assert_eq!((b.inbox.rings.len(), b.listeners.counts().1), (0, 1));
     drop((nothing, other_version));
     b.round(at(2000));
-    assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 0));
+    assert_eq!((b.inbox.rings.len(), b.listeners.counts().1), (0, 0));
     // and still it is there for others
     meet(&mut device(ends[0]), &mut b, 4000, ends);
 }
@@ -336,7 +336,7 @@ fn few_connections_are_looked_at_in_one_go() {
 fn an_address_that_goes_takes_its_channels_with_it() {
     let (mut a, mut b, ends) = pair();
     b.forget(ends[1]);
-    assert!(b.incoming.is_empty() && b.listeners.counts().0 == 0);
+    assert!(b.inbox.rings.is_empty() && b.listeners.counts().0 == 0);
     a.round(at(2000));
     assert!(!reaches(&mut a, at(2001), ends, ANY));
     meet(&mut a, &mut device(ends[1]), 200_000, ends);

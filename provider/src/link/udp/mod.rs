@@ -8,7 +8,6 @@ mod port;
 mod receive;
 
 use std::{
-    collections::BTreeMap,
     fmt, io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
@@ -98,16 +97,29 @@ pub struct UdpLink {
     clients: Clients,
     /// Partition of the numbers that the device has, if others have the addresses as well.
     partition: Option<IdPartition>,
-    /// Own connections at such addresses.
-    kept: BTreeMap<ConnId, ConnRecord>,
-    /// Time of the next look at the sockets, if there is `sharing`.
-    look_at: Instant,
-    /// Time at which something last came by the sockets.
-    last_arrival: Instant,
+    looks: Looks,
     /// Address and source port whose socket was full.
     blocked: Option<(IpAddr, u16)>,
     /// Why addresses were left out that others than this process have.
     left_out: Vec<BindError>,
+}
+
+/// Looks at the sockets of a link that has `sharing`: the longer they are silent, the rarer.
+#[derive(Default)]
+struct Looks {
+    next: Instant,
+    /// Time at which something last came.
+    last_arrival: Instant,
+}
+
+impl Looks {
+    fn looked(&mut self, now: Instant, has_come: bool) {
+        if has_come {
+            self.last_arrival = now;
+        }
+        let silence = now.since(self.last_arrival);
+        self.next = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
+    }
 }
 
 impl UdpLink {
@@ -280,9 +292,7 @@ impl UdpLink {
             sharing,
             clients,
             partition,
-            kept: BTreeMap::new(),
-            look_at: Instant::ZERO,
-            last_arrival: Instant::ZERO,
+            looks: Looks::default(),
             blocked: None,
             left_out,
         })
@@ -425,9 +435,7 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self {
-            ports, groups, receive_buffers, sharing, clients, look_at, last_arrival, ..
-        } = self;
+        let Self { ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
         let mut count = 0;
         let mut receive =
             |socket: &Socket, overflow: &mut Overflow, dst, sharing: &mut Option<Sharing>| {
@@ -460,7 +468,7 @@ impl Link for UdpLink {
             sharing.is_settled()
         });
         // before the first that comes through shared memory: what was sent before it is here
-        if !settled || *look_at <= now {
+        if !settled || looks.next <= now {
             for port in ports {
                 if port.is_read_here(sharing.as_ref()) {
                     let overflow = &mut port.overflow;
@@ -474,11 +482,7 @@ impl Link for UdpLink {
                 count += receive(&member.socket, &mut member.overflow, member.group, sharing)?;
                 Ok(())
             })?;
-            if count > 0 {
-                *last_arrival = now;
-            }
-            let silence = now.since(*last_arrival);
-            *look_at = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
+            looks.looked(now, count > 0);
         }
         count += clients.receive(now, sink);
         if let Some(sharing) = sharing {
@@ -503,7 +507,7 @@ impl Link for UdpLink {
         if let Some(sharing) = &mut self.sharing {
             sharing.look();
         }
-        self.look_at = Instant::ZERO;
+        self.looks.next = Instant::ZERO;
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -579,19 +583,12 @@ impl SharingLink for UdpLink {
     }
 
     fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
-        if let Some(client) = self.clients.at(record.local) {
-            client.keep_record(record);
-            self.kept.insert(conn, *record);
-        }
+        self.clients.keep_record(conn, record);
         self.sharing.iter_mut().for_each(|sharing| sharing.keep_record(now, conn, record));
     }
 
     fn discard_record(&mut self, conn: ConnId) {
-        if let Some(record) = self.kept.remove(&conn)
-            && let Some(client) = self.clients.at(record.local)
-        {
-            client.erase_record(record.local_id);
-        }
+        self.clients.discard_record(conn);
         self.sharing.iter_mut().for_each(|sharing| sharing.discard_record(conn));
     }
 

@@ -14,6 +14,7 @@ mod rep;
 mod req;
 mod rtu;
 mod sidr;
+mod unused;
 
 use alloc::boxed::Box;
 
@@ -32,6 +33,7 @@ pub use rep::Rep;
 pub use req::{Req, ReqPath};
 pub use rtu::Rtu;
 pub use sidr::{SidrRep, SidrReq};
+pub use unused::Unused;
 
 use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 

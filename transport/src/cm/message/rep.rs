@@ -3,6 +3,7 @@
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
+    unused::Unused,
 };
 use crate::{addr::QKey, ids::Qpn, psn::Psn};
 
@@ -13,15 +14,10 @@ pub struct Rep {
     pub local_id: u32,
     /// Communication ID of the requester.
     pub remote_id: u32,
-    /// Queue key of the replier; unused.
-    pub local_qkey: QKey,
     /// Queue pair of the replier.
     pub local_qpn: Qpn,
-    /// Extended connection establishment, as in a [`Req`](super::req::Req): 24 bits, in three
-    /// pieces on the wire.
-    pub vendor_id: u32,
-    /// Local EE context: 24 bits of the reliable datagram service, which does not exist on RoCE.
-    pub local_eecn: u32,
+    /// What says nothing here. Its vendor ID is in three pieces on the wire.
+    pub unused: Unused,
     /// First PSN that the replier's queue pair expects.
     pub starting_psn: Psn,
     /// READs and atomics that the replier can answer at once.
@@ -79,10 +75,12 @@ impl Rep {
         Self {
             local_id: b.u32(at::LOCAL_ID),
             remote_id: b.u32(at::REMOTE_ID),
-            local_qkey: QKey(b.u32(at::LOCAL_QKEY)),
             local_qpn: Qpn::new(b.u24(at::LOCAL_QPN)),
-            vendor_id: u32::from_be_bytes([0, high, middle, low]),
-            local_eecn: b.u24(at::LOCAL_EECN),
+            unused: Unused {
+                local_qkey: QKey(b.u32(at::LOCAL_QKEY)),
+                local_eecn: b.u24(at::LOCAL_EECN),
+                vendor_id: u32::from_be_bytes([0, high, middle, low]),
+            },
             starting_psn: Psn::new(b.u24(at::STARTING_PSN)),
             responder_resources: b.u8(at::RESPONDER_RESOURCES),
             initiator_depth: b.u8(at::INITIATOR_DEPTH),
@@ -97,13 +95,13 @@ impl Rep {
     }
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
-        let [_, high, middle, low] = self.vendor_id.to_be_bytes();
+        let [_, high, middle, low] = self.unused.vendor_id.to_be_bytes();
         w.u32(at::LOCAL_ID, self.local_id);
         w.u32(at::REMOTE_ID, self.remote_id);
-        w.u32(at::LOCAL_QKEY, self.local_qkey.0);
+        w.u32(at::LOCAL_QKEY, self.unused.local_qkey.0);
         w.u24(at::LOCAL_QPN, self.local_qpn.get());
         w.u8(at::VENDOR_ID_HIGH, high);
-        w.u24(at::LOCAL_EECN, self.local_eecn);
+        w.u24(at::LOCAL_EECN, self.unused.local_eecn);
         w.u8(at::VENDOR_ID_MIDDLE, middle);
         w.u24(at::STARTING_PSN, self.starting_psn.get());
         w.u8(at::VENDOR_ID_LOW, low);

@@ -3,6 +3,7 @@
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
+    unused::Unused,
 };
 use crate::{
     addr::{Gid, PKey, QKey},
@@ -13,26 +14,23 @@ use crate::{
 
 /// Request for communication (12.6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+// The fields are those of the message, in its order.
 pub struct Req {
     /// Communication ID of the requester.
     pub local_id: u32,
-    /// Extended connection establishment: 24 bits of whose options the frame's modifier holds.
-    pub vendor_id: u32,
     /// Service to connect to.
     pub service_id: ServiceId,
     /// GUID of the requester's adapter.
     pub local_ca_guid: u64,
-    /// Queue key of the requester; unused.
-    pub local_qkey: QKey,
     /// Queue pair of the requester.
     pub local_qpn: Qpn,
     /// READs and atomics that the requester can answer at once.
     pub responder_resources: u8,
-    /// Local EE context: 24 bits of the reliable datagram service, which does not exist on RoCE.
-    pub local_eecn: u32,
+    /// What says nothing here.
+    pub unused: Unused,
     /// READs and atomics that the requester will have outstanding at once.
     pub initiator_depth: u8,
-    /// Remote EE context; see `local_eecn`.
+    /// Remote EE context; see [`Unused`].
     pub remote_eecn: u32,
     /// Time within which the requester expects an answer; a five-bit code.
     pub remote_response_timeout: u8,
@@ -50,7 +48,7 @@ pub struct Req {
     pub pkey: PKey,
     /// Path MTU's code, 1..=5.
     pub path_mtu: u8,
-    /// True if an RDC exists; see `local_eecn`.
+    /// True if an RDC exists; see [`Unused`].
     pub rdc_exists: bool,
     /// RNR retry counter that the peer is to use.
     pub rnr_retry: u8,
@@ -138,13 +136,15 @@ impl Req {
     pub(super) fn parse(b: &Fields<'_>) -> Self {
         Self {
             local_id: b.u32(at::LOCAL_ID),
-            vendor_id: b.u24(at::VENDOR_ID),
             service_id: ServiceId(b.u64(at::SERVICE_ID)),
             local_ca_guid: b.u64(at::LOCAL_CA_GUID),
-            local_qkey: QKey(b.u32(at::LOCAL_QKEY)),
             local_qpn: Qpn::new(b.u24(at::LOCAL_QPN)),
             responder_resources: b.u8(at::RESPONDER_RESOURCES),
-            local_eecn: b.u24(at::LOCAL_EECN),
+            unused: Unused {
+                local_qkey: QKey(b.u32(at::LOCAL_QKEY)),
+                local_eecn: b.u24(at::LOCAL_EECN),
+                vendor_id: b.u24(at::VENDOR_ID),
+            },
             initiator_depth: b.u8(at::INITIATOR_DEPTH),
             remote_eecn: b.u24(at::REMOTE_EECN),
             remote_response_timeout: b.u8(at::TRANSPORT) >> 3,
@@ -168,13 +168,13 @@ impl Req {
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
         w.u32(at::LOCAL_ID, self.local_id);
-        w.u24(at::VENDOR_ID, self.vendor_id);
+        w.u24(at::VENDOR_ID, self.unused.vendor_id);
         w.u64(at::SERVICE_ID, self.service_id.0);
         w.u64(at::LOCAL_CA_GUID, self.local_ca_guid);
-        w.u32(at::LOCAL_QKEY, self.local_qkey.0);
+        w.u32(at::LOCAL_QKEY, self.unused.local_qkey.0);
         w.u24(at::LOCAL_QPN, self.local_qpn.get());
         w.u8(at::RESPONDER_RESOURCES, self.responder_resources);
-        w.u24(at::LOCAL_EECN, self.local_eecn);
+        w.u24(at::LOCAL_EECN, self.unused.local_eecn);
         w.u8(at::INITIATOR_DEPTH, self.initiator_depth);
         w.u24(at::REMOTE_EECN, self.remote_eecn);
         let transport = (self.transport & 3) << 1 | u8::from(self.flow_control);

@@ -2,7 +2,7 @@
 
 use super::super::{
     Qp, QpType,
-    common::{Common, Env},
+    common::{Admission, Common, Env},
     flight,
     requester::Requester,
     responder::Responder,
@@ -20,11 +20,17 @@ impl Qp {
     /// True if the connection takes packets from where this one comes, and expects it next. The
     /// ICRC need not be known.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
-        let Common { state: State::Rts, qp_type: QpType::Rc, pkey, .. } = &self.common else {
+        let Common {
+            state: State::Rts,
+            qp_type: QpType::Rc,
+            admission: Admission { pkey, .. },
+            ..
+        } = &self.common
+        else {
             return false;
         };
         pkey.matches(single.bth.pkey)
-            && self.common.is_from_peer(net)
+            && self.common.peer.sends(net)
             && match single.kind {
                 SingleKind::Send | SingleKind::Write(_) => self.responder.expects(single.bth.psn),
                 SingleKind::ReadResponse => self.requester.expects_response(single.bth.psn),
@@ -97,8 +103,8 @@ impl Responder {
         if lacks_receive
             || length > common.mtu.bytes() as usize
             || length != reth.dma_length as usize
-            || !common.completion_counters.is_empty()
-            || !common.access.contains(Access::REMOTE_WRITE)
+            || !common.completions.counters.is_empty()
+            || !common.admission.access.contains(Access::REMOTE_WRITE)
         {
             return None;
         }
@@ -155,7 +161,7 @@ impl Requester {
 
     fn take_response(&mut self, payload: &[u8], common: &Common, env: &mut Env<'_>) -> Option<()> {
         let wqe = self.queue.oldest().filter(|wqe| payload.len() == wqe.length as usize)?;
-        wqe.check_local(common.pd).ok()?;
+        wqe.check_local(common.receiving.pd).ok()?;
         wqe.write(0, payload, |region, address, bytes| region.write(address, bytes)).ok()?;
         let cost = flight::cost(wqe, 0, 1, common.mtu.bytes());
         self.flight.on_acknowledged(cost, env.now);

@@ -4,7 +4,7 @@
 use super::super::{
     Kind, Qp, QpType,
     answers::Answers,
-    common::Common,
+    common::{Common, PeerEnd},
     flight,
     reply::Reply,
     requester::{Cursor, Requester, WINDOW},
@@ -36,7 +36,12 @@ impl Qp {
         now: Instant,
         dcqcn: Option<&Dcqcn>,
     ) -> Option<BuiltSingle> {
-        let Common { state: State::Rts, qp_type: QpType::Rc, path: Some(_), .. } = self.common
+        let Common {
+            state: State::Rts,
+            qp_type: QpType::Rc,
+            peer: PeerEnd { path: Some(_), .. },
+            ..
+        } = self.common
         else {
             return None;
         };
@@ -118,7 +123,7 @@ impl Requester {
             *slot[headers..].first_chunk_mut()? = immediate.0;
             headers += immediate.0.len();
         }
-        wqe.check_local(common.pd).ok()?;
+        wqe.check_local(common.receiving.pd).ok()?;
         let length = wqe.length as usize;
         let end = headers + length;
         if length > 0 {

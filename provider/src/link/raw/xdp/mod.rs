@@ -46,44 +46,94 @@ pub(super) struct XdpSocket {
     memory: Memory,
     fill: Producer<u64>,
     arrived: Consumer<XdpDesc>,
-    transmit: Producer<XdpDesc>,
-    sent: Consumer<u64>,
-    /// Chunks for frames to be sent.
-    free: Vec<Chunk>,
+    sending: Sending,
     /// What the last frame came in, which goes back with the next call.
     held: Option<Chunk>,
     /// A frame that came in parts.
     whole: Vec<u8>,
     /// Number of chunks that frames arrive in.
     room: usize,
-    in_parts: bool,
     is_busy_polled: bool,
+    /// Time of the next look at the packet socket.
+    look: Instant,
+}
+
+/// Frames to be sent: each chunk is free, or in the ring, or with the kernel.
+struct Sending {
+    ring: Producer<XdpDesc>,
+    sent: Consumer<u64>,
+    /// Chunks for more frames.
+    free: Vec<Chunk>,
+    in_parts: bool,
     /// Frames were written that the kernel has not been shown.
     is_new: bool,
     /// Error with which the kernel did not send.
     stalled: Option<Errno>,
-    /// Time of the next look at the packet socket.
-    look: Instant,
+}
+
+impl Sending {
+    const fn new(
+        ring: Producer<XdpDesc>,
+        sent: Consumer<u64>,
+        free: Vec<Chunk>,
+        in_parts: bool,
+    ) -> Self {
+        Self { ring, sent, free, in_parts, is_new: false, stalled: None }
+    }
+
+    /// Takes back the chunks whose frames have been sent.
+    fn reap(&mut self, memory: &mut Memory) {
+        while let Some(place) = self.sent.pop() {
+            self.free.extend(memory.take(place).map(|(chunk, _)| chunk));
+        }
+    }
+
+    /// Has the kernel send what is in the ring, as far as it does.
+    fn submit(&mut self, socket: &OwnedFd) {
+        if self.is_new {
+            self.ring.submit();
+            self.is_new = false;
+            self.stalled = None;
+        }
+        // each call sends a few frames
+        while self.is_behind() {
+            let room = self.ring.room(u32::MAX);
+            match send(socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {
+                    if self.ring.room(u32::MAX) == room {
+                        break;
+                    }
+                }
+                Err(error) => self.stalled = Some(error),
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.stalled.is_none() && self.ring.is_pending() && self.ring.needs_wakeup()
+    }
 }
 
 impl XdpSocket {
     /// Writes a frame in two parts into the ring; `false`: it is full.
     fn put(&mut self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
-        let (length, chunk) = (head.len() + rest.len(), self.memory.chunk());
+        let Self { sending, memory, socket, .. } = self;
+        let (length, chunk) = (head.len() + rest.len(), memory.chunk());
         let parts = length.div_ceil(chunk);
-        if parts > 1 && !self.in_parts || parts > PARTS {
+        if parts > 1 && !sending.in_parts || parts > PARTS {
             return self.packet.send(head, rest);
         }
-        if self.free.len() < parts {
-            self.reap();
+        if sending.free.len() < parts {
+            sending.reap(memory);
         }
-        if self.free.len() < parts {
-            self.is_new = true;
-            self.submit();
-            self.reap();
+        if sending.free.len() < parts {
+            sending.is_new = true;
+            sending.submit(socket);
+            sending.reap(memory);
         }
-        if self.free.len() < parts {
-            return match self.stalled {
+        if sending.free.len() < parts {
+            return match sending.stalled {
                 Some(error) => Err(error.into()),
                 None => Ok(false),
             };
@@ -96,25 +146,18 @@ impl XdpSocket {
                 from..to
             };
             let (head, rest) = (&head[cut(head, 0)], &rest[cut(rest, head.len())]);
-            let Some(mut buffer) = self.free.pop() else { break };
-            let written = self.memory.write(&mut buffer, 0, head);
-            written.and_then(|()| self.memory.write(&mut buffer, head.len(), rest));
+            let Some(mut buffer) = sending.free.pop() else { break };
+            let written = memory.write(&mut buffer, 0, head);
+            written.and_then(|()| memory.write(&mut buffer, head.len(), rest));
             let options = match part + 1 < parts {
                 true => XdpDescOptions::XDP_PKT_CONTD,
                 false => XdpDescOptions::empty(),
             };
             // there are as many chunks as entries
-            self.transmit.push(XdpDesc { addr: buffer.give(), len: range.len() as u32, options });
+            sending.ring.push(XdpDesc { addr: buffer.give(), len: range.len() as u32, options });
         }
-        self.is_new = true;
+        sending.is_new = true;
         Ok(true)
-    }
-
-    /// Takes back the chunks whose frames have been sent.
-    fn reap(&mut self) {
-        while let Some(place) = self.sent.pop() {
-            self.free.extend(self.memory.take(place).map(|(chunk, _)| chunk));
-        }
     }
 
     /// Gives a chunk to the kernel, for a frame that arrives.
@@ -181,28 +224,11 @@ impl FrameSocket for XdpSocket {
     }
 
     fn submit(&mut self) {
-        if self.is_new {
-            self.transmit.submit();
-            self.is_new = false;
-            self.stalled = None;
-        }
-        // each call sends a few frames
-        while self.stalled.is_none() && self.transmit.is_pending() && self.transmit.needs_wakeup() {
-            let room = self.transmit.room(u32::MAX);
-            match send(&self.socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(_) => {}
-                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {
-                    if self.transmit.room(u32::MAX) == room {
-                        break;
-                    }
-                }
-                Err(error) => self.stalled = Some(error),
-            }
-        }
+        self.sending.submit(&self.socket);
     }
 
     fn is_behind(&self) -> bool {
-        self.stalled.is_none() && self.transmit.needs_wakeup() && self.transmit.is_pending()
+        self.sending.is_behind()
     }
 
     fn receive(

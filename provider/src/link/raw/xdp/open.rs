@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use super::{
     super::{super::SocketOptions, socket},
-    Consumer, Memory, PacketSocket, Producer, XdpSocket, bpf,
+    Consumer, Memory, PacketSocket, Producer, Sending, XdpSocket, bpf,
     program::{self, Handover},
     ring::Ring,
 };
@@ -126,16 +126,11 @@ impl XdpSocket {
             memory,
             fill,
             arrived,
-            transmit,
-            sent,
-            free,
+            sending: Sending::new(transmit, sent, free, frames.in_parts),
             held: None,
             whole: Vec::new(),
             room,
-            in_parts: frames.in_parts,
             is_busy_polled: xdp.busy.is_some(),
-            is_new: false,
-            stalled: None,
             look: Instant::ZERO,
         })
     }

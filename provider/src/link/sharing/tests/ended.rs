@@ -161,7 +161,7 @@ fn a_peer_at_another_address() {
         }
         assert!(reaches(&mut a, ms(5), ends, &to_b));
         // a channel that is closed says nothing
-        b.incoming.clear();
+        b.inbox.rings.clear();
         assert_eq!(news(&mut a, 10, 2000), []);
         reaches(&mut a, ms(3000), ends, &to_b);
         for now in 3000..3010 {
