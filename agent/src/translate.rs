@@ -137,7 +137,7 @@ fn known<T>(value: Option<T>, what: &str, name: &str) -> Result<T, Failure> {
 
 pub(crate) fn post_errno(error: PostError) -> &'static str {
     match error {
-        PostError::QueueFull => "ENOMEM",
+        PostError::QueueFull | PostError::QueueOfZero => "ENOMEM",
         _ => "EINVAL",
     }
 }

@@ -227,7 +227,7 @@ impl From<ModifyError> for Errno {
 
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
-        if matches!(error, PostError::QueueFull) {
+        if matches!(error, PostError::QueueFull | PostError::QueueOfZero) {
             Self::told(libc::ENOMEM)
         } else {
             Self::told(libc::EINVAL)
@@ -318,6 +318,7 @@ mod tests {
             PostError::NoSuchQueue(qp_type),
             PostError::RemoteSrq,
             PostError::QueueFull,
+            PostError::QueueOfZero,
             PostError::TooManySges { limit: 1 },
             PostError::TooManyReadSges { limit: 1 },
             PostError::NoAtomics,

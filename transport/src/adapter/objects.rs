@@ -347,7 +347,7 @@ impl Adapter {
             return Err(PostError::TooManySges { limit: srq.max_sge });
         }
         if srq.queue.is_full() {
-            return Err(PostError::QueueFull);
+            return Err(PostError::full(srq.queue.capacity()));
         }
         srq.queue.push(wr, srq.pd, &self.resources.regions);
         Ok(())

@@ -215,7 +215,10 @@ reasons! {
             "poll completions before more is posted: a place is free when the completion of its \
              request, or of a later one, has been polled. A send queue in which nothing is \
              signaled (IBV_SEND_SIGNALED, sq_sig_all) fills for good. Or ask for a larger \
-             max_send_wr or max_recv_wr: one that was made for 0 is always full";
+             max_send_wr or max_recv_wr";
+        Self::QueueOfZero => ENOMEM "queue_of_zero"
+            "cap.max_send_wr, cap.max_recv_wr of ibv_create_qp, or attr.max_wr of ibv_create_srq, \
+             was 0: fill in how many requests are posted at a time";
         Self::TooManySges { .. } => EINVAL "too_many_sges"
             "num_sge must not be more than cap.max_send_sge or max_recv_sge, which ibv_create_qp \
              was asked for; ask there for more";

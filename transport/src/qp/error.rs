@@ -126,6 +126,9 @@ pub enum PostError {
     /// The queue holds as many requests as it can.
     #[error("the queue is full")]
     QueueFull,
+    /// The queue was made for no requests.
+    #[error("the queue was made for 0 requests")]
+    QueueOfZero,
     /// More elements than the queue was made for.
     #[error("more than {limit} scatter/gather elements")]
     TooManySges {
@@ -161,4 +164,11 @@ pub enum PostError {
     /// complete in error.
     #[error("a {0} queue pair has no such operation")]
     WrongOperation(QpType),
+}
+
+impl PostError {
+    /// What a full queue says that was made for so many requests.
+    pub(crate) const fn full(capacity: u32) -> Self {
+        if capacity == 0 { Self::QueueOfZero } else { Self::QueueFull }
+    }
 }

@@ -170,7 +170,10 @@ impl Qp {
         if wr.data.length() > u64::from(MAX_MESSAGE) {
             return Err(PostError::TooLong);
         }
-        if others >= self.requester.room() { Err(PostError::QueueFull) } else { Ok(()) }
+        if others >= self.requester.room() {
+            return Err(PostError::full(caps.max_send_wr));
+        }
+        Ok(())
     }
 
     pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {

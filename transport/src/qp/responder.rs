@@ -168,7 +168,7 @@ impl Responder {
         regions: &RegionTable,
     ) -> Result<(), PostError> {
         if self.queue.is_full() {
-            return Err(PostError::QueueFull);
+            return Err(PostError::full(self.queue.capacity()));
         }
         self.queue.push(wr, pd, regions);
         Ok(())

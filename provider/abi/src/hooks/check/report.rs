@@ -197,14 +197,21 @@ impl Told {
     }
 }
 
-/// The innermost caller that is not one of the functions which the headers of the libraries define.
+/// The innermost caller that is the program's own: no function which the headers of the libraries
+/// define, and none of the C library.
 fn own(frames: &[Frame]) -> usize {
-    // programs have such names, too, which stand before a place in them
-    let is_header = |frame: &&Frame| {
-        let function = &frame.function;
-        !function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start))
+    let is_foreign = |frame: &Frame| {
+        let (function, place) = (&frame.function, &frame.place);
+        // programs have such names, too, which stand before a place in them
+        let is_named = !function.contains('+')
+            && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start));
+        let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));
+        let is_libc = ["libc.so", "libpthread.so", "libstdc++.so", "libgcc_s.so"]
+            .iter()
+            .any(|library| place.starts_with(library) || function.starts_with(library));
+        is_named || is_header || is_libc
     };
-    frames.iter().position(|frame| !is_header(&frame)).unwrap_or(0)
+    frames.iter().position(|frame| !is_foreign(frame)).unwrap_or(0)
 }
 
 fn own_caller(frames: &[Frame]) -> String {
@@ -268,6 +275,24 @@ mod tests {
         );
         assert_eq!(lines[3..], ["  called:", "    ibv_x (verbs.h:3)", "    connect (a.c:7)"]);
         assert_eq!(own_caller(&stacks[0].1), "connect (a.c:7)");
+    }
+
+    #[test]
+    fn headers_and_the_c_library_are_not_the_programs_own() {
+        let frame = |function: &str, place: &str| Frame {
+            function: function.to_owned(),
+            place: place.to_owned(),
+            source: None,
+        };
+        let foreign = [
+            frame("__ibv_reg_mr", "infiniband/verbs.h:2552"),
+            frame("rdma_post_send", "rdma/rdma_verbs.h:9"),
+            frame("libc.so.6+0x1234", "libc.so.6"),
+        ];
+        for foreign in foreign {
+            let frames = [foreign, frame("send_all", "src/rdma.c:7")];
+            assert_eq!(own_caller(&frames), "send_all (src/rdma.c:7)");
+        }
     }
 
     #[test]

@@ -167,6 +167,12 @@ mod tests {
     }
 
     #[test]
+    fn names_of_cpp_are_those_of_the_source() {
+        let name = backtrace::SymbolName::new(b"_ZN4rdma7Channel4sendEPKvm");
+        assert_eq!(format!("{name:#}"), "rdma::Channel::send(void const*, unsigned long)");
+    }
+
+    #[test]
     fn an_address_that_belongs_to_nothing_is_shown_as_it_is() {
         let frames = Stack([0x10].into()).frames();
         assert_eq!(frames[0].to_string(), "?+0x10 (?)");
