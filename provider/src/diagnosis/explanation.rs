@@ -14,12 +14,13 @@ pub enum ExplainFormat {
     Json,
 }
 
-/// The explanation of a failure, with what else is known about the peer, and the number of failures
-/// before it that were not told.
+/// The explanation of a failure, with what else is known about the peer, the place of the call, and
+/// the number of failures before it that were not told.
 pub(super) fn report(
     device: Option<&str>,
     finding: &Finding,
     others: &[String],
+    caller: Option<String>,
     left_out: u32,
 ) -> Report {
     let Finding { at, qpn, what, status, reason, peer, latest, .. } = finding;
@@ -33,6 +34,7 @@ pub(super) fn report(
         "errno": reason.errno,
         "cause": reason.cause,
         "why": reason.rule,
+        "at": caller,
         "peer": peer,
         "look": reason.advice,
         "latest": latest.iter().map(|record| json!({
@@ -42,6 +44,7 @@ pub(super) fn report(
         "left_out": left_out,
     });
     let mut said = vec![("why", reason.rule.clone())];
+    said.extend(caller.map(|caller| ("at", caller)));
     said.extend(peer.into_iter().map(|peer| ("peer", peer)));
     said.push(("look", reason.advice.to_string()));
     Report {
@@ -123,7 +126,7 @@ mod tests {
     }
 
     fn told(finding: &Finding, is_json: bool) -> String {
-        report(Some("roce_lo"), finding, &["it is away".into()], 3).in_form(is_json)
+        report(Some("roce_lo"), finding, &["it is away".into()], None, 3).in_form(is_json)
     }
 
     #[test]
@@ -151,8 +154,9 @@ mod tests {
         let reason = Reason::new("queue_full", &"the queue is full", "poll").with_errno("ENOMEM");
         let finding = Finding::of_call(Instant::ZERO, "ibv_post_send 7".into(), reason);
         assert_eq!(
-            report(None, &finding, &[], 0).in_form(false),
-            "roce: ibv_post_send 7: ENOMEM\n  why:  the queue is full\n  look: poll\n"
+            report(None, &finding, &[], Some("main (a.c:7)".into()), 0).in_form(false),
+            "roce: ibv_post_send 7: ENOMEM\n  why:  the queue is full\n  at:   main (a.c:7)\n  \
+             look: poll\n"
         );
     }
 

@@ -262,7 +262,9 @@ fn tell(
 
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = TOLD.lock().admit(device, finding, clock::now()) else { return };
-    let report = explanation::report(device, finding, others, left_out);
+    // what has no status is a call, which its own thread tells of
+    let caller = finding.status.is_none().then(report::caller).flatten();
+    let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));
 }
 

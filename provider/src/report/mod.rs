@@ -2,7 +2,10 @@
 
 mod stderr;
 
-use std::fmt::{Display, Write};
+use std::{
+    fmt::{Display, Write},
+    sync::OnceLock,
+};
 
 use serde_json::Value;
 
@@ -57,6 +60,19 @@ impl Report {
         }
         text
     }
+}
+
+/// Tells where the program has made the call that this thread is in.
+static CALLER: OnceLock<fn() -> Option<String>> = OnceLock::new();
+
+/// Has failing calls told with their place in the program: a function, its source and line.
+pub fn with_callers(caller: fn() -> Option<String>) {
+    let _ = CALLER.set(caller); // it is always the same
+}
+
+/// The place, where that is known.
+pub(crate) fn caller() -> Option<String> {
+    CALLER.get().and_then(|caller| caller())
 }
 
 /// A line for programs.

@@ -99,6 +99,10 @@ impl Wanted {
                     names.into_iter().any(|cause| object["cause"] == cause)
                 };
                 assert_eq!(objects.iter().find(|object| !known(object)), None, "{name}");
+                for call in objects.iter().filter(|object| !object["errno"].is_null()) {
+                    let at = call["at"].as_str().unwrap_or_default();
+                    assert!(at.contains("(wrong/"), "{name}: {call}");
+                }
                 if let Some(says) = says {
                     assert!(lines.contains(&says.replace('"', "\\\"")), "{name}: {lines}");
                 }

@@ -39,6 +39,7 @@ pub(crate) use stack::Stack;
 
 /// To be called when the library is loaded.
 pub(crate) fn at_load() {
+    roce_provider::report::with_callers(report::caller);
     if form::switch_on() {
         form::tell_seed();
         at_exit::arm();

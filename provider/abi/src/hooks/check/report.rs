@@ -87,7 +87,7 @@ pub(crate) fn tell(finding: &Finding) {
     let is_shown = shown.is_some() && told.places.len() < MOST;
     let text = (is_shown && form != CheckForm::Sarif)
         .then(|| report(finding, &stacks).in_form(form == CheckForm::Json));
-    let own = own(frames);
+    let own = own(frames).unwrap_or(0);
     let found = (form == CheckForm::Sarif).then(|| Found {
         finding: finding.clone(),
         own,
@@ -197,9 +197,15 @@ impl Told {
     }
 }
 
+/// The place in the program of the call that this thread is in.
+pub(super) fn caller() -> Option<String> {
+    let frames = Stack::here().frames();
+    own(&frames).map(|own| frames[own].to_string())
+}
+
 /// The innermost caller that is the program's own: no function which the headers of the libraries
 /// define, and none of the C library.
-fn own(frames: &[Frame]) -> usize {
+fn own(frames: &[Frame]) -> Option<usize> {
     let is_foreign = |frame: &Frame| {
         let (function, place) = (&frame.function, &frame.place);
         // programs have such names, too, which stand before a place in them
@@ -211,11 +217,11 @@ fn own(frames: &[Frame]) -> usize {
             .any(|library| place.starts_with(library) || function.starts_with(library));
         is_named || is_header || is_libc
     };
-    frames.iter().position(|frame| !is_foreign(frame)).unwrap_or(0)
+    frames.iter().position(|frame| !is_foreign(frame))
 }
 
 fn own_caller(frames: &[Frame]) -> String {
-    frames.get(own(frames)).map_or_else(|| "?".to_owned(), Frame::to_string)
+    frames.get(own(frames).unwrap_or(0)).map_or_else(|| "?".to_owned(), Frame::to_string)
 }
 
 fn report(finding: &Finding, stacks: &[(&'static str, Vec<Frame>)]) -> Report {
