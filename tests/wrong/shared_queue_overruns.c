@@ -1,4 +1,4 @@
-/* finding: cq_overrun
+/* advice: shared_queue_overrun
 
    A shared receive queue holds more than the completion queue of who takes from it. */
 

@@ -66,7 +66,7 @@ reasons! {
         Self::RemInvReqErr => "remote_invalid_request"
             "the peer knows the reason (IBV_EVENT_QP_REQ_ERR, or LOC_LEN_ERR of its receive): a \
              message longer than its receive buffer; an operation that its qp_access_flags do not \
-             allow; more READs than its max_dest_rd_atomic";
+             allow; more READs than its max_dest_rd_atomic; another path_mtu there than here";
         Self::RemAccessErr => "remote_access"
             "remote_addr, length and rkey against the peer's region; its access must have \
              IBV_ACCESS_REMOTE_WRITE, _READ or _ATOMIC, and so must its qp_access_flags; region \

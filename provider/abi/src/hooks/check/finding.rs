@@ -100,6 +100,10 @@ kinds! {
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
         "give ibv_create_cq room for every signaled send and every receive that is posted at a time (max_send_wr and max_recv_wr of all its queue pairs)";
+    /// Advice: more may complete than the completion queue holds, unless peers send less.
+    SharedQueueOverrun "shared_queue_overrun":
+        "the shared receive queue and what else is posted are more than a completion queue has room for: if peers send as much before it is polled, it overruns, and all of its queue pairs fail";
+        "advice, not a mistake where peers have credits: give ibv_create_cq room for max_wr of the shared receive queue, or for all credits";
     /// Advice: more completions than are needed.
     EachSignaled "each_request_signaled":
         "every request of a deep send queue is signaled: each costs a completion that is written and polled, where requests of one queue complete in their order";
@@ -197,7 +201,7 @@ kinds! {
 impl Kind {
     /// True if nothing is wrong, and something could be better.
     pub(crate) const fn is_advice(self) -> bool {
-        matches!(self, Self::EachSignaled)
+        matches!(self, Self::EachSignaled | Self::SharedQueueOverrun)
     }
 }
 

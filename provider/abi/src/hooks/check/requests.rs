@@ -554,10 +554,13 @@ impl Requests {
             completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
             completions.reset = None;
             let (capacity, made) = (completions.capacity, completions.made.clone());
+            let own = completions.pending;
             let load = self.load(cq);
             if load > capacity {
+                // peers may have agreed to take less of a shared queue at a time
+                let is_sure = own > capacity;
                 findings.push(Finding {
-                    kind: Kind::CqOverrun,
+                    kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
                     what: format!(
                         "{}: {load} requests are to complete in a queue for {capacity}",
                         subject.text()
