@@ -5,8 +5,9 @@
 //! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
 //! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.
 
-/// The table of an error: its variants, each with its `errno`, if calls fail with it, the name of its cause, and what to
-/// look at; what the variant says is its rule. Those that hold another error are explained by it.
+/// The table of an error: its variants, each with its `errno`, if calls fail with it, the name of
+/// its cause, and what to look at; what the variant says is its rule. Those that hold another error
+/// are explained by it.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {
