@@ -113,7 +113,7 @@ struct ChoiceArgs {
     skip: Vec<String>,
 }
 
-/// What is told of them, and where.
+/// Forms of the report, and their places.
 #[derive(clap::Args)]
 struct OutputArgs {
     /// One JSON document instead of the table

@@ -117,7 +117,7 @@ struct LibraryArgs {
     also: Vec<OsString>,
 }
 
-/// What goes wrong.
+/// Faults.
 #[derive(clap::Args)]
 struct FaultArgs {
     /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
@@ -154,7 +154,7 @@ struct EachArgs {
     time_limit: u64,
 }
 
-/// What is looked for.
+/// Checks.
 #[derive(clap::Args)]
 struct CheckArgs {
     /// Check for what works by luck: buffers that are touched while requests use them, queues that

@@ -188,7 +188,7 @@ struct Mark {
     is_late: bool,
 }
 
-/// What was seen and measured, for the outcome.
+/// Packets and measurements, for the outcome.
 #[derive(Default)]
 struct Evidence {
     packets: Vec<Seen>,

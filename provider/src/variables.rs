@@ -14,9 +14,9 @@ pub struct Variable {
     pub name: &'static str,
     /// The option; empty if there is none.
     pub option: &'static str,
-    /// What holds without it.
+    /// Meaning of its absence.
     pub default: &'static str,
-    /// What it says.
+    /// Meaning of its values.
     pub help: &'static str,
 }
 

@@ -78,7 +78,7 @@ struct Captured {
     missing: BTreeSet<i64>,
 }
 
-/// What is sent again. It outlasts a connection whose PSNs begin elsewhere.
+/// Repeats. They outlast a connection whose PSNs begin elsewhere.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Repeats {
     /// Causes of all of it, if the capture has nothing from the other end.

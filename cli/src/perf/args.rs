@@ -68,7 +68,7 @@ pub(crate) struct AmountArgs {
     pub(super) duration: Option<Duration>,
 }
 
-/// What it is sent with.
+/// Queues, and how full they are.
 #[derive(clap::Args)]
 pub(crate) struct QueueArgs {
     /// Queue pairs of each thread

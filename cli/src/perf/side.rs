@@ -55,7 +55,7 @@ pub(super) struct Side {
     heard: Instant,
 }
 
-/// What the peer has told of its memory.
+/// Memory of the peer, as it has told.
 struct PeerMemory {
     source: Remote,
     target: Remote,

@@ -34,7 +34,7 @@ pub(super) struct Session {
     remote_srq: Option<SrqId>,
 }
 
-/// What is sent and received. The side that does not begin sends back what it has received.
+/// Messages of both ways. The side that does not begin sends back the one that it has received.
 struct Buffers {
     outgoing: MemoryRegion,
     incoming: MemoryRegion,

@@ -101,7 +101,7 @@ pub(super) struct Results {
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
-/// What an id has that listens.
+/// Parts of an id that listens.
 #[derive(Default)]
 pub(super) struct Listener {
     pub(super) devices: Vec<Context>,

@@ -87,7 +87,7 @@ reasons! {
     }
 }
 
-/// What the system refuses.
+/// A refusal of the system.
 struct Refused<'a>(&'a io::Error);
 
 impl Explain for Refused<'_> {

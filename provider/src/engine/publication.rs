@@ -7,7 +7,7 @@ use roce_transport::time::Instant;
 /// Least time between two publications.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
 
-/// What has to be published, and from when on.
+/// The counters to be published, and the time of that.
 #[derive(Default)]
 pub(super) struct Publication {
     /// Something may have been counted since the last time.

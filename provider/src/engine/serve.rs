@@ -34,7 +34,7 @@ pub enum Progress {
 /// See the [module's documentation](super).
 pub(crate) struct Engine {
     pub(super) shard: ShardLock,
-    /// What threads sleep on.
+    /// Descriptors that threads sleep on.
     pub(super) system: System,
     pub(super) calls: Calls,
     /// The thread of the last call.

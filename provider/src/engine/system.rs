@@ -1,4 +1,4 @@
-//! What the system gives an engine: a thread, and descriptors.
+//! The thread and the descriptors of an engine.
 
 use std::{io, os::fd::OwnedFd, sync::Arc, thread::JoinHandle};
 

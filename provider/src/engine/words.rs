@@ -30,7 +30,7 @@ impl Calls {
     }
 }
 
-/// What the threads of the program wait for.
+/// Waits of the threads of the program.
 #[derive(Default)]
 pub(super) struct Waits {
     /// Number of those that wait on the sockets themselves.
@@ -45,7 +45,7 @@ pub(super) struct Waits {
     pub(super) waited_at: AtomicU64,
 }
 
-/// What the background thread does.
+/// State of the background thread.
 #[derive(Default)]
 pub(super) struct Background {
     /// End of its sleep in nanoseconds of the clock; 0 while it is awake or about to look.

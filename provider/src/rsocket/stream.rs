@@ -69,7 +69,7 @@ struct Ending {
     /// The program has shut down its halves.
     read_shut: bool,
     write_shut: bool,
-    /// What the peer has been told of that, and what of it waits for a place.
+    /// The message that tells the peer of that, and the same while it waits for a place.
     said: Option<Message>,
     to_say: Option<Message>,
     /// The peer sends nothing more.

@@ -12,8 +12,8 @@
 //!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they
 //!   are empty, and [`poll_timeout`](Adapter::poll_timeout) once.
 //!
-//! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the
-//! adapter.
+//! Completions go straight to the [completion queues](crate::work::CompletionQueue), which their
+//! owners poll without the adapter.
 
 mod budget;
 mod completion;

@@ -1,4 +1,4 @@
-//! Who sends next, and how much may be under way.
+//! The order of sending, and the room for what is under way.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ pub(super) struct Sending {
     /// By queue pair.
     places: Vec<TurnState>,
     pub(super) frames: FrameSenders,
-    /// What READs may have asked for, and what each queue pair has of it.
+    /// The budget of READs, and the share of each queue pair.
     reads: (Budget, Vec<Share>),
     pub(super) destinations: Destinations,
 }

@@ -1,4 +1,4 @@
-//! What an adapter holds for programs, besides queue pairs and what these work with.
+//! Objects of programs, besides queue pairs and what these work with.
 
 use alloc::sync::Arc;
 

@@ -36,9 +36,8 @@ use crate::{
 /// The communication manager of one adapter: all connections, the ways to find one, and service ID
 /// resolutions. Setting up stands in `active` and `passive`, ending in `release`.
 ///
-/// After a command, a message or a deadline, take what [`poll_event`](Self::poll_event) and
-/// [`poll_transmit`](Self::poll_transmit) have, and look at [`poll_timeout`](Self::poll_timeout)
-/// again. Commands are refused in states without an edge for them.
+/// After a command, a message or a deadline, take what `poll_event` and `poll_transmit` have, and
+/// look at `poll_timeout` again. Commands are refused in states without an edge for them.
 pub struct Connections {
     pub(super) common: Common,
     pub(super) conns: Conns,

@@ -6,44 +6,37 @@ use crate::{
     work::{Cause, WcError, WcStatus},
 };
 
-impl WcStatus {
-    /// Every status of a failure.
-    pub const ALL: &'static [Self] = &[
-        Self::LocLenErr,
-        Self::LocQpOpErr,
-        Self::LocProtErr,
-        Self::WrFlushErr,
-        Self::MwBindErr,
-        Self::BadRespErr,
-        Self::LocAccessErr,
-        Self::RemInvReqErr,
-        Self::RemAccessErr,
-        Self::RemOpErr,
-        Self::RetryExcErr,
-        Self::RnrRetryExcErr,
-    ];
+macro_rules! statuses {
+    ($($status:ident $name:literal;)*) => {
+        impl WcStatus {
+            /// Every status of a failure.
+            pub const ALL: &'static [Self] = &[$(Self::$status,)*];
 
-    /// The name in the C API (`enum ibv_wc_status`).
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LocLenErr => "IBV_WC_LOC_LEN_ERR",
-            Self::LocQpOpErr => "IBV_WC_LOC_QP_OP_ERR",
-            Self::LocProtErr => "IBV_WC_LOC_PROT_ERR",
-            Self::WrFlushErr => "IBV_WC_WR_FLUSH_ERR",
-            Self::MwBindErr => "IBV_WC_MW_BIND_ERR",
-            Self::BadRespErr => "IBV_WC_BAD_RESP_ERR",
-            Self::LocAccessErr => "IBV_WC_LOC_ACCESS_ERR",
-            Self::RemInvReqErr => "IBV_WC_REM_INV_REQ_ERR",
-            Self::RemAccessErr => "IBV_WC_REM_ACCESS_ERR",
-            Self::RemOpErr => "IBV_WC_REM_OP_ERR",
-            Self::RetryExcErr => "IBV_WC_RETRY_EXC_ERR",
-            Self::RnrRetryExcErr => "IBV_WC_RNR_RETRY_EXC_ERR",
+            /// The name in the C API (`enum ibv_wc_status`).
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$status => $name,)* }
+            }
         }
-    }
+    };
 }
 
-// What a status means, whatever lies behind it.
+statuses! {
+    LocLenErr "IBV_WC_LOC_LEN_ERR";
+    LocQpOpErr "IBV_WC_LOC_QP_OP_ERR";
+    LocProtErr "IBV_WC_LOC_PROT_ERR";
+    WrFlushErr "IBV_WC_WR_FLUSH_ERR";
+    MwBindErr "IBV_WC_MW_BIND_ERR";
+    BadRespErr "IBV_WC_BAD_RESP_ERR";
+    LocAccessErr "IBV_WC_LOC_ACCESS_ERR";
+    RemInvReqErr "IBV_WC_REM_INV_REQ_ERR";
+    RemAccessErr "IBV_WC_REM_ACCESS_ERR";
+    RemOpErr "IBV_WC_REM_OP_ERR";
+    RetryExcErr "IBV_WC_RETRY_EXC_ERR";
+    RnrRetryExcErr "IBV_WC_RNR_RETRY_EXC_ERR";
+}
+
+// The meaning of a status, whatever lies behind it.
 reasons! {
     WcStatus {
         Self::LocLenErr => "local_length"

@@ -106,22 +106,14 @@ impl fmt::Display for SidrStatus {
     }
 }
 
-impl Explain for SidrStatus {
-    fn explain(&self) -> Reason {
-        let (cause, advice) = match self.0 {
-            SidrRep::NO_SERVICE => (
-                "nobody_listens",
-                "the peer's program has to call rdma_listen on an id of RDMA_PS_UDP, on this port",
-            ),
-            SidrRep::REJECTED => (
-                "rejected_by_program",
-                "the peer's program has called rdma_reject: see private_data",
-            ),
-            3 => ("peer_resources", "the peer's program has made no queue pair for its id"),
-            _ => {
-                ("sidr_status", "the peer's adapter or kernel gives this status; its log has more")
-            }
-        };
-        Reason::new(cause, self, advice)
+reasons! {
+    SidrStatus {
+        Self(SidrRep::NO_SERVICE) => "nobody_listens"
+            "the peer's program has to call rdma_listen on an id of RDMA_PS_UDP, on this port";
+        Self(SidrRep::REJECTED) => "rejected_by_program"
+            "the peer's program has called rdma_reject: see private_data";
+        Self(3) => "peer_resources" "the peer's program has made no queue pair for its id";
+        Self(_) => "sidr_status"
+            "the peer's adapter or kernel gives this status; its log has more";
     }
 }

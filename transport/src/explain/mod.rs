@@ -5,14 +5,16 @@
 //! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
 //! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.
 
-/// The table of an error: its variants, each with its `errno`, if calls fail with it, the name of its cause, and what to
-/// look at; what the variant says is its rule. Those that hold another error are explained by it.
+/// The table of an error: its variants, each with its `errno`, if calls fail with it, the name of
+/// its cause, and what to look at; what the variant says is its rule. Those that hold another error
+/// are explained by it; those that are like another have its cause and advice.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {
     (
         $error:ty { $($variant:pat => $($errno:ident)? $cause:literal $advice:expr;)* }
         $(of { $($holder:pat => $held:expr;)* })?
+        $(like { $($relative:pat => $model:expr;)* })?
     ) => {
         impl $crate::explain::Explain for $error {
             fn explain(&self) -> $crate::explain::Reason {
@@ -20,6 +22,10 @@ macro_rules! reasons {
                     $($variant => $crate::explain::Reason::new($cause, self, $advice)
                         $(.with_errno(stringify!($errno)))?,)*
                     $($($holder => $crate::explain::Explain::explain($held),)*)?
+                    $($($relative => $crate::explain::Reason {
+                        rule: alloc::format!("{self}"),
+                        ..$crate::explain::Explain::explain($model)
+                    },)*)?
                 }
             }
         }

@@ -204,7 +204,7 @@ impl Receiving {
     pub(super) const NOTHING: Self = Self { pd: PdId::NONE, srq: None, cq: None };
 }
 
-/// What a packet must show, and may do.
+/// Keys that a packet must show, and its rights.
 #[derive(Default)]
 pub(crate) struct Admission {
     /// Its P_Key, and where in the table that stands.
@@ -252,7 +252,7 @@ impl PeerEnd {
     }
 }
 
-/// What can be posted to it, and how it leaves.
+/// Requests that can be posted, and the form in which they leave.
 #[derive(Clone, Copy)]
 pub(crate) struct Posting {
     /// Packets of a WRITE, at most, that leave as a WRITE each.

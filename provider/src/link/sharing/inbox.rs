@@ -1,5 +1,4 @@
-//! What other processes send: rings that they write, and the descriptor by which they wake this
-//! one.
+//! Rings that other processes write, and the descriptor by which they wake this one.
 
 use std::{
     io, mem,

@@ -16,7 +16,7 @@ pub struct Rep {
     pub remote_id: u32,
     /// Queue pair of the replier.
     pub local_qpn: Qpn,
-    /// What says nothing here. Its vendor ID is in three pieces on the wire.
+    /// Fields that say nothing here. The vendor ID is in three pieces on the wire.
     pub unused: Unused,
     /// First PSN that the replier's queue pair expects.
     pub starting_psn: Psn,

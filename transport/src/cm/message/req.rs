@@ -26,7 +26,7 @@ pub struct Req {
     pub local_qpn: Qpn,
     /// READs and atomics that the requester can answer at once.
     pub responder_resources: u8,
-    /// What says nothing here.
+    /// Fields that say nothing here.
     pub unused: Unused,
     /// READs and atomics that the requester will have outstanding at once.
     pub initiator_depth: u8,
