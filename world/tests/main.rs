@@ -302,10 +302,10 @@ fn a_script_is_read_while_it_is_written() {
 /// The scripts of the guide are scripts, and show what stands there about them.
 #[test]
 fn those_of_the_guide_are_played() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/scripts.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/demo.md");
     let page = std::fs::read_to_string(page).unwrap();
     let blocks: Vec<_> =
-        page.split("```text\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
+        page.split("```script\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 3);
     for block in blocks {
         let (seen, _) = played(block);

@@ -196,21 +196,17 @@ fn write_page() -> String {
 const HEAD: &str = "\
 # Symbols by version
 
-`libroce_abi.so` has every symbol of libibverbs and librdmacm in every version, from rdma-core 15 to
-65, so that programs of all these releases load and run. A program's `readelf -V` shows which it
-needs: `ibv_alloc_buf@IBVERBS_1.17` was compiled with rdma-core 64 or newer. The test
-`what_is_said_to_refuse_does` and its neighbours keep this page true
-(`provider/abi/tests/programs/symbols.rs`); `cargo test -p roce-abi -- --ignored write_the_page`
-writes it.
+`libroce_abi.so` has every symbol of libibverbs and librdmacm of rdma-core 15 to 65. `readelf -V` of a
+program shows what it needs: `ibv_alloc_buf@IBVERBS_1.17` means rdma-core 64 or newer.
+`provider/abi/tests/programs/symbols.rs` checks this page; `cargo test -p roce-abi -- --ignored
+write_the_page` writes it.
 
-The release is the one of rdma-core that brought the version; a number in parentheses is that of a
-symbol that came later. Functions in *italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of
-a buffer that has none). Names that are struck out are those of the interface of 2006, which nothing
-has been linked with since; the same names are in 1.1.
+The release is the first with the version; a number in parentheses is a later symbol's. Functions in
+*italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of a buffer without one). Struck names are
+those of 2006, which no program is linked with; 1.1 has them again.
 
-Programs of rdma-core 65.0 that were tried, by hand, as Debian's unstable ships them, on Debian 12
-with their own libc: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`, and `ib_write_bw` of
-perftest 25.01, which is linked with the providers' libraries of that release.
+Tried by hand with rdma-core 65.0: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`,
+`ib_write_bw` of perftest 25.01.
 
 ## Programs
 ";
@@ -218,18 +214,16 @@ perftest 25.01, which is linked with the providers' libraries of that release.
 const BETWEEN: &str = "
 ## Drivers
 
-A provider's library such as libmlx5 is linked with names that are not for programs. Their version
-changes with what they promise to drivers, so a library of another release does not find its own in
-rdma-core; here all are there side by side, because programs load such libraries whether there is
-such an adapter or not. None ever gets a device: its commands answer `EOPNOTSUPP`. Three work:
-`ibv_query_gid_type`, `ibv_read_ibdev_sysfs_file` (which finds no file) and `ibv_wr_opcode_str`.
-Each version has the names of those before it, but for `verbs_register_driver_…`.
+Providers' libraries such as libmlx5 need names that programs do not. rdma-core has those of its own
+release only; here all are present, because programs load such libraries without an adapter. None gets a
+device: their commands answer `EOPNOTSUPP`, except `ibv_query_gid_type`, `ibv_read_ibdev_sysfs_file` and
+`ibv_wr_opcode_str`. Each version has the names of those before it, except `verbs_register_driver_…`.
 ";
 
 #[test]
 fn the_page_lists_the_symbols() {
     let found = fs::read_to_string(page()).unwrap_or_default();
-    assert!(found == write_page(), "write it anew: see the page");
+    assert!(found == write_page(), "write it with the command that the page names");
 }
 
 #[test]
