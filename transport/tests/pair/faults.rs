@@ -275,7 +275,7 @@ fn rnr_obeys_selectors() {
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
 
-/// The guide's tables of packets: each example is a plan, each is survived, and each does something.
+/// The guide's tables of packets: each example is a plan, is survived, and does something.
 #[test]
 fn the_guides_examples_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
