@@ -20,7 +20,7 @@ use plan::{Amount, Plan, Test};
 use progress::Progress;
 use side::{Side, options};
 
-/// Measure bandwidth and latency.
+/// Measure bandwidth and latency
 ///
 /// Start it without SERVER on one side, then with the name or address of that side and the same
 /// options on the other, or alone with --local. On one host:
