@@ -172,7 +172,7 @@ impl Format {
         let kind =
             self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         Ok(SocketAddr::new(
-            ip.ok_or_else(|| format!("{host} is no address of the format {kind}; see -f"))?,
+            ip.ok_or_else(|| format!("{host} is not an address of the format {kind}; see -f"))?,
             port,
         ))
     }
@@ -200,7 +200,7 @@ impl From<DatagramSpace> for PortSpace {
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
     let found =
-        found.map_err(|error| format!("{host} is no name or IP address of a host: {error}"))?;
+        found.map_err(|error| format!("{host} is not a host name or IP address: {error}"))?;
     Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("{peer} refuses; see what it printed")
         }
         (EventKind::Unreachable, _) => {
-            format!("{peer} does not answer; has it an RDMA device with this address?")
+            format!("{peer} does not answer; check that it has an RDMA device with this address")
         }
         (EventKind::AddrError | EventKind::RouteError, _) => {
             format!("there is no route to {peer}; see `ip route`")

@@ -100,7 +100,7 @@ fn number(text: &str) -> Result<u32, String> {
     parsed
         .ok()
         .filter(|number| *number < 1 << 24)
-        .ok_or_else(|| format!("{text:?} is no number of 24 bits, such as 27 or 0x1b"))
+        .ok_or_else(|| format!("{text:?} is not a number of 24 bits, such as 27 or 0x1b"))
 }
 
 fn qpn(text: &str) -> Result<Qpn, String> {

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     if !group.is_multicast() {
         return Err(format!(
-            "{group} is no multicast address; choose one like 239.1.2.3 or ff05::1:2"
+            "{group} is not a multicast address; choose one like 239.1.2.3 or ff05::1:2"
         )
         .into());
     }

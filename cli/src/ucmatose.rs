@@ -84,7 +84,7 @@ impl Args {
         let id = self.end.id(channel, space, context)?;
         if let Some(code) = self.ack_timeout {
             id.set_ack_timeout(code).map_err(|_| {
-                format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a")
+                format!("{code} is not an acknowledge timeout; choose one of 0 to 31 with -a")
             })?;
         }
         Ok(id)

@@ -68,7 +68,9 @@ fn a_script_is_played_and_its_mistake_is_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
-    assert!(mistake(b"connect rc\nA post wriet 1\n").contains("line 2: \"wriet\" is no operation"));
+    assert!(
+        mistake(b"connect rc\nA post wriet 1\n").contains("line 2: unknown operation: \"wriet\"")
+    );
     assert!(mistake(b"\xff").contains("UTF-8"));
     assert!(mistake(b"connect rc\nA post send 1\n").contains("may go on for ever"));
     fs::remove_file(&path).unwrap();

@@ -59,7 +59,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["fault", "--pid", "1", "fail", "creat_cq"], "create_cq"),
         (&["fault", "--pid", "1", "list"], "process 1 takes no rules"),
         (&["fault", "--socket", "/nowhere/x", "clear"], "/nowhere/x takes no rules"),
-        (&["run", "--fault", "fail creat_cq", "--", "true"], "\"creat_cq\" is no call"),
+        (&["run", "--fault", "fail creat_cq", "--", "true"], "unknown call \"creat_cq\""),
     ] {
         let output = runtime.roce(arguments);
         let (out, err) = said(&output);

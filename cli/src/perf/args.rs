@@ -104,5 +104,5 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (1e-3..=LONGEST).contains(seconds));
     seconds
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("a number of seconds, 0.001 to {LONGEST}, is wanted"))
+        .ok_or_else(|| format!("write a number of seconds, 0.001 to {LONGEST}"))
 }

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     let plan = Plan::new(test, args)?;
     if args.json && !args.local && args.server.is_none() {
-        return Err("--json is for the client, which has the figures; leave it out here".into());
+        return Err("--json is for the client, which has the figures; omit it here".into());
     }
     if args.local {
         return local(&plan, args);

@@ -115,7 +115,7 @@ impl Args {
             Some(bytes) => {
                 let mtu = Mtu::from_bytes(bytes);
                 Some(mtu.ok_or_else(|| {
-                    format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096")
+                    format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096")
                 })?)
             }
             None => None,

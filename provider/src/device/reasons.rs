@@ -63,7 +63,7 @@ impl Explain for BindError {
             Self::Service { .. } => (
                 "service_silent",
                 "EADDRINUSE",
-                "`systemctl restart roce-share` starts the service of the package anew",
+                "`systemctl restart roce-share` restarts the service of the package",
             ),
             Self::NoDoor { .. } => {
                 ("no_door", "EACCES", "`sudo roce share` receives for programs of all users")

@@ -200,7 +200,7 @@ impl Connections {
         }
     }
 
-    /// The peer has accepted, but the own queue pair could not be moved.
+    /// The peer has accepted, but the local queue pair could not change its state.
     pub(super) fn fail(&mut self, common: &mut Common, now: Instant, id: ConnId) {
         if self.reject(common, now, id, RejectReason::CONSUMER, &[]).is_ok() {
             self.emit(common, id.0, |conn| ConnEvent::ConnectError { conn });

@@ -147,7 +147,7 @@ impl Cm {
         self.connections.complete(&mut self.common, id);
     }
 
-    /// The peer has accepted, but the own queue pair could not be moved.
+    /// The peer has accepted, but the local queue pair could not change its state.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         self.connections.fail(&mut self.common, now, id);
     }

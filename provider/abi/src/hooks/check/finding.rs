@@ -87,7 +87,7 @@ kinds! {
     /// A peer uses the key of a region that is no more.
     DeregisteredKey "deregistered_key":
         "the region is deregistered, and a peer still uses its key: the adapter refuses it, and both queue pairs fail, IBV_WC_REM_ACCESS_ERR at the peer";
-        "have the peer say when it is done before ibv_dereg_mr; memory that is registered anew has a new rkey, which the peer must be given";
+        "have the peer say when it is done before ibv_dereg_mr; memory that is registered again has a new rkey, which the peer must be given";
     /// A list of requests that leads nowhere.
     RequestUnreadable "request_unreadable":
         "the next of a request leads to memory that is not there: with other libraries the process dies in this call";
