@@ -8,9 +8,9 @@ use crate::{failure::Failure, output::outln};
 
 /// Give fault rules to a running program, list them, or remove them.
 ///
-/// The program was started by `roce run --control`, or has ROCE_CONTROL=1 in its environment. Rules
-/// are those of `roce run --fault` (docs/guide/faults.md). Without --pid and --socket, the processes
-/// that take rules are printed.
+/// The program was started by `roce run --control`, or has ROCE_CONTROL=1 in its environment.
+/// Rules are those of `roce run --fault` (docs/guide/faults.md). Without --pid and --socket, the
+/// processes that take rules are printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The process

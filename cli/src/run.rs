@@ -39,11 +39,11 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 ///
 /// The program replaces this command, with its signals and its exit status. With --reaper or
 /// --ladder, this command stays, passes signals on, and ends with the program's exit status, or 128
-/// plus the number of the signal that ended it. The program, and every program that it starts, finds
-/// roce in the place of libibverbs.so.1 and librdmacm.so.1.
+/// plus the number of the signal that ended it. The program, and every program that it starts,
+/// finds roce in the place of libibverbs.so.1 and librdmacm.so.1.
 ///
-/// Exit status 2: wrong options; 126: the program cannot be executed; 127: there is no such program;
-/// 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1 if a run
+/// Exit status 2: wrong options; 126: the program cannot be executed; 127: there is no such
+/// program; 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1 if a run
 /// crashed or did not end.
 #[derive(clap::Args)]
 pub(crate) struct Args {

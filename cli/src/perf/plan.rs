@@ -216,7 +216,7 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         assert!(
-            ours.agree("0000:000011:1d5ef4:00").unwrap_err().to_string().contains("no roce perf")
+            ours.agree("0000:000011:1d5ef4:00").unwrap_err().to_string().contains("not roce perf")
         );
         assert!(ours.agree(GREETING).is_err());
     }

@@ -153,24 +153,25 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/symbols.md")
 }
 
-/// The page about the symbols, whose tables follow from the history.
+/// The page about the symbols, whose table follows from the history.
 fn write_page() -> String {
     let all = symbols_of(u32::MAX);
     let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();
     let mut versions: BTreeMap<(u32, Vec<u32>), Vec<Symbol>> = BTreeMap::new();
     for symbol in history() {
-        versions.entry(symbol.order.clone()).or_default().push(symbol);
+        if !symbol.version.contains("PRIVATE") {
+            versions.entry(symbol.order.clone()).or_default().push(symbol);
+        }
     }
-    let head = |column: &str| format!("\n| version | release | {column} |\n|---|---|---|\n");
-    let (mut public, mut private) = (head("symbols"), head("symbols that it adds"));
-    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut page = HEAD.to_owned();
     for symbols in versions.values() {
         let version = symbols[0].version;
         let release = symbols.iter().map(|symbol| symbol.release).min().unwrap();
-        let for_drivers = version.contains("PRIVATE");
-        let names: Vec<String> = symbols
+        let (old, symbols): (Vec<&Symbol>, Vec<&Symbol>) = symbols
             .iter()
-            .filter(|symbol| !for_drivers || known.insert(symbol.name))
+            .partition(|symbol| is_left_out(&format!("{}@{version}", symbol.name), &all));
+        let mut names: Vec<String> = symbols
+            .iter()
             .map(|symbol| {
                 let name = symbol.name;
                 let later = if symbol.release > release {
@@ -178,19 +179,19 @@ fn write_page() -> String {
                 } else {
                     String::new()
                 };
-                if is_left_out(&format!("{name}@{version}"), &all) {
-                    format!("~~`{name}`~~{later}")
-                } else if refused.contains(name) {
+                if refused.contains(name) {
                     format!("*`{name}`*{later}")
                 } else {
                     format!("`{name}`{later}")
                 }
             })
             .collect();
-        let table = if for_drivers { &mut private } else { &mut public };
-        *table += &format!("| {version} | {release} | {} |\n", names.join(", "));
+        if !old.is_empty() {
+            names.push(format!("{} of the interface of 2006", old.len()));
+        }
+        page += &format!("| {version} | {release} | {} |\n", names.join(", "));
     }
-    format!("{HEAD}{public}{BETWEEN}{private}")
+    page
 }
 
 const HEAD: &str = "\
@@ -202,22 +203,14 @@ program shows what it needs: `ibv_alloc_buf@IBVERBS_1.17` means rdma-core 64 or 
 write_the_page` writes it.
 
 The release is the first with the version; a number in parentheses is a later symbol's. Functions in
-*italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of a buffer without one). Struck names are
-those of 2006, which no program is linked with; 1.1 has them again.
+*italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of a buffer without one). No program is linked
+with the interface of 2006.
 
-Tried by hand with rdma-core 65.0: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`,
-`ib_write_bw` of perftest 25.01.
+Names for providers' libraries such as libmlx5 (`IBVERBS_PRIVATE_…`) are present for every release, because
+programs load such libraries without an adapter. None gets a device: their commands answer `EOPNOTSUPP`.
 
-## Programs
-";
-
-const BETWEEN: &str = "
-## Drivers
-
-Providers' libraries such as libmlx5 need names that programs do not. rdma-core has those of its own
-release only; here all are present, because programs load such libraries without an adapter. None gets a
-device: their commands answer `EOPNOTSUPP`, except `ibv_query_gid_type`, `ibv_read_ibdev_sysfs_file` and
-`ibv_wr_opcode_str`. Each version has the names of those before it, except `verbs_register_driver_…`.
+| version | release | symbols |
+|---|---|---|
 ";
 
 #[test]
