@@ -43,8 +43,8 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 /// finds roce in the place of libibverbs.so.1 and librdmacm.so.1.
 ///
 /// Exit status 2: wrong options; 126: the program cannot be executed; 127: there is no such
-/// program; 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1 if a run
-/// crashed or did not end.
+/// program; 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1
+/// if a run crashed or did not end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A device that the program finds; repeatable
