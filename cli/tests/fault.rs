@@ -74,11 +74,19 @@ fn every_example_of_the_guide_is_taken() {
     let runtime = Runtime::new("guide");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
-    let examples: Vec<_> = page
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .filter_map(|line| line.split("--fault \"").nth(1)?.split('"').next())
-        .collect();
+    // the column "example" of each table
+    let mut column = None;
+    let mut examples = Vec::new();
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        if cells.len() < 3 {
+            column = None;
+        } else if let Some(column) = column {
+            examples.extend(cells.get::<usize>(column).and_then(|it| it.split('`').nth(1)));
+        } else {
+            column = cells.iter().position(|it| *it == "example");
+        }
+    }
     assert!(examples.len() > 40, "{examples:?}");
     for rules in examples {
         let output = runtime.roce(&["run", "--fault", rules, "--", "true"]);
