@@ -27,16 +27,19 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The device, and the capture and faults of its packets.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…],
-    /// or xdp: in its place. By
-    /// default the one that fits the addresses
+    /// Name from `roce devinfo`, or udp:ADDRESS
+    ///
+    /// Also raw:INTERFACE[,ip=ADDRESS/LENGTH…] or xdp:…. By default the device that fits the
+    /// addresses.
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
-    /// Capture every packet of the device into this pcapng file, for Wireshark
+    /// Capture every packet into this pcapng file
     #[arg(long, value_name = "FILE", requires = "device")]
     pcap: Option<PathBuf>,
-    /// Let something go wrong with the device's packets, in both directions: "drop 3%", "drop qp 1
-    /// nth 2" for the second packet of connection management; see `roce pingpong --help`
+    /// Damage packets: "drop 3%"
+    ///
+    /// The device's packets, in both directions; "drop qp 1 nth 2" for the second packet of
+    /// connection management. See docs/guide/faults.md.
     #[arg(long, value_name = "FAULTS", requires = "device")]
     fault: Vec<String>,
 }
@@ -78,11 +81,12 @@ pub(crate) fn options(pcap: Option<&Path>, faults: &[String]) -> Result<OpenOpti
 /// Addresses of a tool with a server and a client, and the service of its packets.
 #[derive(clap::Args)]
 pub(crate) struct EndArgs {
-    /// Name or address of the server; without it, this is the server
+    /// The server; without it, this is the server
     #[arg(short, value_name = "SERVER")]
     server: Option<String>,
-    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6
-    /// one
+    /// The own address; default: every IPv4 address
+    ///
+    /// `-b ::0` for every IPv6 address.
     #[arg(short, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Format of the addresses
@@ -168,7 +172,7 @@ impl Format {
         let kind =
             self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         Ok(SocketAddr::new(
-            ip.ok_or_else(|| format!("{host} is no address of the format {kind}; see -f"))?,
+            ip.ok_or_else(|| format!("{host} is not an address of the format {kind}; see -f"))?,
             port,
         ))
     }
@@ -196,7 +200,7 @@ impl From<DatagramSpace> for PortSpace {
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
     let found =
-        found.map_err(|error| format!("{host} is no name or IP address of a host: {error}"))?;
+        found.map_err(|error| format!("{host} is not a host name or IP address: {error}"))?;
     Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
 }
 
@@ -248,7 +252,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("{peer} refuses; see what it printed")
         }
         (EventKind::Unreachable, _) => {
-            format!("{peer} does not answer; has it an RDMA device with this address?")
+            format!("{peer} does not answer; check that it has an RDMA device with this address")
         }
         (EventKind::AddrError | EventKind::RouteError, _) => {
             format!("there is no route to {peer}; see `ip route`")

@@ -4,7 +4,7 @@ use clap_complete::{Shell, generate};
 
 use crate::{failure::Failure, output::outln};
 
-/// Print what a shell needs to complete the commands and options of this tool.
+/// Print completions for a shell.
 ///
 /// For bash: `roce completions bash > ~/.local/share/bash-completion/completions/roce`; for zsh a
 /// file `_roce` in a directory of fpath; for fish `~/.config/fish/completions/roce.fish`.

@@ -37,7 +37,7 @@ use remote::Remote;
 use report::Results;
 use token::Token;
 
-/// Say whether a device speaks RoCEv2, case by case.
+/// Test whether a device conforms to RoCEv2, case by case.
 ///
 /// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
 /// has in its memory with the rules of the specification. On the device's host an agent does what a
@@ -48,51 +48,59 @@ use token::Token;
 /// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates,
 /// 4 if some deviation loses or exposes data; 1 if nothing could be tried.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Address of the device under test
     #[arg(required_unless_present_any = ["list", "explain", "virtual", "dry_run"])]
     address: Option<IpAddr>,
-    /// Where the agent is: HOST:PORT. By default port 4792 of the device's address
+    /// Where the agent is; default: the device, port 4792
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
-    /// What the agent has printed, so that it serves; by default ROCE_AGENT_TOKEN, which other
-    /// users of this host do not see
+    /// The token that the agent has printed
+    ///
+    /// By default ROCE_AGENT_TOKEN, which other users of this host do not see.
     #[arg(long, value_name = "HEX", requires = "address", conflicts_with = "cm")]
     token: Option<Token>,
-    /// Without an agent: the port of a program there that listens for connections of rdma_cm, such
-    /// as `rping -s -P`. Only the cases that need no more are played
+    /// Without an agent: the port of a listening program
+    ///
+    /// A program that listens through rdma_cm, such as `rping -s -P`. Only cases that need no agent
+    /// are played.
     #[arg(long, value_name = "PORT", requires = "address", conflicts_with = "agent")]
     cm: Option<u16>,
-    /// Private data that the program wants in a request, as hexadecimal digits: 56 bytes at most
-    #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal)]
+    /// With --cm: private data of the request
+    ///
+    /// Hexadecimal digits, 56 bytes at most.
+    #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal, hide_short_help = true)]
     cm_data: Option<PrivateData>,
-    /// The own address, to which the device connects. By default the one that the route has. Or a
-    /// raw device, raw:INTERFACE,ip=ADDRESS/LENGTH (docs/guide/raw.md), which sends what sockets
-    /// cannot
+    /// Our own address, or raw:INTERFACE,ip=ADDRESS/LENGTH
+    ///
+    /// The device connects to it; by default the address of the route. A raw device
+    /// (docs/guide/raw.md) sends packets that sockets cannot.
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
-    /// Try a device of this tool in virtual time, without a network
+    /// Try a device of roce in virtual time
     #[arg(long, conflicts_with_all = ["address", "agent", "cm", "from"])]
     r#virtual: bool,
     #[command(flatten)]
     choice: ChoiceArgs,
-    /// List the cases, and end
+    /// List the cases
     #[arg(long)]
     list: bool,
-    /// Show a case: its rule, what a mistake costs, its steps
+    /// Show the rule, cost and steps of a case
     #[arg(long, value_name = "CASE")]
     explain: Option<String>,
-    /// Show the packets that would be sent, and send none
-    #[arg(long)]
+    /// Print the packets, and send none
+    #[arg(long, hide_short_help = true)]
     dry_run: bool,
-    /// Play each case so often; different verdicts make it inconclusive
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Repeat each case
+    ///
+    /// Different verdicts make a case inconclusive.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     repeat: u32,
-    /// Packets that are sent in a second, on the average, at most
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Packets a second on average, at most
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000), hide_short_help = true)]
     rate: u32,
     #[command(flatten)]
     output: OutputArgs,
@@ -101,32 +109,35 @@ pub(crate) struct Args {
 /// Which cases are played.
 #[derive(clap::Args)]
 struct ChoiceArgs {
-    /// Cases of this file instead of those that come with the tool; docs/guide/cases.md says how
-    /// they are written
+    /// Cases of this file
+    ///
+    /// docs/guide/cases.md describes them.
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
-    /// Only cases whose name contains this; may be given several times
+    /// Only cases with this in their names; repeatable
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Not this case, such as one that stops the device; may be given several times
-    #[arg(long, value_name = "CASE")]
+    /// Not this case; repeatable
+    ///
+    /// For a case that stops the device, for example.
+    #[arg(long, value_name = "CASE", hide_short_help = true)]
     skip: Vec<String>,
 }
 
 /// Forms of the report, and their places.
 #[derive(clap::Args)]
 struct OutputArgs {
-    /// One JSON document instead of the table
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Write the results as JUnit XML, for CI systems
-    #[arg(long, value_name = "FILE")]
+    /// Write JUnit XML, for CI systems
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     junit: Option<PathBuf>,
-    /// Write the results, with the packets, as one page for a browser, which loads nothing
-    #[arg(long, value_name = "FILE")]
+    /// Write one static page with the packets
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     html: Option<PathBuf>,
-    /// Write a capture for each case into this directory
-    #[arg(long, value_name = "DIR")]
+    /// Write a capture of each case there
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     captures: Option<PathBuf>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{failure::Failure, output::outln};
 
-/// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
+/// List the devices of this host, or the counters of open ones.
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single
 /// address can also be opened as udp:ADDRESS, and an interface as raw:INTERFACE or

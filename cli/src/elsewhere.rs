@@ -23,7 +23,7 @@ pub(crate) fn create_capture(path: &Path) -> io::Result<Capture> {
 pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     let command = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     Err(format!(
-        "{command:?} is no command here: devices need Linux, and so does what uses them; demo, \
+        "{command:?} is not available here: devices need Linux; demo, \
          explain and playground work"
     )
     .into())
@@ -39,7 +39,7 @@ impl Keys {
         match io::IsTerminal::is_terminal(&io::stdin()) {
             true => Ok(Self(())),
             false => {
-                Err("--step waits for lines, and standard input is no terminal: leave --step out"
+                Err("--step waits for lines, and standard input is not a terminal: omit --step"
                     .into())
             }
         }

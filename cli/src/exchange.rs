@@ -163,7 +163,7 @@ impl Exchange {
     /// Sends a text without zero bytes.
     pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
         let sent = self.stream.write_all(format!("{text}\0").as_bytes());
-        Ok(sent.map_err(|error| format!("cannot reach the other side any more: {error}"))?)
+        Ok(sent.map_err(|error| format!("the connection to the peer is lost: {error}"))?)
     }
 
     /// Receives a text, which ends with a zero byte.
@@ -177,7 +177,9 @@ impl Exchange {
             }
             bytes.extend(byte);
             if bytes.len() > MAX_TEXT {
-                return Err("the other side sent no text that this tool knows".into());
+                return Err(
+                    "the peer sent an unknown text; start the same program on both sides".into()
+                );
             }
         }
     }
@@ -220,7 +222,7 @@ impl Exchange {
             .read_exact(&mut bytes)
             .map_err(|_| "the other side went away before it had everything")?;
         if bytes != *END {
-            return Err("the other side did not end the ping-pong as it should".into());
+            return Err("the peer did not end the ping-pong; see what it printed".into());
         }
         if !self.is_client {
             self.stream.write_all(END)?;

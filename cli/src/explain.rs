@@ -30,27 +30,29 @@ use report::Filter;
 pub(crate) struct Args {
     /// The capture; - for standard input
     file: PathBuf,
-    /// Only connections with this queue pair, such as 0x1b or 27
+    /// Only connections with this queue pair: 0x1b or 27
     #[arg(long, value_name = "NUMBER", value_parser = qpn)]
     qp: Option<Qpn>,
-    /// Only packets with PSNs in this range, such as 100..120 or 100
+    /// Only packets with these PSNs: 100..120 or 100
     #[arg(long, value_name = "A..B", value_parser = psns)]
     psn: Option<(u32, u32)>,
-    /// Only packets that are sent again, refuse something or are damaged
+    /// Only retransmitted, refused or damaged packets
     #[arg(long)]
     errors: bool,
-    /// Behind each packet, how far the requesters of both ends have come: their next PSN, the
-    /// oldest one without an answer, the MSN of the last answer. Only where it has changed
+    /// Changes of the requesters' state after each packet
+    ///
+    /// The next PSN, the oldest one without a response, the latest MSN, of both ends.
     #[arg(long, conflicts_with = "json")]
     state: bool,
-    /// One JSON document, which has the state as well
+    /// Print one JSON document, with states
     #[arg(long)]
     json: bool,
-    /// One page for a browser, which loads nothing
+    /// Print one static page
     #[arg(long, conflicts_with = "json")]
     html: bool,
-    /// Draw packets as they come from standard input, in their order; what is wrong, and figures,
-    /// at the end
+    /// Draw packets of a pipe as they arrive
+    ///
+    /// Findings and figures come at the end.
     #[arg(long, conflicts_with_all = ["json", "html", "state"])]
     live: bool,
 }
@@ -98,7 +100,7 @@ fn number(text: &str) -> Result<u32, String> {
     parsed
         .ok()
         .filter(|number| *number < 1 << 24)
-        .ok_or_else(|| format!("{text:?} is no number of 24 bits, such as 27 or 0x1b"))
+        .ok_or_else(|| format!("{text:?} is not a number of 24 bits, such as 27 or 0x1b"))
 }
 
 fn qpn(text: &str) -> Result<Qpn, String> {

@@ -6,22 +6,23 @@ use roce::{control, faults::FaultRules};
 
 use crate::{failure::Failure, output::outln};
 
-/// Give rules to a program that runs, take them away, or show how often they have hit.
+/// Give fault rules to a running program, list them, or remove them.
 ///
-/// The program is one that `roce run --control` has started, or whose environment has
-/// ROCE_CONTROL=1. Rules are those of `roce run --fault`: for packets (docs/guide/faults.md) and
-/// for calls (docs/guide/failing.md). Without a rule, list or clear, the processes are shown that
-/// take rules.
+/// The program was started by `roce run --control`, or has ROCE_CONTROL=1 in its environment.
+/// Rules are those of `roce run --fault` (docs/guide/faults.md). Without --pid and --socket, the
+/// processes that take rules are printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The process
     #[arg(short, long, value_name = "PID", conflicts_with = "socket")]
     pid: Option<u32>,
-    /// The socket where it takes rules, if ROCE_CONTROL names one
+    /// The control socket, if ROCE_CONTROL names one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Rules ("fail create_cq once, drop 1%"); list: each rule with its number, how often it has
-    /// hit, and of how many; clear: take all of them away; clear NUMBER: take one away
+    /// Rules such as "drop 1%"; list; clear; clear NUMBER
+    ///
+    /// list prints each rule with its number, its hits and its matches; clear removes all rules, or
+    /// one.
     #[arg(value_name = "RULE|list|clear")]
     command: Vec<String>,
 }

@@ -52,14 +52,24 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use output::errln;
 
+/// Help of a screen: the commands are what is asked for.
+const TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+Commands:
+{subcommands}
+
+`roce COMMAND -h` is short, `roce COMMAND --help` is complete; `roce --version`
+";
+
 /// RDMA without hardware: a RoCEv2 adapter in software, in user space.
 ///
-/// Every command opens devices of its own, which live as long as the command runs: no kernel
-/// module, no daemon, no privilege. A device sends and receives RoCEv2 packets on UDP port 4791 of
-/// this host's addresses, and talks to other roce programs, to the Linux kernel's rxe, and to RDMA
-/// network adapters.
+/// Every command opens its own devices, without kernel module, daemon or privilege. A device sends
+/// and receives RoCEv2 packets on UDP port 4791 of this host's addresses. Its peers are other roce
+/// programs, the Linux kernel's rxe, and RDMA network adapters.
 #[derive(Parser)]
-#[command(name = "roce", version)]
+#[command(name = "roce", version, help_template = TEMPLATE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -14,7 +14,7 @@ use crate::{
     output::outln,
 };
 
-/// Join a multicast group, and send to it or receive from it.
+/// Send to a multicast group, or receive from it
 ///
 /// On one host, in two terminals:
 ///
@@ -31,13 +31,15 @@ pub(crate) struct Args {
     /// The group, an IP multicast address
     #[arg(short, value_name = "GROUP")]
     multicast: Option<IpAddr>,
-    /// The group as a GID, instead: an IPv6 multicast address, or ::ffff: and an IPv4 one
+    /// The group as a GID
+    ///
+    /// An IPv6 multicast address, or ::ffff: and an IPv4 one.
     #[arg(short = 'M', value_name = "GROUP", requires = "bind")]
     unmapped: Option<std::net::Ipv6Addr>,
     /// Send
     #[arg(short)]
     sender: bool,
-    /// The own address. By default the one that the system would send to the group from
+    /// The own address; default: that of the route
     #[arg(short, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Queue pairs that join
@@ -45,7 +47,7 @@ pub(crate) struct Args {
     connections: u32,
     #[command(flatten)]
     messages: MessageArgs,
-    /// Port space: 0x111 (udp) or 0x2 (ipoib)
+    /// 0x111 (udp) or 0x2 (ipoib)
     #[arg(short, long = "port-space", value_name = "SPACE", default_value = "0x111")]
     port_space: DatagramSpace,
     /// Join to send only
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     if !group.is_multicast() {
         return Err(format!(
-            "{group} is no multicast address; choose one like 239.1.2.3 or ff05::1:2"
+            "{group} is not a multicast address; choose one like 239.1.2.3 or ff05::1:2"
         )
         .into());
     }

@@ -12,7 +12,7 @@ use std::{
 use crate::{failure::Failure, output::outln};
 use pages::Pages;
 
-/// Serve the playground: the protocol to look into and to interfere with, in a browser.
+/// Serve the playground, the protocol in a browser.
 ///
 /// Two to four adapters and a network between them, as in `roce demo`, in a page: step by step and
 /// back, with packets that one can lose, hold, double or damage. The page needs no network, and

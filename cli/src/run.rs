@@ -35,70 +35,82 @@ use crate::{
 use live::Live;
 use refusal::{NOT_EXECUTABLE, Refusal};
 
-/// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
+/// Run a program of libibverbs or librdmacm on this adapter.
 ///
-/// The program takes the place of this command, with its signals and its exit status; with --reaper
-/// or --ladder, this command stays, passes on signals, and ends with the program's exit status, or
-/// 128 and the number of the signal that has ended it. The program finds libraries of roce in the
-/// place of libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program
-/// that it starts. Exit status 2: something is wrong with the options; 126: the program cannot be
-/// executed; 127: there is no such program; 99: with --check, something was found in a program that
-/// ended with 0. The rest is the program's own. With --fail-each: 0, or 1 if a run has crashed or
-/// did not end.
+/// The program replaces this command, with its signals and its exit status. With --reaper or
+/// --ladder, this command stays, passes signals on, and ends with the program's exit status, or 128
+/// plus the number of the signal that ended it. The program, and every program that it starts,
+/// finds roce in the place of libibverbs.so.1 and librdmacm.so.1.
+///
+/// Exit status 2: wrong options; 126: the program cannot be executed; 127: there is no such
+/// program; 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1
+/// if a run crashed or did not end.
 #[derive(clap::Args)]
 #[command(after_long_help = variables())]
 pub(crate) struct Args {
-    /// A device that the program finds: a name from `roce devinfo`, the name of a network
-    /// interface, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…]; again for more. Without it,
-    /// those that ROCE_DEVICES names, or all
+    /// A device that the program finds; repeatable
+    ///
+    /// A name from `roce devinfo`, the name of a network interface, udp:ADDRESS, or
+    /// raw:INTERFACE[,ip=ADDRESS/LENGTH…]. By default the devices of ROCE_DEVICES, or all.
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
-    /// Show the devices as those of a given adapter, with its names, attributes and limits:
-    /// connectx-5, connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a
-    /// profile; list shows them, and runs nothing. docs/guide/adapters.md says what follows
+    /// Be connectx-5, e810, …; list shows them
+    ///
+    /// The devices get the names, attributes, limits and errors of an adapter: connectx-5,
+    /// connectx-6dx, connectx-7, bluefield-2, e810, erdma, rxe, or the path of a profile. list
+    /// prints the adapters and runs nothing. See docs/guide/adapters.md.
     #[arg(long = "as", value_name = "ADAPTER")]
     adapter: Option<String>,
-    /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p
-    /// the process. Further devices and processes get FILE.2, FILE.3, …
+    /// Capture every packet into this pcapng file
+    ///
+    /// %d in the name is the device, %p the process. Further devices and processes get FILE.2,
+    /// FILE.3, …
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Draw every packet on stderr while the program runs, with the reason for it, as
-    /// `roce explain` does; at the end, what is wrong, and figures
+    /// Draw every packet on stderr, with its reason
+    ///
+    /// At the end: findings and figures, as `roce explain` prints them.
     #[arg(long, conflicts_with_all = ["pcap", "fail_each"])]
     ladder: bool,
     #[command(flatten)]
     faults: FaultArgs,
     #[command(flatten)]
     each: EachArgs,
-    /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last
-    /// 16 things that happened, and what to look at. --explain=json: an object on a line for each
+    /// Explain on stderr why a call or queue pair fails
+    ///
+    /// The broken rule, the peer's response, the last 16 events, and what to look at. json: one
+    /// object a line.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"], hide_possible_values = true)]
     explain: Option<String>,
     #[command(flatten)]
     checks: CheckArgs,
-    /// Size of each socket's receive buffer in bytes, as the variable ROCE_RECEIVE_BUFFER says it;
-    /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
+    /// Receive buffer of each socket
+    ///
+    /// In bytes, as ROCE_RECEIVE_BUFFER. Linux grants 212992 by default; `roce devinfo` shows the
+    /// grant.
     #[arg(long, value_name = "BYTES")]
     receive_buffer: Option<usize>,
-    /// Stay while the program runs, and tell its peers when it is killed, or ends without ending
-    /// its connections, as a kernel does. Without this, they hear of it only where another program
-    /// of the user is left at the same address, or if they are on this host themselves
+    /// Disconnect the peers of a killed program
+    ///
+    /// This command stays while the program runs. Without it, only other programs of the user at
+    /// the same address, and peers on this host, notice the end.
     #[arg(long)]
     reaper: bool,
-    /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look
-    /// there (UCX, NCCL, scripts). That needs a mount namespace, and for users other than root a
-    /// user namespace
+    /// Show the devices in /sys and /dev (UCX, NCCL)
+    ///
+    /// /sys/class/infiniband and /dev/infiniband, for this program only. It needs a mount
+    /// namespace; users other than root need a user namespace.
     #[arg(long)]
     sysfs: bool,
-    /// Have TCP go over rsockets, the byte streams of librdmacm, where the other side does the
-    /// same; what it speaks plain TCP with stays TCP. That loads librspreload.so, beside the
-    /// library
+    /// Carry TCP over rsockets where both sides can
+    ///
+    /// Loads librspreload.so, beside the library. A peer without it gets TCP.
     #[arg(long)]
     sockets: bool,
     #[command(flatten)]
     libraries: LibraryArgs,
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(required_unless_present = "adapter", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
@@ -106,31 +118,36 @@ pub(crate) struct Args {
 /// The library, and the names that stand for it.
 #[derive(clap::Args)]
 struct LibraryArgs {
-    /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
-    /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
-    #[arg(long, value_name = "FILE")]
+    /// The library in the place of libibverbs, librdmacm
+    ///
+    /// By default ROCE_LIBRARY, libroce_abi.so beside this command or in ../lib/roce, or the
+    /// carried one.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     library: Option<PathBuf>,
-    /// Another name by which the program asks for libibverbs or librdmacm, as those that bring a
-    /// copy of their own do (libibverbs-1de1263b.so.1.14.48.0); again for more. Names in the Python
-    /// environment that the program belongs to are found without it
-    #[arg(long, value_name = "NAME")]
+    /// Another name of libibverbs or librdmacm; repeatable
+    ///
+    /// For programs with a copy of their own (libibverbs-1de1263b.so.1.14.48.0). Names in the
+    /// program's Python environment are found without it.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     also: Vec<OsString>,
 }
 
 /// Faults.
 #[derive(clap::Args)]
 struct FaultArgs {
-    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
-    /// "corrupt 0.1% rx", "fail create_cq nth 2 ENOMEM"; several with commas between them.
-    /// docs/guide/faults.md lists those for packets, docs/guide/failing.md those for calls
+    /// Damage packets, fail calls: "drop 1%"
+    ///
+    /// Further rules: "rnr 10%", "delay 2ms", "drop psn 260..264 once", "corrupt 0.1% rx", "fail
+    /// create_cq nth 2 ENOMEM"; several with commas between them. See docs/guide/faults.md.
     #[arg(long, value_name = "RULES")]
     fault: Vec<String>,
-    /// Seed of the faults that are left to chance: the same number, the same faults
+    /// Seed of the random faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
-    /// Take rules while the program runs: `roce fault --pid PID "drop 1%"`; or at a socket at this
-    /// path, where %p is the process, for tests that speak with it themselves. A file that is no
-    /// socket is left there
+    /// Take rules of `roce fault` while it runs
+    ///
+    /// A PATH names the socket, for tests that use it themselves; %p is the process. A file that is
+    /// no socket is left there.
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1")]
     control: Option<String>,
@@ -139,37 +156,50 @@ struct FaultArgs {
 /// Runs in which each call fails in its turn.
 #[derive(clap::Args)]
 struct EachArgs {
-    /// Run the program once for every call that it makes, with that call failing, and tell what
-    /// became of it: crashes, hangs, objects that stay. --fail-each=json: an object on a line for
-    /// each run
+    /// Run once for each call, with that call failing
+    ///
+    /// Prints how each run ends: crashes, hangs, objects that stay. json: one object a line.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"], hide_possible_values = true)]
     #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
     fail_each: Option<String>,
-    /// With --fail-each: of each call, the first NUMBER
-    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
+    /// With --fail-each: fail the first NUMBER calls of a kind
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "fail_each",
+        default_value_t = 3,
+        hide_short_help = true
+    )]
     most: u32,
-    /// With --fail-each: seconds that a run has
-    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
+    /// With --fail-each: seconds of a run
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "fail_each",
+        default_value_t = 10,
+        hide_short_help = true
+    )]
     time_limit: u64,
 }
 
 /// Checks.
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// Check for what works by luck: buffers that are touched while requests use them, queues that
-    /// can overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on
-    /// stderr, where it was and at the end; a program that ends with 0 ends with 99 instead if
-    /// something was found. --check=json: an object on a line for each; sarif: one document at the
-    /// end; file=NAME: there instead of on stderr. reorder: bytes that arrive are placed in any
-    /// order and as late as is legal; delay: completions and events come late; seed=NUMBER repeats
-    /// both. With commas: --check=json,reorder,seed=7
+    /// Find what works only by luck
+    ///
+    /// Buffers changed too early, queues that can overrun, lost wake-ups, leaked objects. Findings
+    /// appear on stderr, with a summary; a program that would end with 0 ends with 99. json: one
+    /// object a line; sarif: one document at the end; file=NAME: output there. reorder: place
+    /// arriving bytes in any order; delay: late completions and events; seed=NUMBER repeats both.
+    /// With commas: --check=json,reorder,seed=7
     #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text")]
     check: Option<String>,
-    /// A file of findings that --check does not tell: the name of one on each line, and perhaps a
-    /// line of its stack, with * for anything
-    #[arg(long, value_name = "FILE", requires = "check")]
+    /// With --check: a file of findings to omit
+    ///
+    /// One name a line, and perhaps a line of its stack, with * for anything.
+    #[arg(long, value_name = "FILE", requires = "check", hide_short_help = true)]
     suppressions: Option<PathBuf>,
 }
 

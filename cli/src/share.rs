@@ -14,7 +14,7 @@ use crate::{
 /// have ended.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Have the addresses of this host for programs of all its users.
+/// Share this host's addresses among the programs of all users.
 ///
 /// Without this command an address is had by the first program that opens it, and by others of the
 /// same user. Run by root, before them, this process has the addresses. It hands to each program,

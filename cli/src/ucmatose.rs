@@ -18,7 +18,7 @@ use crate::{
     output::{errln, outln},
 };
 
-/// Make connections, send messages over them both ways, and disconnect.
+/// Make connections, exchange messages, and disconnect
 ///
 /// On one host, in two terminals:
 ///
@@ -44,10 +44,12 @@ pub(crate) struct Args {
     /// The server's port
     #[arg(short, default_value_t = 7471)]
     port: u16,
-    /// Migrate every id to another event channel before the end
+    /// Migrate every id to another event channel
     #[arg(short)]
     migrate: bool,
-    /// The queue pairs' acknowledge timeout: the code of 4.096 µs · 2^code, 0 to 31
+    /// Acknowledge timeout, code 0 to 31
+    ///
+    /// 4.096 µs · 2^code.
     #[arg(short = 'a', value_name = "CODE")]
     ack_timeout: Option<u8>,
     #[command(flatten)]
@@ -82,7 +84,7 @@ impl Args {
         let id = self.end.id(channel, space, context)?;
         if let Some(code) = self.ack_timeout {
             id.set_ack_timeout(code).map_err(|_| {
-                format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a")
+                format!("{code} is not an acknowledge timeout; choose one of 0 to 31 with -a")
             })?;
         }
         Ok(id)

@@ -15,7 +15,7 @@ use crate::{
     output::outln,
 };
 
-/// Ask a server for its datagram queue pairs, send it messages, and get as many back.
+/// Exchange datagrams with a server's queue pairs
 ///
 /// On one host, in two terminals:
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     connections: u32,
     #[command(flatten)]
     messages: MessageArgs,
-    /// Port space: 0x111 (udp) or 0x2 (ipoib)
+    /// 0x111 (udp) or 0x2 (ipoib)
     #[arg(
         short,
         long = "port-space",

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{failure::Failure, library, output::outln};
 
-/// Print a directory in which the C library has the names of libibverbs and librdmacm.
+/// Print a directory for LD_LIBRARY_PATH with the C library.
 ///
 /// With that directory in LD_LIBRARY_PATH a program finds roce without `roce run`. With DIR, the
 /// library is copied there with its names: into an image, or a volume that a container shares.

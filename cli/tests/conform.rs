@@ -628,7 +628,7 @@ fn mistakes_are_said_in_one_line() {
         (&["--virtual", "--only", "nothing-like-it"], "see `roce conform --list`"),
         (&["--explain", "order/none"], "`roce conform --list` lists them"),
         (&["--virtual", "--cases", "/nonexistent"], "cannot read /nonexistent"),
-        (&["diff", "/etc/passwd", "/etc/passwd"], "is no result: write one with"),
+        (&["diff", "/etc/passwd", "/etc/passwd"], "is not a result; write one with"),
         (&["agent", "none"], "none"),
         (&["127.79.20.9"], "the program that `roce conform agent --python` prints"),
     ] {

@@ -68,7 +68,9 @@ fn a_script_is_played_and_its_mistake_is_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
-    assert!(mistake(b"connect rc\nA post wriet 1\n").contains("line 2: \"wriet\" is no operation"));
+    assert!(
+        mistake(b"connect rc\nA post wriet 1\n").contains("line 2: unknown operation: \"wriet\"")
+    );
     assert!(mistake(b"\xff").contains("UTF-8"));
     assert!(mistake(b"connect rc\nA post send 1\n").contains("may go on for ever"));
     fs::remove_file(&path).unwrap();
@@ -90,7 +92,7 @@ fn every_line_fits_a_terminal_and_has_no_colours_without_one() {
 fn mistakes_are_said_in_one_line() {
     for (arguments, said) in [
         (&["demo", "--scenario", "nonsense"][..], "roce demo --list"),
-        (&["demo", "--step"], "standard input is no terminal"),
+        (&["demo", "--step"], "standard input is not a terminal"),
         (&["demo", "--pcap", "/nonexistent/file"], "--pcap: "),
     ] {
         let output = roce(arguments);

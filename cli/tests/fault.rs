@@ -59,7 +59,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["fault", "--pid", "1", "fail", "creat_cq"], "create_cq"),
         (&["fault", "--pid", "1", "list"], "process 1 takes no rules"),
         (&["fault", "--socket", "/nowhere/x", "clear"], "/nowhere/x takes no rules"),
-        (&["run", "--fault", "fail creat_cq", "--", "true"], "\"creat_cq\" is no call"),
+        (&["run", "--fault", "fail creat_cq", "--", "true"], "unknown call \"creat_cq\""),
     ] {
         let output = runtime.roce(arguments);
         let (out, err) = said(&output);
@@ -72,14 +72,22 @@ fn what_is_wrong_is_said_in_one_line() {
 #[test]
 fn every_example_of_the_guide_is_taken() {
     let runtime = Runtime::new("guide");
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/failing.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
-    let examples: Vec<_> = page
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .filter_map(|line| line.split("--fault \"").nth(1)?.split('"').next())
-        .collect();
-    assert!(examples.len() > 10, "{examples:?}");
+    // the column "example" of each table
+    let mut column = None;
+    let mut examples = Vec::new();
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        if cells.len() < 3 {
+            column = None;
+        } else if let Some(column) = column {
+            examples.extend(cells.get::<usize>(column).and_then(|it| it.split('`').nth(1)));
+        } else {
+            column = cells.iter().position(|it| *it == "example");
+        }
+    }
+    assert!(examples.len() > 40, "{examples:?}");
     for rules in examples {
         let output = runtime.roce(&["run", "--fault", rules, "--", "true"]);
         assert!(output.status.success(), "{rules}: {}", said(&output).1);

@@ -219,9 +219,9 @@ fn errors_say_what_to_do() {
         ("write --local -s 0", "-s 0: a message has 1 to 2147483648 bytes"),
         (
             "write --local -m 1000",
-            "1000 is no path MTU; choose 256, 512, 1024, 2048 or 4096 with -m",
+            "1000 is not a path MTU; choose 256, 512, 1024, 2048 or 4096 with -m",
         ),
-        ("atomic --local -s 16", "an atomic has 8 bytes; leave -s and -a out"),
+        ("atomic --local -s 16", "an atomic has 8 bytes; omit -s and -a"),
         ("write --lat -e --local", "leave -e out, or use send --lat"),
         ("write --json", "--json is for the client"),
         ("write 127.0.0.1 -p 1", "cannot reach a perf server at 127.0.0.1, TCP port 1"),

@@ -274,7 +274,7 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     fs::write(scratch.join("bin/libroce_abi.so"), "a text").unwrap();
     let output = scratch.run_by(&roce, &["true"]).output().unwrap();
     assert!(
-        refused(&output, 2).contains("bin/libroce_abi.so is no shared object; see --library"),
+        refused(&output, 2).contains("bin/libroce_abi.so is not a shared object; see --library"),
         "{output:?}"
     );
 }
@@ -411,9 +411,9 @@ fn what_is_wrong_is_said_in_one_line() {
         (
             &["--fault", "drp 1%", "true"],
             2,
-            "roce: --fault: in the fault \"drp 1%\": \"drp\" is nothing that can happen; start with",
+            "roce: --fault: in the fault \"drp 1%\": unknown action \"drp\"; expected",
         ),
-        (&["--fault", "drop 1% often", "true"], 2, "\"often\" is not understood; possible are"),
+        (&["--fault", "drop 1% often", "true"], 2, "unknown word \"often\"; expected"),
         (&["--fault", "rnr 5% tx", "true"], 2, "rnr is about what the device receives"),
         (
             &["--pcap", "/no/such/x.pcapng", "true"],
@@ -421,7 +421,7 @@ fn what_is_wrong_is_said_in_one_line() {
             "/no/such/x.pcapng is in no directory that there is",
         ),
         (&["--pcap", ".", "true"], 2, ". is a directory; name a file"),
-        (&["--library", "text", "true"], 2, "the library text is no shared object"),
+        (&["--library", "text", "true"], 2, "the library text is not a shared object"),
         (&["--library", "none", "true"], 2, "the library none cannot be read: No such file"),
         (&["no-such-program"], 127, "there is no program no-such-program in any directory of PATH"),
         (&["./no-such-program"], 127, "there is no program ./no-such-program"),

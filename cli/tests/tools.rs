@@ -172,7 +172,7 @@ fn bad_input_gives_one_line_that_says_what_to_do() {
         ),
         (
             &["ucmatose", "-s", "127.79.5.1", "-f", "ipv6"],
-            "127.79.5.1 is no address of the format ipv6; see -f",
+            "127.79.5.1 is not an address of the format ipv6; see -f",
         ),
         (&["ucmatose", "-a", "32"], "choose one of 0 to 31 with -a"),
         (
@@ -182,7 +182,7 @@ fn bad_input_gives_one_line_that_says_what_to_do() {
         (&["udaddy", "-s", "127.79.5.1", "-S", "70000"], "use -S 4096 or less"),
         (
             &["mckey", "-m", "10.0.0.1"],
-            "10.0.0.1 is no multicast address; choose one like 239.1.2.3 or ff05::1:2",
+            "10.0.0.1 is not a multicast address; choose one like 239.1.2.3 or ff05::1:2",
         ),
     ] {
         let mut command = roce(arguments);

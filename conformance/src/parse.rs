@@ -165,9 +165,10 @@ fn case(
                 for rest in each_of_range(rest) {
                     let mut words = Words(rest.split_whitespace().collect());
                     let step = step(verb, &mut words).and_then(|step| {
-                        words.0.first().map_or(Ok(step), |word| {
-                            Err(format!("{verb} has nothing that is called {word}"))
-                        })
+                        words
+                            .0
+                            .first()
+                            .map_or(Ok(step), |word| Err(format!("{verb} does not take {word}")))
                     });
                     case.steps.push((number, step.map_err(|text| (Some(number), text))?));
                 }

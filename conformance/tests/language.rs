@@ -77,7 +77,7 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\nexpect ack wrong-icrc", "only a packet that is sent");
     refused("connect rc\nexpect nothing for 5", "a time is written");
     refused("connect rc\nwait rnr-timer-32", "a time is written");
-    refused("connect rc colour 3\nexpect ack", "connect has nothing that is called colour");
+    refused("connect rc colour 3\nexpect ack", "connect does not take colour");
     refused("connect rc rights all\nexpect ack", "rights are none");
     refused("send ack\nexpect ack", "the first step of a case is: connect");
     refused("connect rc\nsend ack\nexpect nothing for 5ms", "switched off would conform");

@@ -153,7 +153,7 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
         "rnr" => Verb::NotReady,
         word => {
             return Err(format!(
-                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr, pass, rate, queue or receiver"
+                "unknown action \"{word}\"; expected drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr, pass, rate, queue or receiver"
             ));
         }
     };
@@ -214,7 +214,7 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "tx" => set(direction, Direction::Sent, "directions"),
         "rx" => set(direction, Direction::Received, "directions"),
         _ => Err(format!(
-            "\"{word}\" is not understood; possible are {}, psn A..B, qp N, tx, rx, from IP, to IP, \
+            "unknown word \"{word}\"; expected {}, psn A..B, qp N, tx, rx, from IP, to IP, \
              request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, cm-req, \
              cm-rep, cm-rtu, cm-rej, cm-dreq, cm-drep, cm-sidr-req, cm-sidr-rep, first, middle, last, \
              only",
@@ -319,7 +319,7 @@ mod tests {
             ("drop", "say which datagrams"),
             ("drop 3", "write \"3%\""),
             ("drop 300%", "0% to 100%"),
-            ("explode 3%", "start with drop"),
+            ("explode 3%", "expected drop"),
             ("delay", "delay 2ms"),
             ("delay 2", "\"2ms\""),
             ("delay -2ms", "\"2ms\""),
@@ -329,12 +329,12 @@ mod tests {
             ("drop every 0", "positive"),
             ("drop ack nak", "two kinds"),
             ("drop to somewhere", "not an IP address"),
-            ("drop sometimes", "possible are"),
+            ("drop sometimes", "expected "),
             ("jitter 5us ack", "every datagram"),
             ("rnr", "\"rnr 3%\""),
             ("rnr 10% tx", "leave it out"),
             ("drop 1% tx rx", "two directions"),
-            ("drop ack udp", "\"udp\" is not understood; possible are a percentage"),
+            ("drop ack udp", "unknown word \"udp\"; expected a percentage"),
             ("drop nan%", "0% to 100%"),
         ] {
             let error = text.parse::<FaultPlan>().unwrap_err().to_string();
@@ -345,9 +345,7 @@ mod tests {
         }
         let error = "drop 1%, ex\nplode  3%".parse::<FaultPlan>().unwrap_err().to_string();
         assert!(
-            error.starts_with(
-                "in the fault \"ex plode 3%\": \"ex\" is nothing that can happen; start with drop"
-            ),
+            error.starts_with("in the fault \"ex plode 3%\": unknown action \"ex\"; expected drop"),
             "{error}"
         );
     }

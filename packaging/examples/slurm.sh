@@ -4,7 +4,7 @@
 #   sbatch packaging/examples/slurm.sh
 #
 # `roce` and `ib_write_bw` are in PATH on the nodes, or in a directory that all of them see. INTERFACE is the network
-# interface between them; what Slurm and MPI need for ranks is in docs/guide/programs.md.
+# interface between them; what Slurm and MPI need for ranks is in docs/guide/programs/mpi.md.
 #SBATCH --job-name=roce
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

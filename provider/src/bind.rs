@@ -36,7 +36,7 @@ pub enum BindError {
     Full(IpAddr),
     /// `roce share` has the port, and does not answer.
     #[error(
-        "`roce share` has port 4791 on {address} and does not answer ({source}); start it anew, or choose \
+        "`roce share` has port 4791 on {address} and does not answer ({source}); restart it, or choose \
          another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Service {

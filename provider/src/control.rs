@@ -129,7 +129,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
 /// Removes a socket that an ended process has left, and nothing else.
 fn remove_left(path: &Path) -> io::Result<()> {
     if !is_socket(path)? {
-        let problem = format!("{} is there and is no socket: choose another name", path.display());
+        let problem = format!("{} exists and is not a socket: choose another name", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
     }
     match UnixStream::connect(path) {
@@ -297,7 +297,8 @@ mod tests {
         std::os::unix::fs::symlink(&socket, &link).unwrap();
         for path in [&file, &link] {
             let error = listen_at(path).unwrap_err();
-            let line = format!("{} is there and is no socket: choose another name", path.display());
+            let line =
+                format!("{} exists and is not a socket: choose another name", path.display());
             assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::AlreadyExists, line));
         }
         remove_ended(&directory);

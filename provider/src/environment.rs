@@ -62,7 +62,7 @@ pub enum EnvironmentError {
     #[error("{0}: {1:?} is not a number from 0 to 2^63 - 1; write for example 16")]
     Number(&'static str, String),
     /// A value that is not UTF-8 text.
-    #[error("{0} is not UTF-8 text; set it anew or unset it")]
+    #[error("{0} is not UTF-8 text; set it to text, or unset it")]
     NotText(&'static str),
 }
 

@@ -14,6 +14,7 @@ mod entries;
 mod fixture;
 mod graph;
 mod modules;
+mod words;
 
 struct Crate {
     folder: &'static str,

@@ -5,7 +5,7 @@
 //! byte. A [`Viewer`] is told what happens, line by line, and ends it with an error when it has
 //! seen enough; so the state after any line is had by playing to that line.
 //!
-//! A [`Script`] is a scenario in a few lines of text, in the words of `docs/guide/scripts.md`.
+//! A [`Script`] is a scenario in a few lines of text, in the words of `docs/guide/demo.md`.
 //!
 //! Nothing here reads a clock, waits or prints.
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{line::End, node::Options, post::Request, settings::Fate};
 
-/// A scenario as text: a statement a line. `docs/guide/scripts.md` describes them.
+/// A scenario as text: a statement a line. `docs/guide/demo.md` describes them.
 ///
 /// ```
 /// use roce_world::Script;

@@ -216,37 +216,41 @@ fn mistakes_are_said() {
         (
             "conect rc",
             1,
-            "\"conect\" is no statement; possible: A …, B …, C …, D …, connect, network",
+            "unknown statement: \"conect\"; expected A …, B …, C …, D …, connect, network",
         ),
-        ("\n# a comment\n  E post write 1", 3, "\"E\" is no statement; possible: A …, B …"),
-        ("connect", 1, "something is missing behind connect; possible: rc, uc, ud"),
-        ("connect xrc", 1, "\"xrc\" is no service; possible: rc, uc, ud"),
+        ("\n# a comment\n  E post write 1", 3, "unknown statement: \"E\"; expected A …, B …"),
+        ("connect", 1, "something is missing after connect; expected rc, uc, ud"),
+        ("connect xrc", 1, "unknown service: \"xrc\"; expected rc, uc, ud"),
         ("connect rc mtu 1500", 1, "an MTU is 256, 512, 1024, 2048 or 4096, and not 1500"),
         ("connect rc retries 8", 1, "retries is from 0 to 7, and not 8"),
         ("connect rc depth 0", 1, "depth is from 1 to 256, and not 0"),
-        ("connect rc colour 1", 1, "\"colour\" is no word of connect; possible: mtu N, timeout N"),
+        (
+            "connect rc colour 1",
+            1,
+            "unknown word of connect: \"colour\"; expected mtu N, timeout N",
+        ),
         ("A post write 1", 1, "no queue pair of A yet; before it stands: connect rc"),
         ("connect rc\nC post write 1", 2, "of C yet; before it stands: connect rc A C"),
         ("connect rc B C\na post write 1", 2, "no queue pair of A yet"),
-        ("connect rc C", 1, "something is missing behind C; possible: A, B, D"),
-        ("connect rc C C", 1, "\"C\" is no adapter that C connects to; possible: A, B, D"),
-        ("connect rc C mtu 256", 1, "\"mtu\" is no adapter that C connects to"),
+        ("connect rc C", 1, "something is missing after C; expected A, B, D"),
+        ("connect rc C C", 1, "unknown adapter that C connects to: \"C\"; expected A, B, D"),
+        ("connect rc C mtu 256", 1, "unknown adapter that C connects to: \"mtu\""),
         ("connect rc A C\nconnect rc\nC post write 1 qp 2", 3, "qp is from 1 to 1, and not 2"),
-        ("connect rc\nA", 2, "behind A; possible: post, receive, set"),
+        ("connect rc\nA", 2, "after A; expected post, receive, set"),
         (
             "connect rc\nA get 1",
             2,
-            "\"get\" is no statement of an end; possible: post, receive, set",
+            "unknown statement of an end: \"get\"; expected post, receive, set",
         ),
-        ("connect rc\nA post", 2, "behind post; possible: send, write, read, fetch-add"),
-        ("connect rc\nA post wriet 1", 2, "\"wriet\" is no operation; possible: send, write"),
-        ("connect rc\nA post write", 2, "something is missing behind write; possible: an id"),
+        ("connect rc\nA post", 2, "after post; expected send, write, read, fetch-add"),
+        ("connect rc\nA post wriet 1", 2, "unknown operation: \"wriet\"; expected send, write"),
+        ("connect rc\nA post write", 2, "something is missing after write; expected an id"),
         (
             "connect rc\nA post write x",
             2,
             "behind write stands an id, such as 16 or 0x10, and not \"x\"",
         ),
-        ("connect rc\nA post write 1 bytes", 2, "missing behind bytes; possible: a number"),
+        ("connect rc\nA post write 1 bytes", 2, "missing after bytes; expected a number"),
         ("connect rc\nA post write 1 bytes 70000", 2, "bytes is from 0 to 65536, and not 70000"),
         ("connect rc\nA post write 1 at 9000", 2, "at is from 0 to 8192"),
         ("connect rc\nA post write 1 qp 2", 2, "qp is from 1 to 1, and not 2"),
@@ -254,25 +258,25 @@ fn mistakes_are_said() {
         (
             "connect rc\nA post read 1 immediate 7",
             2,
-            "\"immediate\" is no word of read; possible: bytes N",
+            "unknown word of read: \"immediate\"; expected bytes N",
         ),
-        ("connect rc\nA post send 1 wrong-key", 2, "is no word of send"),
-        ("connect rc\nA post fetch-add 1", 2, "missing behind fetch-add; possible: add N"),
-        ("connect rc\nA post compare-swap 1 swap 2", 2, "possible: compare N"),
+        ("connect rc\nA post send 1 wrong-key", 2, "unknown word of send"),
+        ("connect rc\nA post fetch-add 1", 2, "missing after fetch-add; expected add N"),
+        ("connect rc\nA post compare-swap 1 swap 2", 2, "expected compare N"),
         ("connect rc\nA set 8190 to 1", 2, "the offset is from 0 to 8184"),
-        ("connect rc\nA set 8 1", 2, "possible: to N"),
+        ("connect rc\nA set 8 1", 2, "expected to N"),
         ("wait long", 1, "\"long\" is not a time; write for example \"50us\""),
         ("wait 2000s", 1, "a time is 1000s at most, and not 2000s"),
-        ("wait 1s 1s", 1, "\"1s\" is no word of wait"),
-        ("lose 3", 1, "\"3\" is no word here; possible: packet N"),
+        ("wait 1s 1s", 1, "unknown word of wait: \"1s\""),
+        ("lose 3", 1, "unknown word here: \"3\"; expected packet N"),
         ("lose packet -1", 1, "behind packet stands its number, counted from 0"),
-        ("hold packet 1", 1, "something is missing behind hold; possible: for TIME"),
-        ("damage packet 1 at 3", 1, "possible: byte N"),
+        ("hold packet 1", 1, "something is missing after hold; expected for TIME"),
+        ("damage packet 1 at 3", 1, "expected byte N"),
         ("lose packet 1\ndouble packet 1", 2, "packet 1 has a fate already"),
-        ("network", 1, "something is missing behind network; possible: delay 20us"),
+        ("network", 1, "something is missing after network; expected delay 20us"),
         ("network drop 200%", 1, "must be a percentage from 0% to 100%"),
         ("network delay 1us\nnetwork drop 1%", 2, "there are two lines of the network"),
-        ("say", 1, "something is missing behind say; possible: a text"),
+        ("say", 1, "something is missing after say; expected a text"),
         (&"wait\n".repeat(301), 301, "a script ends after 300 lines"),
         (&"connect rc\n".repeat(9), 9, "a script connects 8 times at most"),
     ] {
@@ -302,10 +306,10 @@ fn a_script_is_read_while_it_is_written() {
 /// The scripts of the guide are scripts, and show what stands there about them.
 #[test]
 fn those_of_the_guide_are_played() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/scripts.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/demo.md");
     let page = std::fs::read_to_string(page).unwrap();
     let blocks: Vec<_> =
-        page.split("```text\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
+        page.split("```script\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 3);
     for block in blocks {
         let (seen, _) = played(block);

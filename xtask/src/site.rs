@@ -1,6 +1,7 @@
 //! The documentation as a site: the course, the guide, the other pages of docs/, and the
 //! playground.
 
+mod conformance;
 mod links;
 mod pages;
 
@@ -46,8 +47,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for page in pages::all(&root.join("docs"))? {
         let to = source.join(&page.path);
         fs::create_dir_all(to.parent().unwrap_or(&source))?;
-        match &page.text {
-            // which names files, not links
+        let text = match &page.text {
+            Some(text) if page.path == Path::new("conformance.md") => {
+                Some(text.clone() + &conformance::tables())
+            }
+            text => text.clone(),
+        };
+        match &text {
+            // it names files, not links
             Some(text) if page.path == Path::new("SUMMARY.md") => fs::write(to, text)?,
             Some(text) => fs::write(to, links::for_site(&page.path, text, playground.is_some()))?,
             None => drop(fs::copy(root.join("docs").join(&page.path), to)?),
@@ -78,7 +85,7 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
                 .args(["install", "--quiet", "--debug", "mdbook", "--locked", "--version", MDBOOK])
                 .args(["--no-default-features", "--features", "search", "--root"])
                 .arg(&place)
-                // its own, so that nothing of the workspace's is built anew
+                // its own, so that nothing of the workspace's is rebuilt
                 .env("CARGO_TARGET_DIR", root.join("target/mdbook/build")),
         )?;
         fs::remove_dir_all(root.join("target/mdbook/build"))?;

@@ -147,7 +147,7 @@ impl fmt::Display for Explanation {
             Self::Next => f.write_str("next of its message"),
             Self::Joined => f.write_str("the first that was captured"),
             Self::Anew => f.write_str(
-                "far from the PSNs before: much was not captured, or it is connected anew",
+                "far from the PSNs before: much was not captured, or a new connection began",
             ),
             Self::AfterGap(1) => f.write_str("one PSN before it is missing here"),
             Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing here"),

@@ -42,18 +42,23 @@ pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
     #[arg(required_unless_present_any = ["python", "c"])]
     device: Option<String>,
-    /// Print an agent for the devices of others, rxe or hardware: a program in Python that needs
-    /// python3-pyverbs of rdma-core and nothing else, and says with --help how it is started
+    /// Print an agent in Python, for rxe and hardware
+    ///
+    /// It needs python3-pyverbs of rdma-core and nothing else; its --help says more.
     #[arg(long, conflicts_with_all = ["device", "listen", "once"])]
     python: bool,
-    /// Print one in C, which needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
+    /// Print an agent in C
+    ///
+    /// It needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
     #[arg(long, conflicts_with_all = ["device", "listen", "once", "python"])]
     c: bool,
-    /// Where it listens, by default at port 4792: the device's first address if that is loopback,
-    /// else 127.0.0.1 or ::1
+    /// Where it listens
+    ///
+    /// By default port 4792 of the device's first address if that is loopback, else of 127.0.0.1 or
+    /// ::1.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = place)]
     listen: Option<SocketAddr>,
-    /// End when the first test is over
+    /// End after the first test
     #[arg(long)]
     once: bool,
 }

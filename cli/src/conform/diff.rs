@@ -46,7 +46,7 @@ fn read(path: &Path) -> Result<(String, BTreeMap<String, String>), Failure> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let wrong = || {
         let path = path.display();
-        format!("{path} is no result: write one with `roce conform ADDRESS --json > {path}`")
+        format!("{path} is not a result; write one with `roce conform ADDRESS --json > {path}`")
     };
     let value: Value = serde_json::from_str(&text).map_err(|_| wrong())?;
     let device = value["device"].as_str().ok_or_else(wrong)?.to_owned();

@@ -82,7 +82,7 @@ impl Network {
         };
         let own = link.addresses().into_iter().find(|own| own.is_ipv4() == device.is_ipv4());
         let own =
-            own.ok_or_else(|| format!("there is no own address from which to reach {device}"))?;
+            own.ok_or_else(|| format!("no local address reaches {device}; name one with --from"))?;
         let arrivals = VecDeque::new();
         let (due, held_up) = (link::now(), None);
         let mbps = mbps.unwrap_or(MBPS);
@@ -275,7 +275,7 @@ fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failu
             let own = match from {
                 Some(own) => own,
                 None => route(device).map_err(|error| {
-                    format!("no way to {device}: {error}; name an own address with --from")
+                    format!("no route to {device}: {error}; name a local address with --from")
                 })?,
             };
             UdpLink::bind(&[(own, 0)], Locality::Network, options)

@@ -24,7 +24,7 @@ impl Keys {
         if std::io::stdin().is_terminal() {
             Ok(Self(()))
         } else {
-            Err("--step waits for keys, and standard input is no terminal: leave --step out".into())
+            Err("--step waits for keys, and standard input is not a terminal: omit --step".into())
         }
     }
 

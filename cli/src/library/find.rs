@@ -96,9 +96,9 @@ pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
     };
     let path = match read() {
         Ok(path) if magic == *b"\x7FELF" => path,
-        Ok(_) => return Err("is no shared object".to_owned()),
+        Ok(_) => return Err("is not a shared object".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err("is no shared object".to_owned());
+            return Err("is not a shared object".to_owned());
         }
         Err(error) => return Err(format!("cannot be read: {error}")),
     };

@@ -33,7 +33,8 @@ pub(super) fn round(
     if receives {
         receive(side, size, |side| side.peer_speaks())?;
     }
-    let theirs = parse(&side.exchange.learn_text()?).ok_or("the other side is no roce perf")?;
+    let theirs = parse(&side.exchange.learn_text()?)
+        .ok_or("the peer is not roce perf; start it on both sides")?;
     if receives {
         // whatever is complete there is here, but perhaps not taken yet
         let counts = theirs.counts.clone();

@@ -36,7 +36,8 @@ pub(super) fn round(
     let count = game.posted;
     side.exchange.tell_text(&count.to_string())?;
     let theirs = side.exchange.learn_text()?;
-    let theirs: u64 = theirs.parse().map_err(|_| "the other side is no roce perf")?;
+    let theirs: u64 =
+        theirs.parse().map_err(|_| "the peer is not roce perf; start it on both sides")?;
     let checked = match side.plan.test {
         Test::Write => check_stamped(side, number, layout, theirs),
         Test::Send => side.check(number, layout, &side.arrivals.counts),

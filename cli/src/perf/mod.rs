@@ -20,7 +20,7 @@ use plan::{Amount, Plan, Test};
 use progress::Progress;
 use side::{Side, options};
 
-/// Measure bandwidth and latency.
+/// Measure bandwidth and latency
 ///
 /// Start it without SERVER on one side, then with the name or address of that side and the same
 /// options on the other, or alone with --local. On one host:
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     let plan = Plan::new(test, args)?;
     if args.json && !args.local && args.server.is_none() {
-        return Err("--json is for the client, which has the figures; leave it out here".into());
+        return Err("--json is for the client, which has the figures; omit it here".into());
     }
     options(args)?; // what is wrong in the environment is said before the other side is asked
     if args.local {

@@ -77,14 +77,14 @@ impl Plan {
         let latency = args.lat;
         let mtu = match args.mtu {
             Some(bytes) => Some(Mtu::from_bytes(bytes).ok_or_else(|| {
-                format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096 with -m")
+                format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096 with -m")
             })?),
             None => None,
         };
         let sizes = match (test, args.amount.size, args.amount.all) {
             (Test::Atomic, None | Some(8), false) => vec![8],
             (Test::Atomic, ..) => {
-                return Err("an atomic has 8 bytes; leave -s and -a out".into());
+                return Err("an atomic has 8 bytes; omit -s and -a".into());
             }
             (.., true) => (1..=23).map(|power| 1 << power).collect(),
             (_, Some(size), _) if (1..=1 << 31).contains(&size) => vec![size],
@@ -156,7 +156,7 @@ impl Plan {
     pub(super) fn agree(&self, greeting: &str) -> Result<(), Failure> {
         let mut words = greeting.split(';');
         if words.next() != Some(GREETING) {
-            return Err("the other side is no roce perf of this version; use the same program on \
+            return Err("the peer is not roce perf of this version; use the same program on \
                         both sides"
                 .into());
         }
@@ -216,7 +216,7 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         assert!(
-            ours.agree("0000:000011:1d5ef4:00").unwrap_err().to_string().contains("no roce perf")
+            ours.agree("0000:000011:1d5ef4:00").unwrap_err().to_string().contains("not roce perf")
         );
         assert!(ours.agree(GREETING).is_err());
     }

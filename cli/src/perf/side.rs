@@ -143,8 +143,8 @@ impl Side {
 
         let ours = context.active_mtu();
         exchange.tell_text(&memory(&source, &target, ours))?;
-        let (peer, theirs) =
-            parse_memory(&exchange.learn_text()?).ok_or("the other side is no roce perf")?;
+        let (peer, theirs) = parse_memory(&exchange.learn_text()?)
+            .ok_or("the peer is not roce perf; start it on both sides")?;
         let most = if ours.bytes() < theirs.bytes() { ours } else { theirs };
         let mtu = plan.mtu.unwrap_or(most);
         if mtu.bytes() > most.bytes() {
@@ -222,7 +222,7 @@ impl Side {
         let ready = format!("ready {round}");
         self.exchange.tell_text(&ready)?;
         if self.exchange.learn_text()? != ready {
-            return Err("the other side is not where this one is; see what it printed".into());
+            return Err("the peer is at another step; see what it printed".into());
         }
         self.heard = Instant::now();
         Ok(())

@@ -26,7 +26,7 @@ use session::Session;
 /// used are zero.
 const MAX_QP: usize = 256;
 
-/// Send messages back and forth with a peer.
+/// Send messages back and forth with a peer
 ///
 /// Start it without SERVER on one side, then with the name or address of that side on the other.
 /// On one host:
@@ -44,33 +44,39 @@ const MAX_QP: usize = 256;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    /// rc, uc, ud, srq (shared receive queue) or xrc
+    ///
     /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several
     /// reliable connections with a shared receive queue; xrc: an extended reliable connection each
-    /// way, with an XRC shared receive queue
+    /// way, with an XRC shared receive queue.
+    #[arg(hide_possible_values = true)]
     service: Service,
-    /// Name or address of the server; without it, this is the server
+    /// The server; without it, this is the server
     server: Option<String>,
-    /// Device: a name from `roce devinfo`, udp:ADDRESS, or raw:INTERFACE[,ip=ADDRESS/LENGTH…] for
-    /// one that builds its Ethernet frames itself. By default the one that the TCP connection to
-    /// the peer uses
+    /// Name from `roce devinfo`, or udp:ADDRESS
+    ///
+    /// Also raw:INTERFACE[,ip=ADDRESS/LENGTH…], which builds its Ethernet frames itself. By default
+    /// the device of the TCP connection to the peer.
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
-    /// Index of the own GID. By default the first of the peer's address family
+    /// GID index; default: of the peer's family
     #[arg(short, long, value_name = "GID_INDEX")]
     gid: Option<u16>,
-    /// TCP port on which the server listens
+    /// TCP port of the server
     #[arg(short, long, default_value_t = 18515)]
     port: u16,
     /// Bytes per message [default: 4096, 2048 for ud]
     #[arg(short, long)]
     size: Option<u32>,
-    /// Queue pairs, the same number on both sides (srq)
+    /// Queue pairs of srq, at both ends
     #[arg(short = 'q', long, default_value_t = 16)]
     num_qp: u32,
-    /// Messages each way, of all queue pairs together
+    /// Messages each way
     #[arg(short = 'n', long, default_value_t = 1000)]
     iters: u32,
-    /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: 1024; for ud what the port carries]
+    /// Path MTU, 256 to 4096 [default: 1024]
+    ///
+    /// 256, 512, 1024, 2048 or 4096; for ud, by default the port's.
     #[arg(short, long)]
     mtu: Option<u32>,
     /// Receive requests kept posted
@@ -79,15 +85,17 @@ pub(crate) struct Args {
     /// Validate every byte of every message
     #[arg(short, long)]
     chk: bool,
-    /// Sleep until a completion arrives, instead of polling
+    /// Sleep for completions instead of polling
     #[arg(short, long)]
     events: bool,
-    /// Capture every packet into this pcapng file, for Wireshark
+    /// Capture every packet into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Let something go wrong with this side's packets, in both directions: "drop 3%", "drop ack
-    /// every 7", "delay 2ms", "corrupt 0.1%", "duplicate 1%", "reorder 5%", "rnr 10%", "drop psn
-    /// 5..9 once tx"; several with commas between them
+    /// Damage packets: "drop 3%"
+    ///
+    /// Packets of this side, in both directions: "drop ack every 7", "delay 2ms", "corrupt 0.1%",
+    /// "duplicate 1%", "reorder 5%", "rnr 10%", "drop psn 5..9 once tx"; several with commas
+    /// between them.
     #[arg(long, value_name = "FAULTS")]
     fault: Vec<String>,
 }
@@ -107,7 +115,7 @@ impl Args {
             Some(bytes) => {
                 let mtu = Mtu::from_bytes(bytes);
                 Some(mtu.ok_or_else(|| {
-                    format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096")
+                    format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096")
                 })?)
             }
             None => None,

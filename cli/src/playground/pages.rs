@@ -43,7 +43,7 @@ impl Pages {
             } else if about.is_file() {
                 self.bytes += about.len();
                 if self.bytes > MOST {
-                    let message = "more than 32 MB: this is no page of the playground";
+                    let message = "more than 32 MB: this is not a page of the playground";
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
                 }
                 self.files.insert(name, fs::read(&path)?);

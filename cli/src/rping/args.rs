@@ -2,7 +2,7 @@
 
 use crate::{common::LinkArgs, output::outln};
 
-/// Connect, and let the server read from and write to the client's memory.
+/// Connect; the server reads and writes the client's memory
 ///
 /// On one host, in two terminals:
 ///
@@ -21,8 +21,9 @@ pub(crate) struct Args {
     /// Be the client: connect to the server at ADDRESS
     #[arg(short, requires = "address")]
     pub(super) client: bool,
-    /// The server's address, for both sides. Without it the server listens on every IPv4 address;
-    /// `-a ::0` for every IPv6 one
+    /// The server's address, at both ends
+    ///
+    /// Without it the server listens on every IPv4 address; `-a ::0` for every IPv6 one.
     #[arg(short, value_name = "ADDRESS")]
     pub(super) address: Option<String>,
     /// The client's own address
@@ -31,25 +32,27 @@ pub(crate) struct Args {
     /// The server's port
     #[arg(short, default_value_t = 7174)]
     pub(super) port: u16,
-    /// Number of pings; without it until the tool is ended
+    /// Number of pings; default: unlimited
     #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) count: Option<u32>,
-    /// Bytes of the buffers, 23 to 65535. The server's must not be smaller than the client's
+    /// Buffer size, 23 to 65535 bytes
+    ///
+    /// The server's must not be smaller than the client's.
     #[arg(short = 'S', value_name = "SIZE", default_value_t = 64)]
     pub(super) size: usize,
     /// Print the ping data
     #[arg(short)]
     pub(super) verbose: bool,
-    /// Validate the ping data, every byte
+    /// Validate every byte
     #[arg(short = 'V')]
     pub(super) validate: bool,
-    /// Print what happens
+    /// Print each step
     #[arg(short)]
     pub(super) debug: bool,
-    /// The server serves many clients, also at once, until it is ended
+    /// Serve many clients, also at once
     #[arg(short = 'P', conflicts_with = "client")]
     pub(super) persistent: bool,
-    /// Make and move the queue pair here, instead of in the connection manager
+    /// Move the queue pair here, not in rdma_cm
     #[arg(short = 'q')]
     pub(super) own_qp: bool,
     #[command(flatten)]

@@ -326,7 +326,7 @@ impl<'a> Ping<'a> {
         if ok.opcode == WcOpcode::Recv {
             if ok.byte_len as usize != Info::LEN {
                 return Err(format!(
-                    "received bogus data, size {}; the other side is no rping",
+                    "received bogus data, size {}; the peer is not rping",
                     ok.byte_len
                 )
                 .into());

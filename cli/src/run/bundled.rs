@@ -25,7 +25,7 @@ pub(super) fn check(name: &OsStr) -> Result<String, String> {
     };
     name.to_str().filter(fits).map(str::to_owned).ok_or_else(|| {
         format!(
-            "{} is no file name of libibverbs or librdmacm, such as libibverbs-1de1263b.so.1",
+            "{} is not a file name of libibverbs or librdmacm, such as libibverbs-1de1263b.so.1",
             name.to_string_lossy()
         )
     })

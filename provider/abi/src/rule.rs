@@ -68,7 +68,7 @@ rules! {
         "it may have been destroyed, or be of another kind, or its members context or handle were \
          overwritten";
     NothingToWaitFor EBADF "nothing_to_wait_for"
-        "the pointer is to nothing that has events: no channel, or no context"
+        "the pointer is neither a channel nor a context"
         "end the threads that wait for its events before it is destroyed";
     StillUsed EBUSY "object_in_use"
         "other objects still use it"
@@ -125,16 +125,16 @@ rules! {
         "the address must be mapped now; inline data is read while the request is posted";
     NoGid EINVAL "no_gid"
         "RoCE needs a GID: ah_attr.is_global is 0"
-        "set ah_attr.is_global = 1, grh.dgid to the peer's GID and grh.sgid_index to the own one \
+        "set ah_attr.is_global = 1, grh.dgid to the peer's GID and grh.sgid_index to a local GID \
          (ibv_rc_pingpong -g 0; perftest -x 0). `roce devinfo -v` lists the GIDs";
     StaticRate EINVAL "static_rate"
-        "ah_attr.static_rate is no rate"
+        "ah_attr.static_rate is not a rate"
         "0 stands for the port's rate; otherwise enum ibv_rate";
     PathMtu EINVAL "path_mtu"
-        "path_mtu is no code of enum ibv_mtu"
+        "path_mtu is not a code of enum ibv_mtu"
         "IBV_MTU_1024, not 1024; the lesser active_mtu of both ports (ibv_query_port)";
     QpType EINVAL "qp_type"
-        "qp_type is no type of a queue pair"
+        "qp_type is not a type of a queue pair"
         "IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND or IBV_QPT_XRC_RECV; zero the \
          structure before members are set";
     OtherQpType EOPNOTSUPP "qp_type"
@@ -213,7 +213,7 @@ rules! {
         "make it with room for every request that can be posted to its queue pairs, or poll \
          before more is posted";
     CqAttributes EINVAL "cq_attributes"
-        "attr_mask names nothing that can be changed"
+        "attr_mask names no attribute that can change"
         "IBV_CQ_ATTR_MODERATE, with moderate.cq_count and cq_period";
     SrqAttributes EINVAL "srq_attributes"
         "srq_attr_mask has unknown bits, or srq_limit is more than max_wr"
@@ -336,7 +336,7 @@ rules! {
         "microseconds of a time are below 1,000,000"
         "tv_usec of SO_RCVTIMEO and SO_SNDTIMEO";
     NotARsocket EBADF "not_a_rsocket"
-        "the descriptor is no rsocket"
+        "the descriptor is not an rsocket"
         "it may be closed (rclose), or be a socket of the system";
     Watched EEXIST "watched"
         "the descriptor is in the set already"

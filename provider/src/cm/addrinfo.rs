@@ -53,7 +53,7 @@ pub fn getaddrinfo(
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let port: u16 = match service {
         Some(service) => {
-            service.parse().map_err(|_| bad(&format!("{service} is no port number")))?
+            service.parse().map_err(|_| bad(&format!("{service} is not a port number")))?
         }
         None => 0,
     };

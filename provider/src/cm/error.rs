@@ -55,7 +55,7 @@ pub enum CmError {
     #[error("{0} is of another address family than the id's own address")]
     Family(IpAddr),
     /// The address cannot be used for this (`EINVAL`).
-    #[error("{0} is no address for this")]
+    #[error("{0} is not an address for this")]
     Address(IpAddr),
     /// The device that was given does not have the address (`EADDRNOTAVAIL`).
     #[error("the device has no address {0}")]

@@ -38,7 +38,7 @@ event_kinds! {
     /// The peer has accepted; the program moves its queue pair itself and calls
     /// [`establish`](super::CmId::establish).
     ConnectResponse "RDMA_CM_EVENT_CONNECT_RESPONSE";
-    /// The peer has accepted, but the own queue pair could not be moved.
+    /// The peer has accepted, but the local queue pair could not change its state.
     ConnectError "RDMA_CM_EVENT_CONNECT_ERROR";
     /// The peer does not answer, or offers no such datagram service.
     Unreachable "RDMA_CM_EVENT_UNREACHABLE";

@@ -154,11 +154,11 @@ impl Explain for EventKind {
             }
             Self::RouteResolved => "make the queue pair, and call rdma_connect",
             Self::RouteError | Self::AddrChange => {
-                "the interface has lost the id's own address: destroy the id, and resolve anew"
+                "the interface has lost the id's own address: destroy the id, and resolve again"
             }
             Self::ConnectRequest => "rdma_accept or rdma_reject, soon: the peer waits",
             Self::ConnectResponse => "move the queue pair to RTS, and call rdma_establish",
-            Self::ConnectError => "the own queue pair could not be moved",
+            Self::ConnectError => "the local queue pair could not change its state",
             Self::Unreachable => "the peer does not answer, or offers no such service",
             Self::Rejected => "the peer refuses: status and private_data say why",
             Self::Established => "send and receive",

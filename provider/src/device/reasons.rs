@@ -36,7 +36,7 @@ reasons! {
         Self::Full(_) => EADDRINUSE "address_full"
             "`roce devinfo --counters` lists the programs that have an address";
         Self::Service { .. } => EADDRINUSE "service_silent"
-            "`systemctl restart roce-share` starts the service of the package anew";
+            "`systemctl restart roce-share` restarts the service of the package";
         Self::NoDoor { .. } => EACCES "no_door"
             "`sudo roce share` receives for programs of all users";
         Self::Stopped { .. } => EADDRINUSE "holder_stopped"

@@ -43,10 +43,7 @@ impl CallRule {
         let word = words.value(verb, example)?;
         let calls = CallId::named(word);
         if calls.is_empty() {
-            return Err(format!(
-                "\"{word}\" is no call that can fail; possible are {}",
-                CallId::similar(word)
-            ));
+            return Err(format!("unknown call \"{word}\"; expected {}", CallId::similar(word)));
         }
         let (mut often, mut errno, mut length) = (Often::default(), None, None);
         while let Some(word) = words.next() {
@@ -61,7 +58,7 @@ impl CallRule {
                 ("fail", _) if word.starts_with(['E', 'e']) => {
                     let number = errnos::number(word).ok_or_else(|| {
                         format!(
-                            "\"{word}\" is no error that is known here; possible are EINVAL, ENOMEM, \
+                            "unknown error \"{word}\"; expected EINVAL, ENOMEM, \
                              EAGAIN, EIO, EBUSY, EPERM and others of errno(3)"
                         )
                     })?;
@@ -74,7 +71,7 @@ impl CallRule {
                         _ => "a time (20ms)",
                     };
                     return Err(format!(
-                        "\"{word}\" is not understood; possible are {}, {more}",
+                        "unknown word \"{word}\"; expected {}, {more}",
                         Often::WORDS
                     ));
                 }

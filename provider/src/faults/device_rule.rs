@@ -140,7 +140,7 @@ fn complete(mut words: Words<'_>) -> Result<DeviceRule, String> {
     let queue = match words.value("complete", example)? {
         "send" => Queue::Send,
         "recv" | "receive" => Queue::Receive,
-        word => return Err(format!("\"{word}\" is no queue; possible are send and recv")),
+        word => return Err(format!("unknown queue \"{word}\"; expected send or recv")),
     };
     let (mut often, mut qpn, mut status) = (Often::default(), None, None);
     while let Some(word) = words.next() {
@@ -158,7 +158,7 @@ fn complete(mut words: Words<'_>) -> Result<DeviceRule, String> {
             }
             _ => {
                 return Err(format!(
-                    "\"{word}\" is not understood; possible are {}, qp N, with STATUS",
+                    "unknown word \"{word}\"; expected {}, qp N, with STATUS",
                     Often::WORDS
                 ));
             }
@@ -184,10 +184,10 @@ fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
                 .map(|(name, _)| *name)
                 .collect();
             let problem = match other {
-                Some(_) => "is no status of this queue",
-                None => "is no status",
+                Some(_) => "is not a status of this queue",
+                None => "is not a status",
             };
-            Err(format!("\"{name}\" {problem}; possible are {}", possible.join(", ")))
+            Err(format!("\"{name}\" {problem}; expected {}", possible.join(", ")))
         }
     }
 }
@@ -222,10 +222,7 @@ fn of_cm(mut words: Words<'_>) -> Result<Parsed, String> {
             let mut often = Often::default();
             while let Some(word) = words.next() {
                 if !often.take(word, &mut words)? {
-                    return Err(format!(
-                        "\"{word}\" is not understood; possible are {}",
-                        Often::WORDS
-                    ));
+                    return Err(format!("unknown word \"{word}\"; expected {}", Often::WORDS));
                 }
             }
             Ok(Parsed::Rule(DeviceRule::Reject(often)))
@@ -234,7 +231,7 @@ fn of_cm(mut words: Words<'_>) -> Result<Parsed, String> {
             let word = words.value("drop", "cm drop connect once")?;
             let kind = MESSAGES.iter().find(|(name, _)| *name == word).ok_or_else(|| {
                 let names: Vec<_> = MESSAGES.iter().map(|(name, _)| *name).collect();
-                format!("\"{word}\" is no message; possible are {}", names.join(", "))
+                format!("unknown message \"{word}\"; expected {}", names.join(", "))
             })?;
             let mut clause = format!("drop {}", kind.1);
             while let Some(word) = words.next() {

@@ -56,7 +56,7 @@ impl FromStr for FaultRules {
                 rules.packet_clauses.push(in_one_line(clause));
             } else {
                 let problem = format!(
-                    "\"{first}\" is nothing that can happen; start with {}, {}, fail, slow or hang",
+                    "unknown action \"{first}\"; expected {}, {}, fail, slow or hang",
                     FaultPlan::WORDS.join(", "),
                     DeviceRule::WORDS.join(", ")
                 );
@@ -90,7 +90,7 @@ mod tests {
     fn mistakes_show_the_word_and_what_could_stand_there() {
         for (text, wrong, hint) in [
             ("fail", "after \"fail\"", "fail create_cq nth 2 ENOMEM"),
-            ("fail creat_cq", "\"creat_cq\"", "possible are create_cq"),
+            ("fail creat_cq", "\"creat_cq\"", "expected create_cq"),
             ("fail connekt", "\"connekt\"", "rdma_connect"),
             ("fail create_cq ENOMOM", "\"ENOMOM\"", "EINVAL, ENOMEM"),
             ("fail create_cq sometimes", "\"sometimes\"", "every N, nth N"),
@@ -103,10 +103,10 @@ mod tests {
             ("slow qp EIO", "\"EIO\"", "by TIME"),
             ("hang poll_cq 20", "write \"20%\"", "every 20"),
             ("hang poll_cq 20m", "\"20m\"", "\"2ms\""),
-            ("complete 3%", "\"3%\"", "send and recv"),
+            ("complete 3%", "\"3%\"", "send or recv"),
             ("complete send once", "which status", "RETRY_EXC_ERR"),
             ("complete send with NO_ERR", "\"NO_ERR\"", "REM_ACCESS_ERR"),
-            ("complete recv with RETRY_EXC_ERR", "no status of this queue", "LOC_LEN_ERR"),
+            ("complete recv with RETRY_EXC_ERR", "not a status of this queue", "LOC_LEN_ERR"),
             ("complete recv with", "after \"with\"", "nth 5"),
             ("qp 0x12 dead", "\"dead\"", "\"fatal\""),
             ("qp many fatal", "\"many\"", "qp 0x12"),

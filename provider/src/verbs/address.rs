@@ -53,7 +53,7 @@ pub enum AhFromWcError {
     #[error("only the completion of a received datagram tells where it came from")]
     NotDatagram,
     /// The area is neither an IPv6 nor an IPv4 header.
-    #[error("the 40 bytes in front of the datagram are no network header")]
+    #[error("the 40 bytes in front of the datagram are not a network header")]
     NoHeader,
     /// The datagram was sent to an address that the device does not have (any more).
     #[error("the datagram was sent to an address that the device does not have")]

@@ -1,4 +1,11 @@
-"""The perftest suite: every kind of test, connection and queue runs to its end."""
+"""The perftest suite: every kind of test, connection and queue runs to its end.
+
+Servers print rows only where they measure too: for `send`, `-b` and `write_lat`. perftest compares
+a clock with the processor's at its start; if they disagree it prints `inf` for every latency, and
+such a round does not count. A UC or UD packet lost in a full socket makes the server wait forever,
+hence no `send_bw -c UC -a`. The default group of `-g` is of interface-local scope; `-M` names
+another.
+"""
 
 from dataclasses import replace
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lab.dropin.pyverbs_page import write_page
 from lab.host import LabError
 from lab.image import PYTHON
 from lab.report import Result
@@ -149,15 +148,10 @@ class PyverbsRunner:
 
 
 class DebianRunner(PyverbsRunner):
-    """The edition of Debian, which has a page, too."""
+    """The edition of Debian."""
 
     def __init__(self, directory, pin):
         super().__init__(directory, DEBIAN, unpack(directory), pin)
-
-    def pin(self):
-        """Writes down which tests pass and which are skipped."""
-        super().pin()
-        write_page(self.outcomes)
 
 
 def unpack(directory):

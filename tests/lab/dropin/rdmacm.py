@@ -1,4 +1,8 @@
-"""The programs of librdmacm."""
+"""The programs of librdmacm.
+
+No port of these programs shows in /proc/net: a client that comes too early is refused and started
+again, for at most 15 s. `rdma_xclient` prints `rdma_client: end 0` in some versions.
+"""
 
 import re
 

@@ -1,4 +1,8 @@
-"""Ceph: a client of a small cluster, all of whose programs speak over RDMA, or all over TCP."""
+"""Ceph: a client of a small cluster, all of whose programs speak over RDMA, or all over TCP.
+
+Each program has 4 GiB of receive buffers by default, and a nearly full store in memory lets writers
+wait forever. Counters of the object store's `RDMAWorker`s show what RDMA has carried.
+"""
 
 from lab.dropin.case import Case, Program
 from lab.programs.trial import Figure, trials

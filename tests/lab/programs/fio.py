@@ -1,4 +1,10 @@
-"""fio, whose engine "rdma" has a client that writes into a server's memory, reads it, or sends."""
+"""fio, whose engine "rdma" has a client that writes into a server's memory, reads it, or sends.
+
+The client "writes" whatever the verb, and the server "reads". A server's `--bindname` is the first
+byte of its text. SENDs are not paced and allow no RNR retries: a sender faster than the receiver
+fails on any adapter, hence `--rate_iops` and a deeper queue at the server. After connecting it
+waits half a second.
+"""
 
 from lab.dropin.case import Case, Program
 from lab.programs.trial import Figure, trials

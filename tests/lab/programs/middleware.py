@@ -1,4 +1,10 @@
-"""UCX, libfabric, and MPI on UCX. Their TCP modes are other transports of the same layers."""
+"""UCX, libfabric, and MPI on UCX. Their TCP modes are other transports of the same layers.
+
+Open MPI 4.1 does `MPI_Get_accumulate` with `MPI_REPLACE` as a READ and a WRITE without waiting in
+between. Over RC the responder answers in order, but a repeated READ returns what was written since;
+over UD UCX has no order for it. So `mpi_check replace` runs where it must be right, MPICH's
+everywhere.
+"""
 
 from lab.dropin.case import Case, Program
 from lab.dropin.middleware import open_mpi

@@ -1,4 +1,8 @@
-"""mpi4py's own tests, on Open MPI over UCX. Debian has the module, and PyPI the tests of it."""
+"""mpi4py's own tests, on Open MPI over UCX. Debian has the module, and PyPI the tests of it.
+
+A message left over in one test fails those after it. Ranks spin for the locks of windows:
+`test_rma` with four ranks on two busy processors does not end in eight minutes.
+"""
 
 from functools import partial
 from itertools import islice

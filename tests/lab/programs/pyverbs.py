@@ -1,5 +1,10 @@
 """rdma-core's own tests of the verbs in versions that Debian 12 has not, with the pyverbs of each
 version: built with its headers and libraries, and run on ours.
+
+The tests import modules for two vendors' hardware, and load the `libmlx5` and `libefa` of the same
+build. They ask `rdma link show -j` for the interface of a device, and look into /sys/class if the
+list is empty. Tests over UD wait for each datagram, so `drop` leaves them out; multicast has the
+address open in three processes, so `sockets` leaves it out.
 """
 
 import shutil

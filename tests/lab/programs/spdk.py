@@ -1,6 +1,11 @@
 """SPDK's NVMe over Fabrics: a target with a disk in memory, and initiators that say what it has,
 measure it, and write what they read again and compare. All of them are programs in user space that
 never wait. They keep their memory in huge pages, which the machine gets meanwhile.
+
+SPDK is changed: it refuses minor versions of DPDK newer than itself, wants a library for
+instructions that it can do without, asks for physical addresses, which an ordinary user does not
+get without an IOMMU, and two programs lack an option for the place of their memory. `--no-huge`
+fails: its registry of memory works in units of 2 MiB. The machine gets 600 huge pages meanwhile.
 """
 
 import json

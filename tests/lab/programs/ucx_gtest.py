@@ -1,5 +1,10 @@
 """UCX's own tests: those of its transports over RC and over UD, and some of the protocols on top of
 them. Debian does not build them. Both sides of a test are in one process.
+
+`ucx-expected.txt` has the tests of `rc_verbs` and `ud_verbs` that neither skip themselves nor
+measure; of UCP the first variant of each test, and each of `test_ucp_tag_match_rndv` and
+`test_ucp_am_nbx_rndv`, without those that take seconds, connect by `test_ucp_sockaddr`, or skip
+themselves by chance (`test_ucp_am_nbx_closed_ep`). Losses over UD: some trials take 20 s.
 """
 
 import re

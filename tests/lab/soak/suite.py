@@ -1,4 +1,10 @@
-"""The suite "soak": random programs for a long time, beside kills, stops, faults and changes."""
+"""The suite "soak": random programs for a long time, beside kills, stops, faults and changes.
+
+The stock `rping -s -P` mixes up two clients that come at once, so each survivor has one at a
+time. A program does not wait until its farewell has arrived, so faults leave connection
+management alone. A process that is stopped alone at an address blocks it. Both ends of a wire are
+down when one is.
+"""
 
 import collections
 import itertools

@@ -175,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// The peer has accepted, but the own queue pair could not be moved.
+    /// The peer has accepted, but the local queue pair could not change its state.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
             self.emit(id.0, |conn| ConnEvent::ConnectError { conn });

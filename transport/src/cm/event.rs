@@ -53,7 +53,7 @@ pub enum ConnEvent {
         /// The connection or the resolution.
         conn: ConnId,
     },
-    /// The peer accepted, but the own queue pair could not be moved. The peer got a
+    /// The peer accepted, but the local queue pair could not change its state. The peer got a
     /// rejection; the connection is gone.
     ConnectError {
         /// The connection.

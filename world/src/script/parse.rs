@@ -370,9 +370,9 @@ fn no_more(words: &Words<'_>, verb: &str, possible: &str) -> Result<(), String> 
 }
 
 fn unknown(kind: &str, word: &str, possible: &str) -> String {
-    format!("\"{word}\" is no {kind}; possible: {possible}")
+    format!("unknown {kind}: \"{word}\"; expected {possible}")
 }
 
 fn missing(behind: &str, possible: &str) -> String {
-    format!("something is missing behind {behind}; possible: {possible}")
+    format!("something is missing after {behind}; expected {possible}")
 }

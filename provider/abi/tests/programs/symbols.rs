@@ -153,24 +153,25 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/symbols.md")
 }
 
-/// The page about the symbols, whose tables follow from the history.
+/// The page about the symbols, whose table follows from the history.
 fn write_page() -> String {
     let all = symbols_of(u32::MAX);
     let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();
     let mut versions: BTreeMap<(u32, Vec<u32>), Vec<Symbol>> = BTreeMap::new();
     for symbol in history() {
-        versions.entry(symbol.order.clone()).or_default().push(symbol);
+        if !symbol.version.contains("PRIVATE") {
+            versions.entry(symbol.order.clone()).or_default().push(symbol);
+        }
     }
-    let head = |column: &str| format!("\n| version | release | {column} |\n|---|---|---|\n");
-    let (mut public, mut private) = (head("symbols"), head("symbols that it adds"));
-    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut page = HEAD.to_owned();
     for symbols in versions.values() {
         let version = symbols[0].version;
         let release = symbols.iter().map(|symbol| symbol.release).min().unwrap();
-        let for_drivers = version.contains("PRIVATE");
-        let names: Vec<String> = symbols
+        let (old, symbols): (Vec<&Symbol>, Vec<&Symbol>) = symbols
             .iter()
-            .filter(|symbol| !for_drivers || known.insert(symbol.name))
+            .partition(|symbol| is_left_out(&format!("{}@{version}", symbol.name), &all));
+        let mut names: Vec<String> = symbols
+            .iter()
             .map(|symbol| {
                 let name = symbol.name;
                 let later = if symbol.release > release {
@@ -178,58 +179,44 @@ fn write_page() -> String {
                 } else {
                     String::new()
                 };
-                if is_left_out(&format!("{name}@{version}"), &all) {
-                    format!("~~`{name}`~~{later}")
-                } else if refused.contains(name) {
+                if refused.contains(name) {
                     format!("*`{name}`*{later}")
                 } else {
                     format!("`{name}`{later}")
                 }
             })
             .collect();
-        let table = if for_drivers { &mut private } else { &mut public };
-        *table += &format!("| {version} | {release} | {} |\n", names.join(", "));
+        if !old.is_empty() {
+            names.push(format!("{} of the interface of 2006", old.len()));
+        }
+        page += &format!("| {version} | {release} | {} |\n", names.join(", "));
     }
-    format!("{HEAD}{public}{BETWEEN}{private}")
+    page
 }
 
 const HEAD: &str = "\
 # Symbols by version
 
-`libroce_abi.so` has every symbol of libibverbs and librdmacm in every version, from rdma-core 15 to
-65, so that programs of all these releases load and run. A program's `readelf -V` shows which it
-needs: `ibv_alloc_buf@IBVERBS_1.17` was compiled with rdma-core 64 or newer. The test
-`what_is_said_to_refuse_does` and its neighbours keep this page true
-(`provider/abi/tests/programs/symbols.rs`); `cargo test -p roce-abi -- --ignored write_the_page`
-writes it.
+`libroce_abi.so` has every symbol of libibverbs and librdmacm of rdma-core 15 to 65. `readelf -V` of a
+program shows what it needs: `ibv_alloc_buf@IBVERBS_1.17` means rdma-core 64 or newer.
+`provider/abi/tests/programs/symbols.rs` checks this page; `cargo test -p roce-abi -- --ignored
+write_the_page` writes it.
 
-The release is the one of rdma-core that brought the version; a number in parentheses is that of a
-symbol that came later. Functions in *italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of
-a buffer that has none). Names that are struck out are those of the interface of 2006, which nothing
-has been linked with since; the same names are in 1.1.
+The release is the first with the version; a number in parentheses is a later symbol's. Functions in
+*italics* refuse (`EOPNOTSUPP`; `ENODATA` for the descriptor of a buffer without one). No program is linked
+with the interface of 2006.
 
-Programs of rdma-core 65.0 that were tried, by hand, as Debian's unstable ships them, on Debian 12
-with their own libc: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`, and `ib_write_bw` of
-perftest 25.01, which is linked with the providers' libraries of that release.
+Names for providers' libraries such as libmlx5 (`IBVERBS_PRIVATE_…`) are present for every release, because
+programs load such libraries without an adapter. None gets a device: their commands answer `EOPNOTSUPP`.
 
-## Programs
-";
-
-const BETWEEN: &str = "
-## Drivers
-
-A provider's library such as libmlx5 is linked with names that are not for programs. Their version
-changes with what they promise to drivers, so a library of another release does not find its own in
-rdma-core; here all are there side by side, because programs load such libraries whether there is
-such an adapter or not. None ever gets a device: its commands answer `EOPNOTSUPP`. Three work:
-`ibv_query_gid_type`, `ibv_read_ibdev_sysfs_file` (which finds no file) and `ibv_wr_opcode_str`.
-Each version has the names of those before it, but for `verbs_register_driver_…`.
+| version | release | symbols |
+|---|---|---|
 ";
 
 #[test]
 fn the_page_lists_the_symbols() {
     let found = fs::read_to_string(page()).unwrap_or_default();
-    assert!(found == write_page(), "write it anew: see the page");
+    assert!(found == write_page(), "write it with the command that the page names");
 }
 
 #[test]

@@ -1,4 +1,13 @@
-"""Connections and datagram services of our tools with the stock ones, also with lost messages."""
+"""Connections and datagram services of our tools with the stock ones, also with lost messages.
+
+`rping` exits after its DREQ, and the kernel repeats none for an id that is gone: if it is lost,
+the peer never learns of the end. `rping` destroys its event channel while a thread waits on it,
+and sometimes exits with 255 after a complete exchange. Its server writes back up to the first
+zero byte only. The kernel sends a REQ or SIDR_REQ 16 times, for about 100 s. It refuses a
+connected queue pair's REQ as stale (10) only if the communication id differs. `ucmatose` rejects
+surplus connections (28). The rxe of 6.12 sends the first of several multicast datagrams, and
+reports success for all.
+"""
 
 import re
 

@@ -1,4 +1,11 @@
-"""The two pingpong tools: their command lines and their output."""
+"""The two pingpong tools: their command lines and their output.
+
+The stock tools with -c set only the first byte of every 4096 to zero (the rest is 0x7b). Only the
+server checks, once, after the last message; it prints `invalid data in page N` and exits with 0.
+Their server listens on 0.0.0.0 alone, so our client reaches it by IPv4 whatever the GIDs are. Each
+side writes its address (52 bytes, the last one zero) at once and reads the other's with one `read`;
+the client ends with the five bytes `done` and zero.
+"""
 
 import re
 

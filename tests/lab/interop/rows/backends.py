@@ -1,5 +1,13 @@
 """Backends of exchanges: the two programs that execute verbs by commands, our peer on the host and
 the agent in a guest.
+
+pyverbs has immediate data and the key of an invalidation in one field; the former is in network
+byte order. A scatter list must have an element, except for binds and local invalidations, which
+must have none. Queues of rxe hold one less than a power of two. Destroying a queue pair waits for
+windows of type 2 bound with it. rxe repeats a FLUSH or ATOMIC WRITE with address 0, does not
+answer a repeated FLUSH, and reports success of a READ whose responses were reordered while it
+requested a part again. rxe 6.1 drops acknowledgements after a local error. rxe marks an
+invalidation with the kernel's flag, 4, instead of IBV_WC_WITH_INV.
 """
 
 import json

@@ -13,7 +13,7 @@ def compliance_problems():
     """Problems of the document."""
     text = DOCUMENT.read_text()
     existing = {row.name for row in errors.rows()}
-    # `interop: a/{b,c}` stands for two rows, and `pair: file::test` for a test in virtual time.
+    # `interop: a/{b,c}` stands for two rows, and `pair::file::test` for a test in virtual time.
     named = {name for group in re.findall(r"`interop: ([^`]+)`", text) for name in expanded(group)}
     problems = [
         f"{DOCUMENT.name} names the row {name}, which does not exist"
@@ -22,7 +22,7 @@ def compliance_problems():
     problems += [
         f"{DOCUMENT.name} does not name the row {name}" for name in sorted(existing - named)
     ]
-    for file, test in re.findall(r"`pair: (\w+)::(\w+)`", text):
+    for file, test in re.findall(r"`pair::(\w+)::(\w+)`", text):
         path = TESTS / f"{file}.rs"
         if not path.exists() or f"fn {test}(" not in path.read_text():
             problems.append(f"{DOCUMENT.name} names the test {file}::{test}, which does not exist")

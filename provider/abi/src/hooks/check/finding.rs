@@ -87,7 +87,7 @@ kinds! {
     /// A peer uses the key of a region that is no more.
     DeregisteredKey "deregistered_key":
         "the region is deregistered, and a peer still uses its key: the adapter refuses it, and both queue pairs fail, IBV_WC_REM_ACCESS_ERR at the peer";
-        "have the peer say when it is done before ibv_dereg_mr; memory that is registered anew has a new rkey, which the peer must be given";
+        "have the peer say when it is done before ibv_dereg_mr; memory that is registered again has a new rkey, which the peer must be given";
     /// A key that is for the program itself.
     LkeyAsRkey "lkey_as_rkey":
         "a peer uses the lkey of a region: it equals the rkey with some adapters, and with others the request fails, IBV_WC_REM_ACCESS_ERR; checks make the two differ";
