@@ -22,7 +22,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, wake_ups},
+    hooks::check::{self, requests, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     wait::{
         Look, blocking, interrupted, is_blocking, may_end_here, wait_checked, wait_for,
@@ -178,7 +178,9 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     // a signal may have ended it before
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
-        wait_checked(descriptor, || wake_ups::endless("ibv_get_cq_event", channel as usize))?;
+        wait_checked(descriptor, || {
+            wake_ups::endless("ibv_get_cq_event", channel as usize, requests::have_completed)
+        })?;
     }
     Ok(())
 }

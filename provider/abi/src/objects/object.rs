@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     errno::{Errno, Result},
-    hooks::check::{self, records},
+    hooks::check::{self, records, watcher},
     rule::Rule,
     sync::Mutex,
 };
@@ -46,6 +46,9 @@ impl Identity {
 /// Notes an object that the program holds from now on, by the name of its structure.
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
+    if check::is_on() {
+        watcher::start();
+    }
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });

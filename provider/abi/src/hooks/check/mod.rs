@@ -30,7 +30,7 @@ mod threads;
 pub(crate) mod waits;
 pub(crate) mod wake_ups;
 pub(crate) mod watch;
-mod watcher;
+pub(crate) mod watcher;
 
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use form::is_on;

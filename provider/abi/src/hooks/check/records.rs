@@ -13,7 +13,6 @@ use super::{
     form::is_on,
     report, single,
     stack::Stack,
-    watcher,
 };
 use crate::sync::Mutex;
 
@@ -79,7 +78,6 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
     let (made, is_own) = (Stack::here(), OWN.get());
     if !is_own {
         MAKER.store(process::id(), Ordering::Relaxed);
-        watcher::start();
     }
     let mut records = RECORDS.lock();
     // memory that was given back by another way

@@ -11,7 +11,7 @@ use roce_provider::calls::Call;
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report,
+    report, requests,
     stack::Stack,
     threads::{self, Doing, Thread},
     wake_ups,
@@ -21,8 +21,8 @@ use crate::sync::{Changes, Mutex};
 /// Time after which it is said: events are acknowledged sooner by programs that do so at all.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-/// Threads that wait, in calls of this library, for what nothing brings as long as no other thread
-/// acts; and when that was so.
+/// Threads that wait in calls of this library until another thread acts, and when this was last
+/// found.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
 /// First result of `attempt`, which is made now and after each change. If it takes longer than
@@ -42,9 +42,8 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// To be called by a thread that has waited for [`SOON`], and each time when it has done so once
-/// more. Tells, once, why nothing ends its wait, if that is so: `endless` says why the other threads
-/// would have to act, and all of them wait in the same way, or for each other.
+/// To be called by a thread each time that it has waited for [`SOON`]. `endless` says why only
+/// another thread can end the wait. If none of them acts any more, this is told once.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
@@ -78,7 +77,7 @@ pub(super) fn nobody_acts(but: u32) -> bool {
             || match thread.doing() {
                 Doing::WaitsForThread => true,
                 Doing::WaitsFor { descriptors, is_limited: false } => {
-                    wake_ups::endless_for(&descriptors).is_some()
+                    wake_ups::endless_for(&descriptors, requests::have_completed).is_some()
                 }
                 _ => false,
             }

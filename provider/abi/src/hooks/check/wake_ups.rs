@@ -8,11 +8,11 @@ use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report, requests,
+    report,
     stack::Stack,
     threads::{self, Doing, Thread},
 };
-use crate::{sync::Mutex, wait};
+use crate::sync::Mutex;
 
 /// By the program's pointers.
 static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
@@ -149,15 +149,20 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
-/// Why no event of a channel comes unless another thread acts. `call`: what waits for it.
-pub(crate) fn endless(call: &str, channel: usize) -> Option<String> {
+/// Why no event of a channel comes unless another thread acts. `call`: what waits for it;
+/// `have_completed`: all requests of a queue, if it holds so many completions.
+pub(crate) fn endless(
+    call: &str,
+    channel: usize,
+    have_completed: fn(usize, usize) -> bool,
+) -> Option<String> {
     let cqs = CQS.lock();
     let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
     let armed = own().filter(|(_, queue)| queue.armed.is_some());
     let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
     let number = own().count();
     drop(cqs);
-    let are_done = || armed.iter().all(|(cq, held)| requests::have_completed(*cq, *held));
+    let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
     Some(match (number, &armed[..]) {
         (0, _) => format!("{call}: no completion queue has the channel"),
         (_, []) => format!("{call}: the channel has {number} completion queues, none is armed"),
@@ -172,7 +177,10 @@ pub(crate) fn endless(call: &str, channel: usize) -> Option<String> {
 
 /// The same for descriptors, which are all of channels, and where a queue of one was made. An event
 /// that is there ends the wait.
-pub(super) fn endless_for(descriptors: &[c_int]) -> Option<(String, Stack)> {
+pub(super) fn endless_for(
+    descriptors: &[c_int],
+    have_completed: fn(usize, usize) -> bool,
+) -> Option<(String, Stack)> {
     let cqs = CQS.lock();
     let channels: Vec<_> = descriptors
         .iter()
@@ -183,7 +191,9 @@ pub(super) fn endless_for(descriptors: &[c_int]) -> Option<(String, Stack)> {
         })
         .collect::<Option<_>>()?;
     drop(cqs);
-    let mut reasons = channels.into_iter().map(|(channel, made)| (endless(IN_POLL, channel), made));
+    let mut reasons = channels
+        .into_iter()
+        .map(|(channel, made)| (endless(IN_POLL, channel, have_completed), made));
     let (first, made) = reasons.next()?;
     reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
 }
@@ -226,8 +236,9 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
 
 /// True if a channel has no event.
 fn is_mute(descriptor: c_int) -> bool {
-    // SAFETY: It is asked for its state, whatever it is.
-    !unsafe { wait::is_readable(descriptor) }
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: A place of ours; the descriptor is asked for its state, whatever it is.
+    unsafe { libc::poll(&raw mut wanted, 1, 0) != 1 }
 }
 
 fn change(cq: usize, change: impl FnOnce(&mut Queue)) {

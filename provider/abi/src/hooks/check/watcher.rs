@@ -16,7 +16,7 @@ use roce_provider::signals;
 use rustix::{event::Timespec, thread::futex};
 
 use super::{
-    at_exit, report,
+    at_exit, report, requests,
     threads::{self, Doing},
     waits, wake_ups,
 };
@@ -29,7 +29,7 @@ static ENDS: AtomicU32 = AtomicU32::new(0);
 static IS_TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Has the program looked at, if that is not so yet.
-pub(super) fn start() {
+pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
@@ -56,7 +56,10 @@ fn look_on() {
             let Doing::WaitsFor { descriptors, is_limited: false } = thread.doing() else {
                 continue;
             };
-            let Some((what, made)) = wake_ups::endless_for(&descriptors) else { continue };
+            let Some((what, made)) = wake_ups::endless_for(&descriptors, requests::have_completed)
+            else {
+                continue;
+            };
             if waits::nobody_acts(thread.id) && !threads::still(vec![thread.clone()]).is_empty() {
                 waits::tell(what, ("made", made));
             }
