@@ -14,7 +14,7 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 20] = [
+const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
@@ -27,10 +27,6 @@ const RATIOS: [(Kind, &str, &str); 20] = [
     (Kind::Latency, "roce WRITE, sockets", "roce SEND, sockets"),
     (Kind::Latency, "roce WRITE, shared memory", "roce SEND, shared memory"),
     (Kind::Latency, "roce SEND, shared memory", UCX_SHARED),
-    (Kind::Shards, "WRITE, shared memory, two shards", "WRITE, shared memory, one shard"),
-    (Kind::Shards, "WRITE, sockets, two shards", "WRITE, sockets, one shard"),
-    (Kind::Shards, "SEND, sockets, two shards", "SEND, sockets, one shard"),
-    (Kind::Shards, "READ, sockets, two shards", "READ, sockets, one shard"),
     (Kind::EventLoop, event_loop::SHARED, event_loop::TCP),
     (Kind::EventLoop, event_loop::SOCKETS, event_loop::TCP),
     (Kind::EventLoop, event_loop::SHARED_ONE, event_loop::TCP_ONE),
