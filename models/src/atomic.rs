@@ -105,9 +105,9 @@ macro_rules! atomic {
                 sequential(with);
             }
 
-            /// Stores nothing if it finds what it would store. Loom takes it that another thread's
-            /// later store may lie in front of this one, although it cannot lie between what is
-            /// found and what is stored; so this thread would go on finding its own value.
+            /// Stores nothing if it finds what it would store. Loom lets another thread's later
+            /// store precede this one, although it cannot lie between the load and the store. This
+            /// thread would then go on finding its own value.
             pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
                 self.1.take();
                 let mut before = !value;

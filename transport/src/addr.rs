@@ -180,7 +180,7 @@ pub enum RoceVersion {
 pub struct AddressVector {
     /// The peer's GID.
     pub dgid: Gid,
-    /// Index of the own GID in the device's table.
+    /// Index of the local GID in the device's table.
     pub sgid_index: u16,
     /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where
     /// the link builds its frames itself.
@@ -198,7 +198,7 @@ pub struct AddressVector {
 }
 
 impl AddressVector {
-    /// The way to `dgid` from the own GID at `sgid_index`, all else at its default.
+    /// Path from the local GID at `sgid_index` to `dgid`, all else at its default.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
         Self {

@@ -152,8 +152,8 @@ impl GidTable {
         !gid.is_zero() && self.gids.contains(&gid)
     }
 
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): from the address
-    /// that it was sent to, or, if that was a multicast group, from the first one of its family.
+    /// Path back to the sender of a received datagram (`ibv_init_ah_from_wc`), from the address
+    /// that it was sent to. For a multicast group, from the first address of its family.
     /// "Congestion experienced" does not go back with the rest of the traffic class; the hop limit
     /// is a new one. `None`: it was not sent to an address of this table.
     #[must_use]

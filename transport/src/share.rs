@@ -24,8 +24,8 @@ const ID_BITS: u32 = 26;
 /// only: what they have withdrawn ends by its own timeouts.
 const REQUESTS: usize = 256;
 
-/// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since
-/// QP0, QP1, the multicast queue pair and the communication ID 0 belong to no adapter.
+/// One adapter's part of the numbers, 1..=62. The first and the last part are left out: QP0, QP1,
+/// the multicast queue pair and the communication ID 0 belong to no adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 

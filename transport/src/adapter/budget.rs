@@ -9,9 +9,8 @@ use alloc::vec::Vec;
 use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
-/// Portions that a budget is divided into: enough that the next one is on its way while another
-/// arrives, and few, since the first and the last packet of each answer to a READ leave by
-/// themselves.
+/// Portions of a budget. Two, so that one is on its way while another arrives; no more, since the
+/// first and the last packet of each READ response leave outside runs.
 const PORTIONS: u64 = 2;
 
 /// What a queue pair has of a budget.

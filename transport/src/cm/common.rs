@@ -43,7 +43,7 @@ pub(crate) struct OutgoingMad {
 /// See the [module's documentation](self).
 pub(super) struct Common {
     pub(super) config: CmConfig,
-    /// GUID of the own adapter.
+    /// GUID of this adapter.
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,

@@ -37,7 +37,7 @@ pub struct QpSetup {
     pub min_rnr_timer: u8,
 }
 
-/// Attributes of the own queue pair that the messages do not carry.
+/// Attributes of this side's queue pair that the messages do not carry.
 #[derive(Clone, Copy)]
 pub(super) struct Local {
     pub(super) qpn: Qpn,

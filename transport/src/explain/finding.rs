@@ -25,7 +25,7 @@ pub const KEPT: usize = 16;
 const GONE: usize = 256;
 /// Number of addresses of this host that packets went to, which are asked after once.
 const ADDRESSED: usize = 64;
-/// Number of queue pairs that never existed, and that packets named, which are told of.
+/// Number of reported queue pairs that packets named and that never existed.
 const STRANGERS: usize = 16;
 
 /// Something that has failed.
@@ -43,7 +43,7 @@ pub struct Finding {
     pub reason: Reason,
     /// The peer's part: its answer, or that there was none.
     pub peer: Option<String>,
-    /// Address of a peer from which an answer was waited for in vain.
+    /// Address of a peer that did not answer.
     pub silent: Option<IpAddr>,
     /// The latest records of the queue pair, the oldest first, [`KEPT`] at most.
     pub latest: Vec<Record>,

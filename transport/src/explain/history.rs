@@ -20,7 +20,7 @@ use crate::{
 
 /// Number of posted send requests that are remembered, to say what a failed one was.
 const POSTS: usize = 256;
-/// Number of timeouts whose times are told.
+/// Number of timeouts whose times are reported.
 const TIMEOUTS: usize = 8;
 
 /// What has happened since the peer has last moved the requester on.

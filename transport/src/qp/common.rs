@@ -271,7 +271,7 @@ impl Default for Posting {
     }
 }
 
-/// Where its requests complete, and whether they are told of and counted.
+/// Where its requests complete, and whether they are reported and counted.
 #[derive(Default)]
 pub(crate) struct Completions {
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,

@@ -1,5 +1,5 @@
-//! Completions that fail on request, as if what they say had happened: the queue pair goes where
-//! such a failure has it go, and what is behind completes as flushed, in order.
+//! Completions that fail on request. The queue pair changes its state as after a real failure, and
+//! later requests are flushed, in order.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::fmt;

@@ -93,7 +93,7 @@ pub enum Reason {
 pub enum Timer {
     /// The acknowledge timer fired: nothing from this PSN on has been answered.
     Acknowledge(Psn),
-    /// The acknowledge timer fired, and starts anew: what is to be answered waits for room.
+    /// The acknowledge timer fired and restarts: the packets to be answered wait for room.
     PutOff,
     /// A few round trips have passed without an answer: a probe is due.
     Probe,

@@ -85,7 +85,7 @@ impl Portions {
         self.waits
     }
 
-    /// Nothing waits for room, as far as is known: it is tried anew.
+    /// Forgets that READs wait for room; the next call tries again.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }

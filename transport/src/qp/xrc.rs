@@ -109,8 +109,8 @@ impl Qp {
         responder.handle(packet, common, env)
     }
 
-    /// The SRQ that a target serves goes away, or the target starts anew: a message under way goes
-    /// with it.
+    /// The SRQ that a target serves goes away, or the target is reset: a message under way is
+    /// dropped.
     pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
         self.responder.forget_message();
         self.common.serve_from_now_on(Receiving::NOTHING, srqs);

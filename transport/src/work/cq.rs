@@ -30,8 +30,8 @@ const NOT_ARMED: u8 = 0;
 pub struct CqModeration {
     /// So many completions end the waiting (`cq_count`); 0: their number does not matter.
     pub count: u16,
-    /// So much time after the first of them ends it, in whole microseconds up to 65,535
-    /// (`cq_period`); 0: time does not matter, and if the count is not reached, no event comes.
+    /// Time after the first completion that ends it, in whole microseconds up to 65,535
+    /// (`cq_period`). 0: no time limit, so no event comes until the count is reached.
     pub period: Duration,
 }
 
@@ -318,7 +318,7 @@ impl CompletionQueue {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Ends the waiting; returns whether the queue was armed. Whoever does so wakes its reader.
+    /// Ends the waiting; returns whether the queue was armed. The caller wakes the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
