@@ -46,7 +46,7 @@ pub struct Chapter {
 pub enum Severity {
     /// It has not what the case is about, which the specification leaves to it.
     Optional,
-    /// It departs from the rule; whoever keeps the rules is slowed down or refused.
+    /// It departs from the rule; a peer that keeps the rules is slowed down or refused.
     Deviates,
     /// Data is lost, changed, or open to those who may not have it, or a peer can stop the device.
     Harmful,
@@ -69,8 +69,8 @@ pub struct Train {
     pub slower: u32,
     /// Meanwhile the instrument sends its last packet again, each time after so long.
     pub again: Option<Duration>,
-    /// The packet at this place, from 0, is taken for lost when it comes first: what comes behind
-    /// it is dropped, and the first of that is answered with a NAK.
+    /// The packet with this index, from 0, counts as lost when it first arrives. Packets behind it
+    /// are dropped, and the first of them is answered with a NAK.
     pub loses: Option<u32>,
 }
 

@@ -20,8 +20,8 @@ use crate::{
 const IDS: u8 = 64;
 /// Distance between the numbers of two cases.
 pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
-/// Code of the time for which the device waits for an answer before it sends a message again: 4.3
-/// s, so that it does so in no case that is not about it.
+/// Code of the device's response timeout, 4.3 s: long enough that it repeats messages only in the
+/// cases about repeats.
 const RESPONSE_TIMEOUT: u8 = 20;
 /// READs and atomics of each direction.
 const DEPTH: u8 = 4;

@@ -59,11 +59,11 @@ pub trait Subject {
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
 }
 
-/// What the program of a device can be told to do.
+/// Commands to the program of a device.
 ///
-/// The objects are few, so they have no names but for the regions: queue pairs with a completion
-/// queue for each direction, of which one is [chosen](Self::choose), and receive requests whose
-/// bytes go to the region `inbox`, one behind the other.
+/// The objects are few; only regions have names. Queue pairs have a completion queue for each
+/// direction, and one queue pair is [chosen](Self::choose). Receive requests use the region
+/// `inbox`.
 pub trait Program {
     /// Registers so many bytes of zeros.
     ///

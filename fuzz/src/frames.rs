@@ -1,7 +1,7 @@
 //! Target: a script of Ethernet frames, datagrams and time for a host of its own.
 //!
-//! An operation is a byte and what belongs to it: frames as they are; frames that another host
-//! would send, some of their bytes changed, with right checksums again; time; datagrams to be sent.
+//! An operation is a byte and its operands: raw frames; frames of another host, with some bytes
+//! changed and right checksums; time; datagrams to be sent.
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
@@ -210,7 +210,7 @@ fn check_sent(frame: &[u8], vlan: Option<Vlan>) {
     assert!(!matches!(read.packet, Packet::Other(_)));
 }
 
-/// Writes the checksums of IPv4, ICMP and ICMPv6 anew, so that changes come to what is behind them.
+/// Rewrites the checksums of IPv4, ICMP and ICMPv6, so that a changed frame passes their check.
 fn seal(frame: &mut [u8]) {
     let start = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let kind = [frame[start - 2], frame[start - 1]];

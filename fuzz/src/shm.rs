@@ -47,8 +47,8 @@ pub struct Reach {
     pub forwarded: u64,
 }
 
-/// Panics when the device does, when it hands over what cannot be, or when a datagram of the honest
-/// device is lost, damaged or out of order though nobody has taken the address away.
+/// Panics when the device does, or when it hands over an impossible datagram. Panics when a
+/// datagram of the honest device is lost, damaged or out of order while its address is not taken.
 pub fn shm(bytes: &[u8]) -> Reach {
     play(bytes, |_| {})
 }
@@ -145,7 +145,7 @@ impl World {
         let what = input.byte();
         match what % 16 {
             0 if self.connections.len() < MAX_CONNECTIONS => {
-                // two to the device, two to whoever receives for its address, and so on
+                // two to the device, two to the receiver for its address, and so on
                 let direct = self.partition().filter(|_| (self.made / 2).is_multiple_of(2));
                 self.made += 1;
                 let connected = hostile::connect(self.addresses[0], direct);

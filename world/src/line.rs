@@ -70,7 +70,7 @@ pub enum Tone {
     Warned,
     /// What is beside the packets.
     Faint,
-    /// What a program does, or is told.
+    /// A program's calls and events.
     Strong,
 }
 

@@ -1,4 +1,4 @@
-//! Who is told what happens.
+//! The receiver of a scenario's lines.
 
 use std::time::Duration;
 

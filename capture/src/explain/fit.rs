@@ -86,8 +86,8 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// Begins anew if the PSN of this request is far from the others, as that of another connection
-    /// with the same queue pair is. Returns whether it did.
+    /// Resets if this request's PSN is far from the others, as that of another connection of the
+    /// same queue pair. Returns whether it did.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
@@ -223,7 +223,7 @@ impl Fit {
         }
     }
 
-    /// The requests begin anew.
+    /// Resets with the requests.
     pub(super) fn begin_anew(&mut self) {
         self.ahead.clear();
         self.msns = Msns::None;

@@ -92,7 +92,7 @@ pub enum Explanation {
     /// The first packet of a requester that the capture has: maybe not the first that was sent.
     Joined,
     /// Its PSN is far from those before: much was not captured, or its queue pair was connected
-    /// anew.
+    /// again.
     Anew,
     /// So many PSNs before it are missing so far.
     AfterGap(u32),

@@ -3,14 +3,14 @@
 //!
 //! An adapter does nothing by itself. The owner of a link and a clock calls, under one lock:
 //!
-//! * commands (`create_qp`, `post_send`, …) when the program wants something;
-//! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
+//! - commands (`create_qp`, `post_send`, …) when the program wants something;
+//! - [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
 //!   [`handle_timeout`](Adapter::handle_timeout) when the time of
 //!   [`poll_timeout`](Adapter::poll_timeout) has come;
-//! * after any of these, first [`poll_transmit`](Adapter::poll_transmit) until its buffer stays
+//! - after any of these, first [`poll_transmit`](Adapter::poll_transmit) until its buffer stays
 //!   empty and [has no more](TransmitBuffer::may_have_more). Then
 //!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they
-//!   are empty. Last, [`poll_timeout`](Adapter::poll_timeout) once.
+//!   are empty; last, [`poll_timeout`](Adapter::poll_timeout) once.
 //!
 //! Completions go straight to the [completion queues](crate::work::CompletionQueue), which their
 //! owners poll without the adapter.

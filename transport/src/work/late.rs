@@ -8,11 +8,11 @@
 //! Bytes that one half of a queue pair has to place wait in pieces, each with a time of its own.
 //! All of them are placed before
 //!
-//! * a completion of that half is visible, which waits for them;
-//! * any response (an acknowledgement, a READ's data), which waits;
-//! * an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, a READ behind a fence, and the
+//! - a completion of that half is visible, which waits for them;
+//! - any response (an acknowledgement, a READ's data), which waits;
+//! - an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, a READ behind a fence, and the
 //!   placing of bytes that overlap them;
-//! * a key is taken back, and the queue pair is reset or destroyed.
+//! - a key is taken back, and the queue pair is reset or destroyed.
 //!
 //! Completions of one queue stay in their order, and events in theirs. An event never overtakes a
 //! completion.

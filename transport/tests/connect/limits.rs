@@ -72,7 +72,8 @@ fn time_waits_are_not_counted() {
     assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
 }
 
-/// The time wait that makes room is the one that has the least time left, and its program is told.
+/// The time wait that makes room is the one that has the least time left, and its program gets an
+/// event.
 #[test]
 fn a_time_wait_that_ends_early() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);
@@ -195,7 +196,7 @@ fn request(talk: &mut Talk) {
 fn repeat(talk: &mut Talk, times: usize) {
     let conn = talk.pair.b.adapter.cm().count();
     for _ in 0..times {
-        // the other adapter starts anew, with the same seed
+        // the other adapter restarts, with the same seed
         super::configure(&mut talk.pair.a, |_| {});
         request(talk);
     }

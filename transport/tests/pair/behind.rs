@@ -311,9 +311,8 @@ fn an_answer_that_starts_over() {
     half.expect(&answer(&memory.bytes()));
 }
 
-/// A program that takes what is there and puts something else: `MPI_Get_accumulate` with
-/// `MPI_REPLACE` as Open MPI has it, in long answers and short ones, by links that are slow to look
-/// and slow to send.
+/// Read and replace: `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI. Long and short
+/// responses, over links that poll and send slowly.
 #[test]
 fn get_and_replace() {
     for (length, rounds) in [(8, 200), (5000, 50), (1 << 20, 4)] {

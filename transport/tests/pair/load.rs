@@ -378,9 +378,8 @@ fn reordering_costs_little() {
     assert!(percent >= 25, "{percent}% of the rate");
 }
 
-/// The first round trips are short, the later ones long, since others have come: a probe for a
-/// message that is not lost is a packet too many, and a wait that does not grow sends one each
-/// time.
+/// The first round trips are short, the later ones long, as load comes. A probe for a message that
+/// is not lost is a packet too many; a wait that does not grow sends one each time.
 #[test]
 fn probes_follow_a_round_trip_that_has_grown() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);

@@ -228,7 +228,7 @@ fn a_short_read_waits_for_its_turn_and_no_longer() {
     assert_eq!(a.sent(), []);
 }
 
-/// Whoever fails or goes gives back what it has taken.
+/// A queue pair that fails or is destroyed releases its share.
 #[test]
 fn a_queue_pair_that_ends_gives_back_its_share() {
     for destroyed in [false, true] {

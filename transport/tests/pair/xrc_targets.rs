@@ -61,8 +61,8 @@ fn a_message_stays_with_its_queue() {
     );
 }
 
-/// A READ that comes again in the middle of a message names another queue, of another protection
-/// domain: it is answered from there, and the message goes on where it was.
+/// A READ is repeated in the middle of a message, and names a queue of another protection domain.
+/// It is answered from there, and the message goes on.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());

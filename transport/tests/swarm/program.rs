@@ -1,10 +1,9 @@
 //! Programs: what both ends of some connections do, as values.
 //!
-//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for
-//! READs of what the same queue pair wrote before, WRITEs over what it has read before, and for the
-//! one word of each end that its atomics work on), so that what has to come out does not depend on
-//! how operations of different ends interleave. Where order matters, an operation says
-//! [after](Op::after) which it comes.
+//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes, so that
+//! the outcome does not depend on how operations of different ends interleave. Exceptions: READs of
+//! bytes that the same queue pair wrote before, WRITEs over bytes that it has read, and each end's
+//! word for atomics. Where order matters, an operation says [after](Op::after) which it comes.
 
 use std::{ops::Range, time::Duration};
 
@@ -94,7 +93,7 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// No request: the end registers its spare region anew.
+    /// No request: the end registers its spare region again.
     Reregister {
         spare: usize,
         to: usize,
@@ -207,7 +206,7 @@ pub struct Cut {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends are reset, one so much later than the other, and connected anew; the link's next
+    /// Both ends are reset, one so much later than the other, and connected again; the link's next
     /// talk begins.
     Reset {
         gap: Duration,
