@@ -115,7 +115,7 @@ impl<W: Write> CaptureWriter<W> {
         self.writer.get_mut().flush()
     }
 
-    /// What it writes to.
+    /// The underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
     }

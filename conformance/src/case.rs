@@ -17,10 +17,9 @@ use roce_transport::{
 pub struct Case {
     /// Its name, such as `order/gap`: the chapter's file, and its own.
     pub name: String,
-    /// What the device under test must do, in plain words, with the statement's number where it is
-    /// known.
+    /// The rule for the device under test, with the statement's number where it is known.
     pub rule: String,
-    /// What it costs users if the device does otherwise.
+    /// Cost to users if the device does otherwise.
     pub cost: String,
     /// The verdict on a device that does otherwise.
     pub severity: Severity,
@@ -65,7 +64,7 @@ pub struct Train {
     pub lasts: Duration,
     /// Not more than this from the first to the last.
     pub within: Duration,
-    /// So many times the time that each packet of the case's first burst took, at least.
+    /// Least time per packet, as a multiple of that in the case's first burst.
     pub slower: u32,
     /// Meanwhile the instrument sends its last packet again, each time after so long.
     pub again: Option<Duration>,
@@ -268,7 +267,7 @@ pub struct Connection {
 pub struct Request {
     /// Its id.
     pub id: u64,
-    /// What it does.
+    /// Operation.
     pub kind: RequestKind,
     /// Bytes.
     pub bytes: u32,
@@ -338,7 +337,7 @@ pub struct Bind {
     pub rights: Access,
 }
 
-/// What stands behind the name of a window for what it was before its last bind.
+/// Suffix of a window's name for its state before its last bind.
 pub const BEFORE: &str = ".before";
 
 /// PSNs from the first of a queue pair to the first of the next one.
@@ -494,9 +493,9 @@ pub enum Field {
     WrongIcrc,
     /// The ICRC is sent most significant byte first.
     SwappedIcrc,
-    /// So many bytes are missing before the ICRC, which fits what is left.
+    /// Number of bytes missing before the ICRC, which fits the rest.
     Cut(u32),
-    /// So many bytes of zeros stand before the ICRC.
+    /// Number of zero bytes before the ICRC.
     Extra(u32),
     /// Padding has ones in it.
     DirtyPadding,
@@ -566,7 +565,7 @@ pub enum Key {
     Exact(u32),
     /// One that is not the region's, in its upper bits.
     Wrong,
-    /// That of the region with its lowest bit changed.
+    /// Key of the region with its lowest bit changed.
     Old,
 }
 

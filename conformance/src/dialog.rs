@@ -33,7 +33,7 @@ macro_rules! value {
     };
 }
 
-/// What has been said in a case.
+/// Messages of a case.
 #[derive(Debug)]
 pub(crate) struct Dialog {
     listener: Listener,
@@ -48,7 +48,7 @@ pub(crate) struct Dialog {
     connections: BTreeMap<u8, Connection>,
 }
 
-/// What the instrument knows of a connection.
+/// The instrument's state of a connection.
 #[derive(Debug, Default)]
 struct Connection {
     /// A REQ was sent.
@@ -88,7 +88,7 @@ impl Dialog {
         self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
     }
 
-    /// What ends a connection, from the instrument's side.
+    /// Message that ends a connection, from the instrument's side.
     pub(crate) fn farewell(&self, id: u8) -> Packet {
         let connection = self.connections.get(&id);
         let message = match connection {
@@ -364,7 +364,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// What every message of its kind must say.
+    /// Checks the fields that every message of its kind must have.
     fn agrees(&self, body: &Body, id: u8) -> Result<(), String> {
         match body {
             Body::Rep(rep) => {

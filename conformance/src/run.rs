@@ -168,7 +168,7 @@ struct Play<'a, S: Subject> {
     pairs: Vec<Pair>,
     /// The one that is meant.
     current: usize,
-    /// What has been said, in a case of connection management.
+    /// Messages so far, in a case of connection management.
     dialog: Option<Dialog>,
     /// Somebody listens for connections.
     is_heard: bool,
@@ -265,7 +265,7 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// What follows is about this queue pair.
+    /// Makes this the queue pair of the next steps.
     fn choose(&mut self, pair: usize) -> Result<(), Stop> {
         self.current = pair;
         self.subject.program()?.choose(pair);
@@ -692,7 +692,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// What was sent but is not acknowledged may still be on its way.
+    /// Packets without an acknowledgement may still be on their way.
     fn memory(&mut self, pattern: &Pattern) -> Result<(), Stop> {
         let Pattern { place, bytes, seed } = pattern;
         let mut first = None;

@@ -78,8 +78,7 @@ pub trait Program {
     /// [`Trouble`]
     fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
 
-    /// What is said from now on is said of this queue pair, from 0 in the order in which they were
-    /// made.
+    /// Makes this the queue pair of later commands; the index is the order of creation, from 0.
     fn choose(&mut self, pair: usize);
 
     /// Posts a receive request for so many bytes.

@@ -107,7 +107,7 @@ impl Receiver {
     }
 }
 
-/// What a queue has done.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
     /// Datagrams that found room.

@@ -18,7 +18,7 @@ use crate::input::Input;
 
 const STEPS: usize = 500;
 
-/// What a run has got to.
+/// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// Clauses that were understood.

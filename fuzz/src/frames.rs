@@ -17,7 +17,7 @@ const PEER: MacAddr = MacAddr(2, 0, 0, 0, 0, 2);
 /// Length of the longest frame that is taken as it is.
 const LONGEST: usize = 255;
 
-/// What a script has come to, so that a test sees whether random ones come anywhere.
+/// Coverage of a script, with which a test sees how far random scripts come.
 #[derive(Default, Debug)]
 pub struct Seen {
     /// RoCEv2 packets that were handed over.
@@ -164,7 +164,7 @@ fn is_of_dhcp(frame: &[u8]) -> bool {
         if packet.protocol == 17 && packet.payload.get(2..4) == Some(&[0, 67]))
 }
 
-/// What a DHCP server answers to the last message, by the script: the kind, an address, options.
+/// A DHCP server's answer to the last message, by the script: kind, address, options.
 fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
     let mut frame = asked?.to_vec();
     let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };

@@ -47,7 +47,7 @@ pub fn packets(data: &[u8]) -> Counters {
     predicted.counters
 }
 
-/// What a script shows.
+/// Observations of a script.
 #[derive(PartialEq)]
 struct Seen {
     sent: Vec<(NetHeader, Vec<u8>)>,

@@ -52,7 +52,7 @@ pub fn verbs(data: &[u8]) -> Depth {
     predicted.0
 }
 
-/// What a program shows: how deep it got, and the packets that were sent.
+/// Result of a program: how deep it got, and the packets that were sent.
 fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
     let mut input = Input::new(data);
     let mut run = Run::new(header_prediction);

@@ -13,11 +13,11 @@ pub enum Weakening {
     None,
     /// Fences do nothing.
     Fences,
-    /// What releases is relaxed.
+    /// Releasing operations are relaxed.
     Release,
-    /// What acquires is relaxed.
+    /// Acquiring operations are relaxed.
     Acquire,
-    /// What is sequentially consistent only acquires and releases.
+    /// Sequentially consistent operations only acquire and release.
     Sequential,
 }
 

@@ -107,7 +107,7 @@ impl Default for PKey {
 pub struct QKey(pub u32);
 
 impl QKey {
-    /// That of the general services interface, QP1 (C10-130).
+    /// Q_Key of the general services interface, QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
     /// True if a work request with this key means "use the queue pair's own key": the high bit is

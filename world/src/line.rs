@@ -62,7 +62,7 @@ pub struct Way {
 /// Kind of what a line says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// What is usual.
+    /// An ordinary line.
     Plain,
     /// Something was lost, refused or failed.
     Bad,

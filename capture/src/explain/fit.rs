@@ -26,7 +26,7 @@ pub(super) struct Answer {
     psn: Psn,
     /// What it answers, if not everything is answered so.
     kind: Option<Kind>,
-    /// That of an acknowledgement.
+    /// MSN of an acknowledgement.
     msn: Option<Msn>,
 }
 
@@ -170,7 +170,7 @@ pub(super) struct Fit {
     msns: Msns,
 }
 
-/// What MSNs say.
+/// Meaning of MSNs.
 #[derive(Clone, Copy, Default)]
 enum Msns {
     #[default]

@@ -202,7 +202,7 @@ impl Side {
         }
     }
 
-    // What has to hold after each step.
+    // Invariants after each step.
 
     pub(super) fn check(&mut self) {
         let count = std::iter::from_fn(|| self.adapter.poll_event()).take(EVENTS_MAX + 1).count();

@@ -56,7 +56,7 @@ pub(super) mod thread {
     }
 }
 
-/// What the descriptors of an engine and of its program say.
+/// Readiness of the descriptors of an engine and of its program.
 #[derive(Debug, Default)]
 struct Readable {
     wakeup: bool,

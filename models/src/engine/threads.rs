@@ -59,7 +59,7 @@ pub fn a_timer_fires() {
     }
 }
 
-/// What is counted is published, though a thread has polled meanwhile.
+/// Counters are published, though a thread has polled meanwhile.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
         engine.command_shard(|shard, now| {

@@ -60,7 +60,7 @@ struct Reading<'a> {
 struct Mistake {
     /// Counted from 1.
     line: usize,
-    /// What is wrong, and what could stand there.
+    /// The error, and what may stand there.
     text: String,
 }
 

@@ -13,7 +13,7 @@ use crate::{congestion::LARGEST, qp::Room};
 /// first and the last packet of each READ response leave outside runs.
 const PORTIONS: u64 = 2;
 
-/// What a queue pair has of a budget.
+/// A queue pair's share of a budget.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
     taken: u64,

@@ -142,7 +142,7 @@ pub struct AdapterConfig {
     pub header_prediction: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
-    /// What is placed and told late, for tests of programs.
+    /// Late placement and completions, for tests of programs.
     pub late: LateConfig,
     /// Sizes.
     pub limits: Limits,

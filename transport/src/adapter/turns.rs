@@ -26,7 +26,7 @@ pub(super) struct Turns {
 pub(super) struct TurnState {
     is_fresh: bool,
     is_in_round: bool,
-    /// What is left of its share of the round.
+    /// Rest of its share of the round.
     credit: u64,
 }
 

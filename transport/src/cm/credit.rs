@@ -9,10 +9,10 @@
 pub(super) struct Credit(Option<u8>);
 
 impl Credit {
-    /// That of an address which this side has chosen, or which has shown that it gets messages.
+    /// Credit of an address that this side has chosen, or that has shown that it gets messages.
     pub(super) const PROVEN: Self = Self(None);
 
-    /// So many messages, one of which is kept for the end.
+    /// Credit of so many messages, one of which is kept for the end.
     pub(super) const fn new(messages: u8) -> Self {
         Self(Some(messages))
     }

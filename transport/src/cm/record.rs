@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
-/// What another adapter at the same address needs to know to end a connection.
+/// Record with which another adapter at the same address can end a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnRecord {
     /// Own address.

@@ -47,7 +47,7 @@ impl Pace {
         (self.cut > 0).then_some(self.cut)
     }
 
-    /// What the limit is now.
+    /// The limit now.
     fn rate(&self, now: Instant) -> u64 {
         let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
         self.cut.saturating_add(grown as u64)

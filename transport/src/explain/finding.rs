@@ -323,7 +323,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     Finding { status: Some(error.status), peer, silent, ..finding }
 }
 
-/// What keeps answers from coming, or from being taken.
+/// Explains why answers do not come, or are not taken.
 fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     if tries == 1 {
         reason.rule += ": retry_cnt is 0";

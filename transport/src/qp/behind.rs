@@ -32,7 +32,7 @@ use crate::{
 /// Packets of answers that are kept: what may be on its way behind a READ, in the largest window.
 const KEPT: usize = 256;
 
-/// What has been carried out behind READs that are not answered, and what it found.
+/// Requests executed behind unanswered READs, with the memory that they found.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     /// READs whose answers have been queued, and those of them that have left.

@@ -89,7 +89,7 @@ pub(crate) struct Qp {
     flushing: Option<Flushing>,
 }
 
-/// What is left of entering ERR.
+/// Rest of the work of entering ERR.
 #[derive(Clone, Copy, Debug)]
 struct Flushing {
     /// [`Event::LastWqeReached`] is raised at the end.
@@ -554,7 +554,7 @@ impl Qp {
         }
     }
 
-    /// So many packets of one kind have left, with so many bytes in all.
+    /// Counts sent packets of one kind, with their bytes in all.
     fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {

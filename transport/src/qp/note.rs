@@ -39,7 +39,7 @@ pub enum Loss {
     NotReady,
 }
 
-/// What a requester does after a loss.
+/// Recovery of a requester after a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
     /// Everything from the lost packet on is sent again.

@@ -64,7 +64,7 @@ pub(super) struct Portions {
     bytes: u64,
     /// The next one waits for room.
     waits: bool,
-    /// What the peer sends comes through memory of this host, where it waits without being lost.
+    /// The peer's packets come through this host's memory, where they wait without loss.
     by_memory: bool,
 }
 

@@ -148,7 +148,7 @@ pub enum What {
         psn: Psn,
         /// Sign of the loss.
         loss: Loss,
-        /// What follows from it.
+        /// The recovery that follows.
         recovery: Recovery,
     },
     /// A timer fired.

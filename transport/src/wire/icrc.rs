@@ -34,7 +34,7 @@ pub enum Ident {
 }
 
 impl Ident {
-    /// That of the next datagram of a run.
+    /// Identification of the next datagram of a run.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -61,7 +61,7 @@ pub struct NetHeader {
     pub hop_limit: u8,
     /// IPv4 identification.
     pub ident: Ident,
-    /// What only links send and see that build frames themselves.
+    /// Fields that only links that build frames send and see.
     pub frame: FrameFields,
 }
 
@@ -286,8 +286,7 @@ const DONT_FRAGMENT: u8 = 1 << 6;
 /// The byte with "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// What a byte at this place changes in the CRC of a [`IcrcFlow`], if it is not zero: a CRC is
-/// linear.
+/// Change of the CRC of a [`IcrcFlow`] by a non-zero byte at this offset: a CRC is linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);

@@ -28,7 +28,7 @@ const NOT_ARMED: u8 = 0;
 /// arming. With both at zero, the default, it does not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
-    /// So many completions end the waiting (`cq_count`); 0: their number does not matter.
+    /// Number of completions that end the waiting (`cq_count`); 0: no limit.
     pub count: u16,
     /// Time after the first completion that ends it, in whole microseconds up to 65,535
     /// (`cq_period`). 0: no time limit, so no event comes until the count is reached.

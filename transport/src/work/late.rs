@@ -65,7 +65,7 @@ pub(crate) enum Half {
     Responder,
 }
 
-/// Whose bytes and completions they are.
+/// Owner of bytes and completions.
 pub(crate) type Flow = (u32, Half);
 
 /// The longest piece.
@@ -77,7 +77,7 @@ const SHORT: u32 = 16;
 /// Pieces begin at multiples of this.
 const GRAIN: u64 = 8;
 
-/// What waits.
+/// Bytes, completions and events that wait.
 #[derive(Debug)]
 pub(crate) struct Late {
     config: LateConfig,

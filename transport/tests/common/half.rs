@@ -316,7 +316,7 @@ impl Half {
         disposition
     }
 
-    /// What the adapter sends now.
+    /// Packets that the adapter sends now.
     pub fn take(&mut self) -> Vec<Pkt> {
         let mut packets = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! What comes behind a READ that is not answered yet looks as if it came after it.
+//! Requests behind an unanswered READ look as if they came after it.
 
 use std::time::Duration;
 

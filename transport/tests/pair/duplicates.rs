@@ -1,4 +1,4 @@
-//! What comes twice is answered twice and done once (9.7.5.1.4).
+//! A repeated request is answered twice and executed once (9.7.5.1.4).
 
 use roce_transport::{
     addr::Mtu,

@@ -22,7 +22,7 @@ fn connected(options: Options) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// What is found in the record of one side.
+/// Findings in the record of one side.
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
     pair.record(side).iter().filter_map(|record| histories.note(record)).collect()

@@ -1,4 +1,4 @@
-//! What is lost is sent again: after a NAK, after an answer that shows the loss, or after a timeout
+//! Lost packets are retransmitted: after a NAK, a response that shows the loss, or a timeout
 //! (9.7.3, 9.9.2).
 
 use std::time::Duration;

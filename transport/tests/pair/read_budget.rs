@@ -154,7 +154,7 @@ fn the_answer_to_a_portion_has_its_own_ends() {
     }
 }
 
-/// What is missing is asked for up to the end of its request, and then the requests behind it.
+/// Missing packets are requested up to the end of their request, then the requests behind it.
 #[test]
 fn a_lost_answer_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());

@@ -232,7 +232,7 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     assert_eq!(pair.b.adapter.query_srq(srq), before);
 }
 
-// Who may do what.
+// Rights of initiators and targets.
 
 #[test]
 fn an_initiator_hears_answers_and_a_target_requests() {

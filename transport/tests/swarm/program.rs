@@ -27,7 +27,7 @@ pub const REMOTE: Access =
 /// The key by which a peer's memory is reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// That of the node's main region.
+    /// Key of the node's main region.
     Region,
     /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if
     /// it was bound like that.
