@@ -78,7 +78,7 @@ pub struct Train {
 pub struct Shares {
     /// How many each of them sends.
     pub packets: u32,
-    /// What each has sent when the first has sent all, at least, in percent of an even share.
+    /// Least share of each when the first has sent all, in percent of an even share.
     pub least: u32,
     /// Not more than this from the first packet to the last.
     pub within: Duration,
@@ -104,9 +104,8 @@ pub struct Answers {
 pub struct PauseFrames {
     /// The priorities that they name, a bit each.
     pub priorities: u8,
-    /// So long the instrument sends the longest pause again and again, and then none. The time that
-    /// a pause takes depends on the link's rate. `None`: it sends one, whose end the device finds
-    /// itself.
+    /// Time for which the instrument repeats the longest pause. The length of a pause depends on
+    /// the link's rate. `None`: one pause, whose end the device finds itself.
     pub time: Option<Duration>,
 }
 

@@ -126,7 +126,7 @@ impl Run {
         Seen { sent: self.sent, completions: self.ledger.completions, counters }
     }
 
-    // What the network does.
+    // Steps of the network.
 
     fn receive(&mut self, net: &NetHeader, bytes: &[u8]) {
         let before = snapshot(&self.world);
@@ -222,7 +222,7 @@ impl Run {
         assert!(adapter.poll_timeout().is_none_or(|at| at > *now), "what was due is due again");
     }
 
-    // What programs do.
+    // Steps of programs.
 
     fn member(&self, input: &mut Input<'_>) -> (usize, Member) {
         let index = usize::from(input.byte()) % self.world.members.len();

@@ -62,9 +62,9 @@ fn sequential(order: Ordering) {
     }
 }
 
-/// What makes loom try both orders of two accesses. Of those to an atomic it remembers the last one
-/// only, so that a thread's own load hides from its store what another thread has loaded before.
-/// Here each access is one that cannot be hidden.
+/// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only, so that
+/// a thread's own load hides another thread's earlier load from its store. No access to this atomic
+/// can be hidden.
 #[derive(Debug, Default)]
 struct Turn(atomic::AtomicBool);
 

@@ -45,8 +45,7 @@ impl Queue {
     }
 }
 
-/// A reader of completions: one may come after the program has polled, and before it asks for an
-/// event.
+/// Fate of a completion that comes after the program has polled, and before it asks for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// Nothing.

@@ -85,7 +85,7 @@ impl GidTable {
         }
     }
 
-    /// What has no flow port leaves from this one from now on; `None`: from that of the adapter.
+    /// Sets the source port of packets without a flow port; `None`: the adapter's.
     pub(crate) fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         match port {
             Some(port) => self.control_ports.insert(address, port),

@@ -68,7 +68,7 @@ pub enum Tone {
     Bad,
     /// Something is done again, or slower.
     Warned,
-    /// What is beside the packets.
+    /// A line beside the packets.
     Faint,
     /// A program's calls and events.
     Strong,

@@ -24,7 +24,7 @@ const ANSWERED_WITH_DATA: usize = 1 << 10;
 pub(super) struct Answer {
     at: Duration,
     psn: Psn,
-    /// What it answers, if not everything is answered so.
+    /// Kind of request that it answers, unless it may answer any.
     kind: Option<Kind>,
     /// MSN of an acknowledgement.
     msn: Option<Msn>,
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// What a flow asks. PSNs are counted on from the first that was captured.
+/// Requests of a flow. PSNs are counted from the first captured one.
 #[derive(Default)]
 pub(super) struct Requests {
     first: Option<Psn>,

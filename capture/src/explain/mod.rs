@@ -4,8 +4,8 @@
 //! analysis follows both ends' state over the packets, and gives a reason only where they prove it.
 //! Where they allow several, it names all.
 //!
-//! The capture may be from any point between the two ends, but reasons are best where packets are
-//! repeated: a NAK that a capture has seen may have been lost behind it.
+//! The capture may be from any point between the two ends. Reasons are best at the end that
+//! retransmits: elsewhere a captured NAK may have been lost behind that point.
 
 mod analysis;
 mod captured;

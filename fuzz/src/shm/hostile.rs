@@ -190,7 +190,7 @@ pub(super) fn here(partition: u8) -> Vec<u8> {
     [&HERE[..], &u128::from(partition).to_ne_bytes()].concat()
 }
 
-/// What wakes a process.
+/// Descriptor that wakes a process.
 fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }

@@ -62,7 +62,7 @@ struct Readable {
     wakeup: bool,
     timer: bool,
     sockets: bool,
-    /// Whether an event loop of the program hears of the sockets.
+    /// True if an event loop of the program waits on the sockets.
     joined: bool,
     /// Of each thread of the program.
     wanted: [bool; 2],

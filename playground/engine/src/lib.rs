@@ -47,7 +47,7 @@ pub fn example() -> String {
     Script::EXAMPLE.to_owned()
 }
 
-/// What a text is as a script.
+/// A text, read as a script.
 #[derive(Serialize, Default)]
 struct Reading<'a> {
     mistake: Option<Mistake>,

@@ -40,7 +40,7 @@ pub(super) struct Budget {
     largest: u64,
     taken: u64,
     waiting: Turns,
-    /// Whose turn it is; until it has taken something, there is no room for others.
+    /// The turn under way; until its queue pair has taken something, there is no room for others.
     granted: Option<Turn>,
 }
 

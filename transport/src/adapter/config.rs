@@ -137,8 +137,8 @@ pub struct AdapterConfig {
     /// packets. A First packet is longer than the others; packets of equal length can be a run. A
     /// peer that refuses one of them has placed those before it. 0 by default: none does.
     pub write_only_packets: u32,
-    /// What an established connection nearly always sends and receives next takes a short way.
-    /// Nothing but the time that it takes differs without. On by default.
+    /// Fast path for the packets that an established connection nearly always sends and receives
+    /// next. Without it, only the time differs. On by default.
     pub header_prediction: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,

@@ -64,7 +64,7 @@ impl Adapter {
         Ok(region)
     }
 
-    /// Whether a region may be so long (`max_mr_size`).
+    /// Checks the length of a region (`max_mr_size`).
     ///
     /// # Errors
     /// [`RegisterError::TooLong`].

@@ -7,7 +7,7 @@
 //! - Opcodes are 0xA0 plus the operation. An XRCETH with the number of an XRC SRQ follows the BTH
 //!   of *every* request packet, middle packets included. RETH, AtomicETH, FETH, immediate data and
 //!   IETH come after it. Responses have none. (The table of headers by opcode of volume 1, release
-//!   1.3, as NFStest's `packet/transport/ib.py` has it; the same in the patch "RDMA/rxe: Add XRC
+//!   1.3, as in NFStest's `packet/transport/ib.py`. The same in the patch "RDMA/rxe: Add XRC
 //!   opcodes to rxe_opcode_info", linux-rdma list, July 2021. Wireshark 4.0 knows no XRC opcode,
 //!   and shows what follows the BTH as one piece.)
 //! - A target has no queue, no completion queue and no protection domain. The XRC SRQ in the

@@ -90,8 +90,8 @@ impl Validity {
     }
 }
 
-/// Whether something has come since a taker found nothing. An event is lost unless what is added
-/// and what is asked for are in one order, as with `armed`.
+/// True if a completion has come since a taker found none. An event is lost unless additions and
+/// requests for events are in one order, as with `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
     /// One did, and there was no event since.
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// Who polls until there is nothing, and asks then.
+    /// A program that polls until the queue is empty, and asks then.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

@@ -38,7 +38,7 @@ pub struct Flow {
 }
 
 impl Star {
-    /// So many adapters on a network with these faults.
+    /// `count` adapters on a network with these faults.
     pub fn new(count: u8, plan: &str, seed: u64) -> Self {
         Self::with_config(count, plan, seed, |config| config)
     }

@@ -95,7 +95,7 @@ fn more_connections_than_allowed() {
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 3));
 }
 
-/// So are those that one address requests: another one still finds room.
+/// Connections that one address requests are limited, too: another address still finds room.
 #[test]
 fn more_connections_than_one_peer_may_have() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_per_peer = 2);
@@ -166,7 +166,7 @@ fn one_request_leads_to_three_messages() {
     }
 }
 
-/// What somebody who writes another host's address can have a program hold, and for how long.
+/// A forged address makes a program hold a connection only for seconds.
 #[test]
 fn a_connection_that_nobody_uses_ends_in_seconds() {
     let mut talk = Talk::configured(Side::A, |_| {});

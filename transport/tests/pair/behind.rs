@@ -135,8 +135,8 @@ fn other_keys_of_the_same_memory() {
     assert_eq!(memory.part(350, 1), [0xDD]);
 }
 
-/// What would need too much memory is asked for again when the READ is answered, and carried out
-/// then.
+/// Requests that would need too much memory are requested again when the READ is answered, and
+/// executed then.
 #[test]
 fn what_is_too_much_waits_for_the_answer() {
     const PACKETS: usize = 300;

@@ -365,7 +365,7 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// What was destroyed is forgotten, and late packets for it are no mistake.
+/// A destroyed queue pair is forgotten, and late packets for it are no mistake.
 #[test]
 fn a_queue_pair_that_is_gone() {
     let mut pair = Pair::new().recorded();

@@ -79,7 +79,7 @@ fn timers_that_fire_together_are_served_in_portions() {
     }
 }
 
-/// What is left for the next call is not forgotten: every one of many completes.
+/// The rest is left for the next call, not forgotten: every one of many completes.
 #[test]
 fn portions_forget_nobody() {
     let mut pair = Pair::new();

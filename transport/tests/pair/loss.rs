@@ -37,7 +37,7 @@ struct Transfer {
     b: End,
     length: usize,
     target: Buffer,
-    /// What the transfer's only receive request completes with, if it needs one.
+    /// Bytes in the completion of the transfer's only receive request, if it needs one.
     received: usize,
 }
 

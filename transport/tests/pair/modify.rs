@@ -1,4 +1,4 @@
-//! What an attribute does once it has been changed under a living queue pair.
+//! Attributes that are changed under a living queue pair.
 
 use std::time::Duration;
 

@@ -99,7 +99,7 @@ fn answers_through_memory_have_room_of_their_own() {
     assert_eq!(half.take(), []);
 }
 
-/// What fits into one portion leaves as one request, as ever.
+/// A READ that fits into one portion leaves as one request.
 #[test]
 fn a_short_read_is_one_request() {
     let mut half = half(Options::default());

@@ -45,7 +45,7 @@ fn a_nak_that_has_not_left_follows_the_gap() {
     half.expect(&[ack(0x201, 2)]);
 }
 
-/// What was dropped comes again in the same batch: there is nothing left to ask for.
+/// Dropped packets come again in the same batch: there is nothing left to ask for.
 #[test]
 fn a_gap_that_has_closed_altogether_is_acknowledged() {
     let mut half = receiving(4);

@@ -29,10 +29,10 @@ pub const REMOTE: Access =
 pub enum Key {
     /// Key of the node's main region.
     Region,
-    /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if
-    /// it was bound like that.
+    /// Key of a talk's window after its n-th bind. Addresses count from `base`, if it was bound
+    /// like that.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
-    /// That of a region of the talk's own, at present over the memory from `base` on.
+    /// Key of a region of the talk's own, at present over the memory from `base` on.
     Spare { spare: usize, base: usize },
     /// None that exists.
     Unknown,
