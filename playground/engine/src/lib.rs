@@ -1,10 +1,9 @@
 //! The engine of the playground: scenarios of [`roce_world`], for a page that is not written in
 //! Rust.
 //!
-//! Every function is one of the text that describes a play (`spec.rs`), and of a place in it: it
-//! plays from the start to that place. So a step back is a step forward of one step less, and the
-//! same text gives the same bytes wherever it is played. Results are JSON, which the page's
-//! `engine.ts` describes; errors are one line.
+//! Every function takes the text of a play (`spec.rs`) and a place in it, and plays from the start
+//! to that place. A step back replays one step less; the same text always gives the same bytes.
+//! Results are JSON, which the page's `engine.ts` describes; errors are one line.
 
 mod dissect;
 mod explain;

@@ -406,7 +406,7 @@ impl Adapter {
         self.handle_late(now);
     }
 
-    // What is due.
+    // Due work.
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be
     /// before anything is due.

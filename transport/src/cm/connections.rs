@@ -146,7 +146,7 @@ impl Connections {
         self.sidr.respond(&mut self.common, id, receiver, private_data)
     }
 
-    // What happens.
+    // Arrivals.
 
     /// Takes a message that came to QP1.
     pub(crate) fn handle(
@@ -187,7 +187,7 @@ impl Connections {
         }
     }
 
-    // What is due.
+    // Due work.
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.common.poll_timeout()

@@ -1,9 +1,9 @@
-//! The rate of answers to READs that the peer loses and asks for again late.
+//! The rate of READ responses that the peer loses and asks for again late.
 //!
 //! Nothing tells a responder how much of an answer has arrived. This crate's requester asks for no
 //! more than it can take, and network adapters ask again as soon as they see a gap. rxe drops all
 //! packets behind a gap, waits for its timer, and may ask for gigabytes: it keeps what a buffer on
-//! the path held. A late repeat halves the rate. Each second adds the rate that was left then.
+//! the path held. A late repeat halves the rate. Each second then adds the halved rate.
 
 use core::time::Duration;
 

@@ -18,7 +18,7 @@ const AFTER_NOTIFICATION: u64 = 8;
 const CAREFULLY: u64 = 8;
 /// Time after a notification until a window has the same size again (K in RFC 9438).
 const RETURN: Duration = Duration::from_millis(500);
-/// Multiple of the time after which the notification no longer counts.
+/// Multiple of `RETURN` after which the notification no longer counts.
 const FORGET: u32 = 4;
 
 /// How a window grows near the size at which the last notification came.

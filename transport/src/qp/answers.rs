@@ -142,7 +142,7 @@ impl Answers {
         self.replies.extend(nak);
     }
 
-    // What comes behind a READ.
+    // Requests behind a READ.
 
     /// [`Behind::keep`], for the READs that wait.
     pub(super) fn keep(

@@ -1,5 +1,4 @@
-//! The requester's sending half: turns send requests into request packets, new ones and old ones
-//! again.
+//! The requester's sending half: turns send requests into request packets, and retransmits.
 //!
 //! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs),
 //! 9.7.5.1 (responses).
