@@ -1,4 +1,4 @@
-//! Bounds of what commands may ask for: whoever sends them is not trusted with the host.
+//! Bounds of commands: their sender is not trusted with the host.
 
 use std::{
     fmt,

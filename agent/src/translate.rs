@@ -43,7 +43,7 @@ pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
     Mtu::from_bytes(bytes).ok_or_else(|| Failure::malformed(format!("no path MTU of {bytes}")))
 }
 
-/// Address vector of `address`, from the own address of the same family.
+/// Address vector to `address`, from the local address of the same family.
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
     let own = context
         .gids()

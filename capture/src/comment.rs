@@ -2,7 +2,7 @@
 
 use roce_transport::addr::Qpn;
 
-/// What stands before the number of the sender's queue pair, at the end of a comment.
+/// Text before the number of the sender's queue pair, at the end of a comment.
 const FROM: &str = "from qp ";
 
 /// A comment with the queue pair that has sent the packet.

@@ -32,8 +32,8 @@ const ETHERNET: u32 = 1;
 /// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet
 /// frames.
 ///
-/// IP headers are as they were sent, or as they must have been: the identification of a received
-/// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.
+/// IP headers are as they were sent, or as they must have been. The identification of a received
+/// IPv4 packet is the one that makes its ICRC right, else a guess.
 pub struct CaptureWriter<W: Write> {
     writer: PcapNgWriter<W>,
     /// The interface of Ethernet frames is described, as the second one.
@@ -115,7 +115,7 @@ impl<W: Write> CaptureWriter<W> {
         self.writer.get_mut().flush()
     }
 
-    /// What it writes to.
+    /// The underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
     }

@@ -17,10 +17,9 @@ use roce_transport::{
 pub struct Case {
     /// Its name, such as `order/gap`: the chapter's file, and its own.
     pub name: String,
-    /// What the device under test must do, in plain words, with the statement's number where it is
-    /// known.
+    /// The rule for the device under test, with the statement's number where it is known.
     pub rule: String,
-    /// What it costs users if the device does otherwise.
+    /// Cost to users if the device does otherwise.
     pub cost: String,
     /// The verdict on a device that does otherwise.
     pub severity: Severity,
@@ -46,7 +45,7 @@ pub struct Chapter {
 pub enum Severity {
     /// It has not what the case is about, which the specification leaves to it.
     Optional,
-    /// It departs from the rule; whoever keeps the rules is slowed down or refused.
+    /// It departs from the rule; a peer that keeps the rules is slowed down or refused.
     Deviates,
     /// Data is lost, changed, or open to those who may not have it, or a peer can stop the device.
     Harmful,
@@ -65,12 +64,12 @@ pub struct Train {
     pub lasts: Duration,
     /// Not more than this from the first to the last.
     pub within: Duration,
-    /// So many times the time that each packet of the case's first burst took, at least.
+    /// Least time per packet, as a multiple of that in the case's first burst.
     pub slower: u32,
     /// Meanwhile the instrument sends its last packet again, each time after so long.
     pub again: Option<Duration>,
-    /// The packet at this place, from 0, is taken for lost when it comes first: what comes behind
-    /// it is dropped, and the first of that is answered with a NAK.
+    /// The packet with this index, from 0, counts as lost when it first arrives. Packets behind it
+    /// are dropped, and the first of them is answered with a NAK.
     pub loses: Option<u32>,
 }
 
@@ -79,7 +78,7 @@ pub struct Train {
 pub struct Shares {
     /// How many each of them sends.
     pub packets: u32,
-    /// What each has sent when the first has sent all, at least, in percent of an even share.
+    /// Least share of each when the first has sent all, in percent of an even share.
     pub least: u32,
     /// Not more than this from the first packet to the last.
     pub within: Duration,
@@ -105,9 +104,8 @@ pub struct Answers {
 pub struct PauseFrames {
     /// The priorities that they name, a bit each.
     pub priorities: u8,
-    /// So long the instrument sends the longest pause again and again, and then none. The time that
-    /// a pause takes depends on the link's rate. `None`: it sends one, whose end the device finds
-    /// itself.
+    /// Time for which the instrument repeats the longest pause. The length of a pause depends on
+    /// the link's rate. `None`: one pause, whose end the device finds itself.
     pub time: Option<Duration>,
 }
 
@@ -268,7 +266,7 @@ pub struct Connection {
 pub struct Request {
     /// Its id.
     pub id: u64,
-    /// What it does.
+    /// Operation.
     pub kind: RequestKind,
     /// Bytes.
     pub bytes: u32,
@@ -338,7 +336,7 @@ pub struct Bind {
     pub rights: Access,
 }
 
-/// What stands behind the name of a window for what it was before its last bind.
+/// Suffix of a window's name for its state before its last bind.
 pub const BEFORE: &str = ".before";
 
 /// PSNs from the first of a queue pair to the first of the next one.
@@ -494,9 +492,9 @@ pub enum Field {
     WrongIcrc,
     /// The ICRC is sent most significant byte first.
     SwappedIcrc,
-    /// So many bytes are missing before the ICRC, which fits what is left.
+    /// Number of bytes missing before the ICRC, which fits the rest.
     Cut(u32),
-    /// So many bytes of zeros stand before the ICRC.
+    /// Number of zero bytes before the ICRC.
     Extra(u32),
     /// Padding has ones in it.
     DirtyPadding,
@@ -566,7 +564,7 @@ pub enum Key {
     Exact(u32),
     /// One that is not the region's, in its upper bits.
     Wrong,
-    /// That of the region with its lowest bit changed.
+    /// Key of the region with its lowest bit changed.
     Old,
 }
 

@@ -20,8 +20,8 @@ use crate::{
 const IDS: u8 = 64;
 /// Distance between the numbers of two cases.
 pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
-/// Code of the time for which the device waits for an answer before it sends a message again: 4.3
-/// s, so that it does so in no case that is not about it.
+/// Code of the device's response timeout, 4.3 s: long enough that it repeats messages only in the
+/// cases about repeats.
 const RESPONSE_TIMEOUT: u8 = 20;
 /// READs and atomics of each direction.
 const DEPTH: u8 = 4;
@@ -33,7 +33,7 @@ macro_rules! value {
     };
 }
 
-/// What has been said in a case.
+/// Messages of a case.
 #[derive(Debug)]
 pub(crate) struct Dialog {
     listener: Listener,
@@ -48,7 +48,7 @@ pub(crate) struct Dialog {
     connections: BTreeMap<u8, Connection>,
 }
 
-/// What the instrument knows of a connection.
+/// The instrument's state of a connection.
 #[derive(Debug, Default)]
 struct Connection {
     /// A REQ was sent.
@@ -88,7 +88,7 @@ impl Dialog {
         self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
     }
 
-    /// What ends a connection, from the instrument's side.
+    /// Message that ends a connection, from the instrument's side.
     pub(crate) fn farewell(&self, id: u8) -> Packet {
         let connection = self.connections.get(&id);
         let message = match connection {
@@ -364,7 +364,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// What every message of its kind must say.
+    /// Checks the fields that every message of its kind must have.
     fn agrees(&self, body: &Body, id: u8) -> Result<(), String> {
         match body {
             Body::Rep(rep) => {

@@ -1,5 +1,4 @@
-//! What devices are known to do: verdicts that were found against them, as records beside the
-//! cases.
+//! Known verdicts on devices, as records beside the cases.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ impl Known {
     }
 }
 
-/// What others have published of adapters.
+/// Published reports on adapters.
 const REPORTED: &str = include_str!("../known/reported.txt");
 
 /// Something that was published of adapters. This project has not measured it.
@@ -53,7 +52,7 @@ pub struct Reported {
     pub cases: Vec<&'static str>,
     /// The adapters.
     pub devices: &'static str,
-    /// What they do.
+    /// Their behaviour.
     pub text: &'static str,
     /// Where it was published.
     pub source: &'static str,
@@ -73,7 +72,7 @@ impl Reported {
     }
 }
 
-/// What was published of adapters that this project has not tried.
+/// Published reports on adapters that this project has not tried.
 #[must_use]
 pub fn reported() -> Vec<Reported> {
     let lines = REPORTED.lines().filter(|line| !line.starts_with('#'));

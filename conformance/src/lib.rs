@@ -1,9 +1,8 @@
-//! Does an adapter speak RoCEv2? Cases that say so, and what plays them.
+//! Conformance of an adapter to RoCEv2: cases, and a runner that plays them.
 //!
-//! A [`Case`] is a short text: what the device under test is connected as, which packets it is
-//! sent, and what it must answer. `docs/guide/cases.md` has the language. [`chapters`] are the
-//! cases that come with this crate, [`Chapter::parse`] reads others. A [`Runner`] plays them
-//! against a
+//! A [`Case`] is a short text: the connection of the device under test, packets for it, and the
+//! answers that it must give. `docs/guide/cases.md` has the language. [`chapters`] are the cases
+//! that come with this crate, [`Chapter::parse`] reads others. A [`Runner`] plays them against a
 //! [`Subject`]: an adapter of this project [in virtual time](Simulated), or a device that a program
 //! reaches over a network.
 //!

@@ -1,4 +1,4 @@
-//! What comes of a case.
+//! Outcome of a case.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use roce_transport::wire::NetHeader;
 
 use crate::case::PauseFrames;
 
-/// What a case says of a device.
+/// Verdict of a case on a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// It does what the rule says.
@@ -51,12 +51,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What came of a case.
+/// Outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// What is wrong, and the number of the line that found it.
+    /// The failure, and the number of the line that found it.
     pub finding: Option<(usize, String)>,
     /// The packets, in their order.
     pub packets: Vec<Seen>,
@@ -73,7 +73,7 @@ pub struct Outcome {
 pub struct Pause {
     /// The least that is right.
     pub least: Duration,
-    /// What passed, from the end of the step before until the packet came.
+    /// Time from the end of the step before to the packet's arrival.
     pub measured: Duration,
 }
 
@@ -87,11 +87,11 @@ pub struct Burst {
     pub packets: Vec<(Duration, usize)>,
     /// How the packets came again that the instrument took for lost, in the order of their places.
     pub recoveries: Vec<Recovery>,
-    /// What a queue pair had sent among several.
+    /// Share of one queue pair among several.
     pub share: Option<Share>,
 }
 
-/// What a queue pair had sent when the first of several had sent all.
+/// Packets that a queue pair had sent when the first of several had sent all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Its packets.
@@ -137,11 +137,11 @@ pub struct Seen {
     pub at: Duration,
     /// True if it is from the device.
     pub from_device: bool,
-    /// What it is.
+    /// Kind of event.
     pub what: What,
 }
 
-/// What passed between instrument and device.
+/// Exchange between instrument and device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// A packet.

@@ -19,7 +19,7 @@ use crate::{
     subject::{Arrival, RemoteRegion, Route},
 };
 
-/// What the words of a packet refer to.
+/// Objects that the words of a packet refer to.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) route: Route,
@@ -313,7 +313,7 @@ fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
     }
 }
 
-/// What every packet of the device must be, whatever a case is about.
+/// Checks that every packet of the device must pass in any case.
 fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     let wire = Wire::parse(&arrival.bytes).map_err(|error| format!("it is no packet: {error}"))?;
     let bth = wire.headers.bth();
@@ -343,7 +343,7 @@ pub(crate) struct Request {
     pub(crate) ends: bool,
     /// Bytes of its payload.
     pub(crate) bytes: usize,
-    /// What a READ asks for.
+    /// Range of a READ.
     pub(crate) read: Option<Reth>,
 }
 

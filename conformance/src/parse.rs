@@ -28,7 +28,7 @@ pub struct CaseError {
     pub file: String,
     /// Number of the line.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error, and a correction.
     pub text: String,
 }
 

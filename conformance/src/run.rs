@@ -36,7 +36,7 @@ use crate::{
 const FIRST_QPN: u32 = 0x8001;
 /// Time that a packet or completion may take to come, if the case does not say.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Time for a program that listens, and ends with a connection, to be started anew.
+/// Time to restart a listening program that ends with its connection.
 const RESTART: Duration = Duration::from_secs(3);
 /// Room of the regions that every case has.
 const ROOM: u32 = 32_768;
@@ -168,7 +168,7 @@ struct Play<'a, S: Subject> {
     pairs: Vec<Pair>,
     /// The one that is meant.
     current: usize,
-    /// What has been said, in a case of connection management.
+    /// Messages so far, in a case of connection management.
     dialog: Option<Dialog>,
     /// Somebody listens for connections.
     is_heard: bool,
@@ -265,7 +265,7 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// What follows is about this queue pair.
+    /// Makes this the queue pair of the next steps.
     fn choose(&mut self, pair: usize) -> Result<(), Stop> {
         self.current = pair;
         self.subject.program()?.choose(pair);
@@ -605,8 +605,8 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet that may have been meant: not one that is left to the program that listens,
-    /// unless it is this one, nor one of another connection, nor a notice of congestion.
+    /// The next packet that may match `packet`. Skips packets of another connection, congestion
+    /// notifications, and packets for the listening program, unless they match.
     fn next_arrival_but(
         &mut self,
         packet: &Packet,
@@ -692,7 +692,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// What was sent but is not acknowledged may still be on its way.
+    /// Packets without an acknowledgement may still be on their way.
     fn memory(&mut self, pattern: &Pattern) -> Result<(), Stop> {
         let Pattern { place, bytes, seed } = pattern;
         let mut first = None;

@@ -65,7 +65,7 @@ struct Connected {
     cq: Arc<CompletionQueue>,
 }
 
-/// What cases make.
+/// Objects that cases make.
 #[derive(Debug, Default)]
 struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
@@ -120,7 +120,7 @@ fn mistake(what: &str) -> Trouble {
 }
 
 impl Simulated {
-    /// What the adapter has to send now.
+    /// Takes the packets that the adapter has to send now.
     fn transmit(&mut self) {
         while self.now >= self.free {
             self.transmit.clear();
@@ -140,7 +140,7 @@ impl Simulated {
         }
     }
 
-    /// What the program that listens does: it accepts, and ends what the peer ends.
+    /// The listening program: accepts requests, and ends connections that the peer ends.
     fn serve(&mut self) {
         while let Some(event) = self.adapter.poll_cm_event() {
             match event {

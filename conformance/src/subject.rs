@@ -59,11 +59,11 @@ pub trait Subject {
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
 }
 
-/// What the program of a device can be told to do.
+/// Commands to the program of a device.
 ///
-/// The objects are few, so they have no names but for the regions: queue pairs with a completion
-/// queue for each direction, of which one is [chosen](Self::choose), and receive requests whose
-/// bytes go to the region `inbox`, one behind the other.
+/// The objects are few; only regions have names. Queue pairs have a completion queue for each
+/// direction, and one queue pair is [chosen](Self::choose). Receive requests use the region
+/// `inbox`.
 pub trait Program {
     /// Registers so many bytes of zeros.
     ///
@@ -78,8 +78,7 @@ pub trait Program {
     /// [`Trouble`]
     fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
 
-    /// What is said from now on is said of this queue pair, from 0 in the order in which they were
-    /// made.
+    /// Makes this the queue pair of later commands; the index is the order of creation, from 0.
     fn choose(&mut self, pair: usize);
 
     /// Posts a receive request for so many bytes.

@@ -20,7 +20,7 @@ fn our_adapter_conforms_in_virtual_time() {
     assert!(text.is_empty(), "\n{text}");
 }
 
-/// What is measured in virtual time is the table of the RNR timers itself.
+/// Virtual time measures exactly the table of the RNR timers.
 #[test]
 fn our_pauses_are_those_of_the_table() {
     let mut subject = Simulated::default();
@@ -68,7 +68,7 @@ fn names_are_one_of_a_kind() {
     assert!(names.len() >= 300, "{} cases", names.len());
 }
 
-/// What was published is about cases that exist.
+/// Published reports are about cases that exist.
 #[test]
 fn reports_are_of_these_cases() {
     let names: Vec<_> =

@@ -113,7 +113,7 @@ fn verdict(steps: &str) -> (Verdict, Option<(usize, String)>) {
     (outcome.verdict, outcome.finding)
 }
 
-/// What is expected and does not come, line by line.
+/// Expected packets that do not come, line by line.
 #[test]
 fn what_a_device_does_otherwise() {
     let write = "connect rc\nsend write-only psn 0 ack-req to target data 16\n";

@@ -120,7 +120,7 @@ pub struct Often {
 }
 
 impl Often {
-    /// What the words that it takes are, for messages.
+    /// Words that it takes, for messages.
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
 
     /// Takes this word, and those that belong to it. False: it is none of these.
@@ -201,7 +201,7 @@ impl Tally {
 pub struct Chance(pub(crate) ChaCha8Rng);
 
 impl Chance {
-    /// That of a seed.
+    /// Generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))

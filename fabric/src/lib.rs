@@ -1,12 +1,10 @@
-//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is
-//! told to, has ports of a limited rate and receivers of a limited buffer, and does all that the
-//! same way for the same seed.
+//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams. Its
+//! ports have a limited rate, its receivers a limited buffer. The same seed gives the same result.
 //!
 //! A [`Network`] has no clock and no thread. Its owner hands in datagrams with
 //! [`send`](Network::send) and takes out those that are due with
 //! [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real
-//! time. What is to go wrong stands apart in [`Faults`], which judges one datagram at a time and
-//! works in front of a real link, too.
+//! time. [`Faults`] decides on one datagram at a time, and works in front of a real link, too.
 //!
 //! ```
 //! use std::time::Duration;
@@ -136,7 +134,7 @@ impl Network {
         }
     }
 
-    /// Sets what receivers are told of the IPv4 identification.
+    /// Sets how receivers see the IPv4 identification.
     pub const fn set_identification(&mut self, identification: Identification) {
         self.identification = identification;
     }
@@ -260,7 +258,7 @@ impl Network {
         None
     }
 
-    /// The datagram with what its receiver is told of its identification.
+    /// The datagram with the identification that its receiver sees.
     fn hide(&self, mut datagram: Delivery) -> Delivery {
         if let (Ident::Known { id, .. }, true) = (datagram.net.ident, datagram.net.src.is_ipv4()) {
             match self.identification {

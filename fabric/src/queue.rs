@@ -50,8 +50,8 @@ impl Bottleneck {
     }
 }
 
-/// Marks by random early detection, on the bytes that a datagram finds in the queue: none up to
-/// `min`, then more and more, up to the share `most` at `max`, and all above. Only datagrams whose
+/// Random early detection, on the bytes that a datagram finds in the queue. The share of marked
+/// datagrams is 0 up to `min`, grows to `most` at `max`, and is 1 above. Only datagrams whose
 /// sender can do with marks (ECT, 1 or 2 in the lowest two bits of the traffic class) are marked;
 /// the others pass as they are.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,13 +78,12 @@ impl Marking {
     }
 }
 
-/// A receiver that takes datagrams one after the other from a buffer of limited size, as a program
-/// takes them from a socket; what finds the buffer full is dropped, and what finds it more than
-/// three quarters full notifies its sender, if it is of a connection. Each destination address is a
-/// receiver.
+/// A receiver that takes datagrams one after the other from a limited buffer, as a program from a
+/// socket. A full buffer drops datagrams. A datagram of a connection that finds the buffer more
+/// than three quarters full notifies its sender. Each destination address is a receiver.
 ///
-/// It drains at a rate of its own, however often the owner of a [`Network`](super::Network) looks:
-/// a receiver that is not served for a while is one that takes long for a datagram.
+/// It drains at its own rate, however often the owner of a [`Network`](super::Network) polls. A
+/// receiver that is not served for a while takes long for a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receiver {
     /// Time that it needs for a datagram.
@@ -108,7 +107,7 @@ impl Receiver {
     }
 }
 
-/// What a queue has done.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
     /// Datagrams that found room.
@@ -214,8 +213,8 @@ fn picos(time: Instant) -> Picos {
     u128::from(time.as_nanos()) * 1000
 }
 
-/// Queues by destination. What idle ones have counted moves into a sum when there are many of them:
-/// whoever chooses the addresses does not choose how much is remembered.
+/// Queues by destination. The counters of idle queues move into a sum when there are many: a choice
+/// of addresses does not grow the table.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     of: BTreeMap<Option<IpAddr>, Queue>,

@@ -169,10 +169,9 @@ pub enum Action {
     Corrupt(Option<Corruption>),
     /// Marks it "congestion experienced".
     Mark,
-    /// Has its receiver count as not ready, as if no receive request were posted: a SEND or a WRITE
-    /// with immediate data is answered with an RNR NAK, and its requester asks again. Such a rule
-    /// looks only at packets that need a receive request and can be answered so, those of reliable
-    /// services; and only at what a device receives.
+    /// The receiver counts as not ready, as without a receive request. A SEND or a WRITE with
+    /// immediate data is answered with an RNR NAK, and its requester retries. The rule applies to
+    /// received packets of reliable services that need a receive request.
     NotReady,
 }
 

@@ -1,8 +1,7 @@
 //! Target: text as rules for packets and calls, and datagrams and calls that meet them.
 //!
-//! What is in front of the first byte 0 is the text. Behind it are steps: 0 to 127: a datagram of
-//! so many bytes follows, of which the first are a packet's; 128 to 255: so much time goes by, by
-//! powers of two.
+//! The text ends at the first byte 0. Steps follow. 0 to 127: a datagram of so many bytes, which
+//! begins with a packet's. 128 to 255: time passes, by powers of two.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -19,7 +18,7 @@ use crate::input::Input;
 
 const STEPS: usize = 500;
 
-/// What a run has got to.
+/// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// Clauses that were understood.
@@ -30,9 +29,9 @@ pub struct Reach {
     pub sent: usize,
 }
 
-/// Panics when the text of a plan is refused by more than one line, or with a clause that is not in
-/// it; when a chance is none; or when a plan makes datagrams, changes one without saying so, or
-/// keeps one for ever.
+/// Panics when a plan is refused by more than one line, or with a clause that is not in it. Panics
+/// when a chance is invalid, or when a plan makes datagrams, changes one silently, or keeps one for
+/// ever.
 pub fn faults(bytes: &[u8]) -> Reach {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());

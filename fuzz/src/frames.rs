@@ -1,7 +1,7 @@
 //! Target: a script of Ethernet frames, datagrams and time for a host of its own.
 //!
-//! An operation is a byte and what belongs to it: frames as they are; frames that another host
-//! would send, some of their bytes changed, with right checksums again; time; datagrams to be sent.
+//! An operation is a byte and its operands: raw frames; frames of another host, with some bytes
+//! changed and right checksums; time; datagrams to be sent.
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
@@ -17,7 +17,7 @@ const PEER: MacAddr = MacAddr(2, 0, 0, 0, 0, 2);
 /// Length of the longest frame that is taken as it is.
 const LONGEST: usize = 255;
 
-/// What a script has come to, so that a test sees whether random ones come anywhere.
+/// Coverage of a script, with which a test sees how far random scripts come.
 #[derive(Default, Debug)]
 pub struct Seen {
     /// RoCEv2 packets that were handed over.
@@ -164,7 +164,7 @@ fn is_of_dhcp(frame: &[u8]) -> bool {
         if packet.protocol == 17 && packet.payload.get(2..4) == Some(&[0, 67]))
 }
 
-/// What a DHCP server answers to the last message, by the script: the kind, an address, options.
+/// A DHCP server's answer to the last message, by the script: kind, address, options.
 fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
     let mut frame = asked?.to_vec();
     let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
@@ -210,7 +210,7 @@ fn check_sent(frame: &[u8], vlan: Option<Vlan>) {
     assert!(!matches!(read.packet, Packet::Other(_)));
 }
 
-/// Writes the checksums of IPv4, ICMP and ICMPv6 anew, so that changes come to what is behind them.
+/// Rewrites the checksums of IPv4, ICMP and ICMPv6, so that a changed frame passes their check.
 fn seal(frame: &mut [u8]) {
     let start = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let kind = [frame[start - 2], frame[start - 1]];

@@ -1,8 +1,8 @@
 //! Fuzz targets of roce: one module a target, its body a plain function of bytes.
 //!
-//! A body panics when something does not hold that has to hold for every input. It knows nothing of
-//! a fuzzing engine, so the same function runs under libFuzzer (`fuzz_targets/`) and replays its
-//! corpus under `cargo test` (`tests/replay.rs`).
+//! A body panics when an invariant is broken. It is independent of the fuzzing engine: the same
+//! function runs under libFuzzer (`fuzz_targets/`) and replays its corpus under `cargo test`
+//! (`tests/replay.rs`).
 //!
 //! * [`parse`]: bytes as one packet.
 //! * [`packets`]: bytes as a script of packets, commands and time for an adapter with queue pairs

@@ -4,9 +4,9 @@
 //! everything is zero. A message is mended so far that it is one of connection management, and
 //! mostly one of an exchange that exists.
 //!
-//! Invariants: no panic; a message is written back as an equal one; what the adapter sends
-//! are messages; sending comes to an end, events are bounded, connections within their limit; and
-//! when everything has been destroyed and its time has passed, nothing is left.
+//! Invariants: no panic; a message is written back as an equal one; the adapter sends messages
+//! alone; sending ends, events are bounded, connections within their limit. After everything is
+//! destroyed and its time has passed, nothing is left.
 
 use std::net::IpAddr;
 

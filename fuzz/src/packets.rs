@@ -1,14 +1,13 @@
 //! Bytes as a script of packets, commands and time for an adapter with queue pairs in every state.
 //!
 //! The first byte says how the adapter is set up; then each step is a byte for its kind and the
-//! bytes that the kind takes. Past the end of the input everything is zero. A packet is mended as
-//! its control byte says: its addresses, its opcode, its PSN, its keys and its ICRC, so that a
-//! fuzzer gets behind the checks that a random packet fails.
+//! bytes that the kind takes. Past the end of the input everything is zero. A control byte says
+//! what of a packet is mended: addresses, opcode, PSN, keys, ICRC. A random packet would fail these
+//! checks.
 //!
-//! Invariants: no panic; a step raises a bounded number of events; sending comes to an end;
-//! the counters agree with what the adapter said of every packet; every request completes once and
-//! in its order; a packet that is not known to come from the peer changes nothing; memory changes
-//! only where the peer may write.
+//! Invariants: no panic; a step raises a bounded number of events; sending ends; the counters agree
+//! with the events of all packets. Every request completes once, in order. A packet that is not
+//! known to come from the peer changes nothing. Memory changes only where the peer may write.
 
 mod forge;
 mod oracle;
@@ -48,7 +47,7 @@ pub fn packets(data: &[u8]) -> Counters {
     predicted.counters
 }
 
-/// What a script shows.
+/// Observations of a script.
 #[derive(PartialEq)]
 struct Seen {
     sent: Vec<(NetHeader, Vec<u8>)>,
@@ -127,7 +126,7 @@ impl Run {
         Seen { sent: self.sent, completions: self.ledger.completions, counters }
     }
 
-    // What the network does.
+    // Steps of the network.
 
     fn receive(&mut self, net: &NetHeader, bytes: &[u8]) {
         let before = snapshot(&self.world);
@@ -223,7 +222,7 @@ impl Run {
         assert!(adapter.poll_timeout().is_none_or(|at| at > *now), "what was due is due again");
     }
 
-    // What programs do.
+    // Steps of programs.
 
     fn member(&self, input: &mut Input<'_>) -> (usize, Member) {
         let index = usize::from(input.byte()) % self.world.members.len();

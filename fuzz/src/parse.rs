@@ -9,9 +9,9 @@ use roce_transport::wire::{
 
 use crate::input::Input;
 
-/// Takes `data` as the UDP payload of a datagram. Whatever it is, reading it and checking its ICRC
-/// ends without a panic; if it is a packet, it is written back as an equal one; and an ICRC made
-/// for it is found right, also by a receiver that does not see the IPv4 identification.
+/// Takes `data` as the UDP payload of a datagram. Parsing it and checking its ICRC do not panic. A
+/// packet is written back as an equal one. An ICRC made for it is found right, also by a receiver
+/// that does not see the IPv4 identification.
 pub fn parse(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         round_trip(&packet, data.len());

@@ -44,7 +44,7 @@ const CLAIM: u8 = 3;
 const OPENED: u8 = 1;
 const DONE: u8 = 2;
 
-/// What a run has got to.
+/// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// Connections of hostile clients.
@@ -66,7 +66,7 @@ pub fn share(bytes: &[u8]) -> Reach {
     world.reach
 }
 
-/// What arrives at the service.
+/// Datagrams that arrive at the service.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
 

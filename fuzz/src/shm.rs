@@ -34,7 +34,7 @@ const HONEST: [u8; 4] = *b"true";
 /// Partition of a queue pair of the hostile process.
 const THEIRS: u8 = 1;
 
-/// What a run has got to.
+/// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// Datagrams that came out of the hostile process's rings.
@@ -47,8 +47,8 @@ pub struct Reach {
     pub forwarded: u64,
 }
 
-/// Panics when the device does, when it hands over what cannot be, or when a datagram of the honest
-/// device is lost, damaged or out of order though nobody has taken the address away.
+/// Panics when the device does, or when it hands over an impossible datagram. Panics when a
+/// datagram of the honest device is lost, damaged or out of order while its address is not taken.
 pub fn shm(bytes: &[u8]) -> Reach {
     play(bytes, |_| {})
 }
@@ -85,7 +85,7 @@ struct World {
     made: usize,
     /// The socket with the hostile process's own name.
     listener: OwnedFd,
-    /// That with the name of the device's address, if the hostile process had it first.
+    /// Socket with the name of the device's address, if the hostile process had it first.
     owner: Option<OwnedFd>,
     /// Outside of the host's memory: UDP datagrams to the device.
     outside: UdpSocket,
@@ -145,7 +145,7 @@ impl World {
         let what = input.byte();
         match what % 16 {
             0 if self.connections.len() < MAX_CONNECTIONS => {
-                // two to the device, two to whoever receives for its address, and so on
+                // two to the device, two to the receiver for its address, and so on
                 let direct = self.partition().filter(|_| (self.made / 2).is_multiple_of(2));
                 self.made += 1;
                 let connected = hostile::connect(self.addresses[0], direct);
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// What the device does itself: sleeps and wakes, listens for services.
+    /// The device's own steps: sleeps and wakes, listens for services.
     fn share(&mut self, input: &mut Input<'_>) {
         let (what, service) = (input.byte(), ServiceId(u64::from(input.byte())));
         let address = self.addresses[0];
@@ -308,7 +308,7 @@ impl World {
         assert!(result.is_ok() || self.has_meddled, "{result:?}");
     }
 
-    /// What was sent arrives. Then everything is closed.
+    /// Delivers all datagrams, then closes everything.
     fn finish(mut self) -> Reach {
         for _ in 0..40 {
             self.exchange();

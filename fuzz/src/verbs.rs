@@ -4,11 +4,10 @@
 //! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input
 //! everything is zero.
 //!
-//! Invariants: no panic; what is refused changes nothing, and what ought to be refused is
-//! (limits, objects in use, objects that are gone); every request completes at most once, in its
-//! order, and not after its queue pair was reset or destroyed; memory that no one may write, or
-//! that is registered no more, stays as it is; and in the end everything can be destroyed, and as
-//! much created again as the limits say.
+//! Invariants: no panic; a refused call changes nothing; calls are refused for limits, objects in
+//! use and objects that are gone. Every request completes at most once, in order, and not after its
+//! queue pair was reset or destroyed. Memory without a writer or a registration stays as it is. In
+//! the end everything can be destroyed, and as much created again as the limits say.
 
 mod objects;
 mod requests;
@@ -53,7 +52,7 @@ pub fn verbs(data: &[u8]) -> Depth {
     predicted.0
 }
 
-/// What a program shows: how deep it got, and the packets that were sent.
+/// Result of a program: how deep it got, and the packets that were sent.
 fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
     let mut input = Input::new(data);
     let mut run = Run::new(header_prediction);

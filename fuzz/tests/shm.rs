@@ -40,7 +40,7 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     // mostly a device that has its address itself, and greetings that are accepted
     let mut program = vec![if any() < 230 { any() % 192 } else { any() }];
     for connection in 0..8 {
-        // two go to the device, two to whoever receives for its address
+        // two go to the device, two to the receiver for its address
         let kind = if any() < 240 { connection / 2 % 2 } else { any() };
         let (is_share, partition) = (connection == 2, 1 + connection % 8);
         let damage = if is_share { 0 } else { 2 * (partition - 1) + 1 };

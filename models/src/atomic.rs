@@ -13,11 +13,11 @@ pub enum Weakening {
     None,
     /// Fences do nothing.
     Fences,
-    /// What releases is relaxed.
+    /// Releasing operations are relaxed.
     Release,
-    /// What acquires is relaxed.
+    /// Acquiring operations are relaxed.
     Acquire,
-    /// What is sequentially consistent only acquires and releases.
+    /// Sequentially consistent operations only acquire and release.
     Sequential,
 }
 
@@ -62,9 +62,9 @@ fn sequential(order: Ordering) {
     }
 }
 
-/// What makes loom try both orders of two accesses. Of those to an atomic it remembers the last one
-/// only, so that a thread's own load hides from its store what another thread has loaded before.
-/// Here each access is one that cannot be hidden.
+/// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only, so that
+/// a thread's own load hides another thread's earlier load from its store. No access to this atomic
+/// can be hidden.
 #[derive(Debug, Default)]
 struct Turn(atomic::AtomicBool);
 
@@ -105,9 +105,9 @@ macro_rules! atomic {
                 sequential(with);
             }
 
-            /// Stores nothing if it finds what it would store. Loom takes it that another thread's
-            /// later store may lie in front of this one, although it cannot lie between what is
-            /// found and what is stored; so this thread would go on finding its own value.
+            /// Stores nothing if it finds what it would store. Loom lets another thread's later
+            /// store precede this one, although it cannot lie between the load and the store. This
+            /// thread would then go on finding its own value.
             pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
                 self.1.take();
                 let mut before = !value;

@@ -45,8 +45,7 @@ impl Queue {
     }
 }
 
-/// What becomes of a completion that comes after the program has looked, and before it asks for an
-/// event.
+/// Fate of a completion that comes after the program has polled, and before it asks for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// Nothing.
@@ -106,7 +105,7 @@ pub fn an_armed_reader_sleeps(reader: Reader) {
     });
 }
 
-/// What was written to memory before its completion is there when the completion is polled.
+/// Data that was written before its completion is visible when the completion is polled.
 pub fn a_completion_follows_its_data() {
     check(3, || {
         let (queue, memory) = (Queue::new(), Arc::new(AtomicU64::new(0)));

@@ -1,16 +1,14 @@
-//! Models of roce's concurrency. [loom] runs each model in every order in which its threads can
-//! run, within a number of preemptions, and with every value that a load may find by the rules of
-//! C++'s memory model; a thread that waits for ever is a failure.
+//! Models of roce's concurrency. [loom] runs each model in every order of its threads, within a
+//! number of preemptions. A load finds each value that C++'s memory model allows. A thread that
+//! waits for ever is a failure.
 //!
-//! What is modelled is the code itself: the files of the transport and of the provider are modules
-//! of this crate, too, and only what they are made of (atomics, the memory that is shared, the
-//! system's wake-ups) is another one here. So a change of theirs is tried out with the next run of
-//! the tests, and no copy can fall behind.
+//! The models run the code itself: files of the transport and of the provider are modules of this
+//! crate, too. Only their atomics, shared memory and system wake-ups are replaced. There is no copy
+//! to fall behind.
 //!
-//! A model is worth what it refuses. Therefore [`weakened`] leaves out one kind of ordering at a
-//! time, and tests state which of these each model must catch. What loom cannot show: a load that
-//! finds what is stored only later, and so a weakened release of room that is read and written
-//! again.
+//! [`weakened`] leaves out one kind of ordering at a time, and tests state which of these each
+//! model must catch. Loom cannot show a load that finds a value stored only later, and so no
+//! weakened release of room that is read and written again.
 //!
 //! [loom]: https://docs.rs/loom
 

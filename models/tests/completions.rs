@@ -1,4 +1,4 @@
-//! What holds for completion queues, and what would not if an ordering was weaker.
+//! Properties of completion queues; weaker orderings break them.
 
 use roce_models::{
     Weakening,

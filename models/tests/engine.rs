@@ -1,4 +1,4 @@
-//! What holds for the sleep of an engine's threads, and what would not if a step was left out.
+//! Properties of the sleep of an engine's threads; leaving out a step breaks them.
 
 use roce_models::engine::{
     Omission,

@@ -1,4 +1,4 @@
-//! What holds for rings of runs, and what would not if an ordering was weaker.
+//! Properties of rings of runs; weaker orderings break them.
 
 use roce_models::{
     Weakening,

@@ -107,7 +107,7 @@ impl Default for PKey {
 pub struct QKey(pub u32);
 
 impl QKey {
-    /// That of the general services interface, QP1 (C10-130).
+    /// Q_Key of the general services interface, QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
     /// True if a work request with this key means "use the queue pair's own key": the high bit is
@@ -180,7 +180,7 @@ pub enum RoceVersion {
 pub struct AddressVector {
     /// The peer's GID.
     pub dgid: Gid,
-    /// Index of the own GID in the device's table.
+    /// Index of the local GID in the device's table.
     pub sgid_index: u16,
     /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where
     /// the link builds its frames itself.
@@ -198,7 +198,7 @@ pub struct AddressVector {
 }
 
 impl AddressVector {
-    /// The way to `dgid` from the own GID at `sgid_index`, all else at its default.
+    /// Path from the local GID at `sgid_index` to `dgid`, all else at its default.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
         Self {

@@ -427,7 +427,7 @@ impl Counters {
         self.failed_receives += 1;
     }
 
-    /// So many packets of this length have left.
+    /// Counts sent packets of this length.
     pub(crate) const fn count_sent(&mut self, packets: u64, length: usize) {
         self.sent_packets += packets;
         self.sent_bytes += packets * length as u64;

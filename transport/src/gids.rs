@@ -85,7 +85,7 @@ impl GidTable {
         }
     }
 
-    /// What has no flow port leaves from this one from now on; `None`: from that of the adapter.
+    /// Sets the source port of packets without a flow port; `None`: the adapter's.
     pub(crate) fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         match port {
             Some(port) => self.control_ports.insert(address, port),
@@ -152,8 +152,8 @@ impl GidTable {
         !gid.is_zero() && self.gids.contains(&gid)
     }
 
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): from the address
-    /// that it was sent to, or, if that was a multicast group, from the first one of its family.
+    /// Path back to the sender of a received datagram (`ibv_init_ah_from_wc`), from the address
+    /// that it was sent to. For a multicast group, from the first address of its family.
     /// "Congestion experienced" does not go back with the rest of the traffic class; the hop limit
     /// is a new one. `None`: it was not sent to an address of this table.
     #[must_use]

@@ -2,12 +2,12 @@
 //!
 //! Nothing here opens a socket, reads a clock, starts a thread or draws entropy. An
 //! [`Adapter`](adapter::Adapter) is a function of datagrams, verbs commands and time: the same seed
-//! and the same calls give the same packets. That makes whatever can go wrong on a network a unit
-//! test in virtual time.
+//! and the same calls give the same packets. Every network fault is therefore a unit test in
+//! virtual time.
 //!
 //! Names are those of the InfiniBand Architecture Specification, volume 1 (chapter 9, "Transport
 //! layer"; chapters 10 and 11, the verbs) and of its annex A17 (RoCEv2). Read [`adapter`] first,
-//! then [`qp`], then [`wire`]. What an adapter did, and why, stands in its record ([`trace`]).
+//! then [`qp`], then [`wire`]. An adapter's record ([`trace`]) has its decisions and their reasons.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -12,9 +12,9 @@ use crate::addr::PKey;
 /// Entries with the partition 0 are unused. A queue pair always has a used one: neither a
 /// transition nor a new table may take it away.
 ///
-/// The general services queue pair is the exception of the specification: it takes packets with any
-/// key of the table, says with [`pkey_index`](crate::work::WcOk::pkey_index) which one it was, and
-/// answers with the same; [`find`](Self::find) is for it.
+/// The specification exempts the general services queue pair: it takes packets with any key of the
+/// table. [`pkey_index`](crate::work::WcOk::pkey_index) says which one it was, and the response has
+/// the same; [`find`](Self::find) is for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 

@@ -1,12 +1,11 @@
-//! Several adapters behind one address: each has a part of the numbers by which packets name their
+//! Several adapters behind one address, each with a part of the numbers that name a packet's
 //! receiver.
 //!
 //! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
-//! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to the
-//! adapter that listens for it. So one of the adapters can receive everything and forward what is
-//! not its own, and needs to know only the partitions and services of the others. A REJ of a peer
-//! that has given up waiting names only the peer's own number: it goes to the service of the
-//! [request](Requests) that it withdraws.
+//! adapter's [`IdPartition`]. A request for a service names no such number, and goes to the adapter
+//! that listens for it. One adapter can thus receive and forward all packets; it needs the
+//! partitions and services of the others alone. A REJ of a peer that has given up names only the
+//! peer's number: it goes to the service of the [request](Requests) that it withdraws.
 
 use alloc::collections::VecDeque;
 use core::{net::IpAddr, ops::RangeInclusive};
@@ -24,8 +23,8 @@ const ID_BITS: u32 = 26;
 /// only: what they have withdrawn ends by its own timeouts.
 const REQUESTS: usize = 256;
 
-/// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since
-/// QP0, QP1, the multicast queue pair and the communication ID 0 belong to no adapter.
+/// One adapter's part of the numbers, 1..=62. The first and the last part are left out: QP0, QP1,
+/// the multicast queue pair and the communication ID 0 belong to no adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 

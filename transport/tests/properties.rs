@@ -405,9 +405,8 @@ fn every_service_has_its_operations_and_no_others() {
     }
 }
 
-/// Fifteen bits of the ICRC are left to check with where the identification is unknown: about one
-/// corrupted packet in 2^15 passes for one with another identification, and then that one does make
-/// its ICRC right.
+/// With an unknown identification, fifteen bits of the ICRC are left to check with. About one
+/// corrupted packet in 2^15 passes, with an identification that does make its ICRC right.
 #[test]
 fn few_corrupted_packets_pass_for_others() {
     const TRIES: u32 = 1 << 18;

@@ -2,8 +2,8 @@
 //! play.
 //!
 //! A scenario is a function of its [`Settings`]: the same settings give the same packets, byte for
-//! byte. A [`Viewer`] is told what happens, line by line, and ends it with an error when it has
-//! seen enough; so the state after any line is had by playing to that line.
+//! byte. A [`Viewer`] sees it line by line, and may end it with an error. Playing to a line gives
+//! the state after that line.
 //!
 //! A [`Script`] is a scenario in a few lines of text, in the words of `docs/guide/demo.md`.
 //!

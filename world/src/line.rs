@@ -62,15 +62,15 @@ pub struct Way {
 /// Kind of what a line says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// What is usual.
+    /// An ordinary line.
     Plain,
     /// Something was lost, refused or failed.
     Bad,
     /// Something is done again, or slower.
     Warned,
-    /// What is beside the packets.
+    /// A line beside the packets.
     Faint,
-    /// What a program does, or is told.
+    /// A program's calls and events.
     Strong,
 }
 

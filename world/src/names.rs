@@ -15,7 +15,7 @@ use crate::{
     packet_text,
 };
 
-/// What of the record is shown.
+/// Shown parts of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shown {
     Nothing,
@@ -115,7 +115,7 @@ impl Names {
     }
 }
 
-/// What congestion control does, and what it acts on.
+/// True for steps of congestion control and for their causes.
 fn is_congestion(what: &What) -> bool {
     match what {
         What::Sent { why, .. } => *why == Why::Queue(Reason::Congestion),

@@ -143,7 +143,7 @@ fn peer(to: EndQp, options: &Options) -> PeerAttr {
     PeerAttr { dest_qpn: to.qpn, path_mtu: options.mtu, rq_psn: first_psn(to.end), av }
 }
 
-/// What a scenario does can be done: it was written so, and a test plays it.
+/// A scenario's calls succeed: it was written so, and a test plays it.
 const WRITTEN: &str = "the scenario's own calls are right";
 
 impl Node {

@@ -33,7 +33,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// That of a player's post, of which there were so many before.
+    /// Request of a player's post with this index.
     pub(crate) const fn of(post: &Post, index: usize) -> Self {
         Self {
             wr_id: FIRST_WR_ID + index as u64,

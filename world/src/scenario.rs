@@ -14,7 +14,7 @@ use crate::{
 pub struct Scenario {
     /// Its name, of letters and hyphens.
     pub name: &'static str,
-    /// What it shows.
+    /// Its subject.
     pub title: &'static str,
     /// Adapters of it.
     pub ends: usize,

@@ -54,11 +54,11 @@ impl Script {
 pub struct ScriptError {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong, and what could stand there; one line.
+    /// The error, and what may stand there; one line.
     pub problem: String,
 }
 
-/// What is done in its order.
+/// A step; steps run in their order.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Say(String),

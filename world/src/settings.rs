@@ -1,4 +1,4 @@
-//! What a player chooses: chance, the network, single packets, requests of their own.
+//! A player's choices: chance, the network, single packets, requests of their own.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct Settings {
     /// microseconds; the scenario's own clauses follow. A port of it stands in place of the
     /// scenario's.
     pub network: Option<String>,
-    /// What becomes of single datagrams, by their numbers.
+    /// Fates of single datagrams, by their numbers.
     pub fates: BTreeMap<u64, Fate>,
     /// Requests besides the scenario's, in the order of [`Post::after`].
     pub posts: Vec<Post>,

@@ -1,4 +1,4 @@
-//! Who is told what happens.
+//! The receiver of a scenario's lines.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct SentDatagram<'a> {
     pub net: &'a NetHeader,
     /// Its UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// What the network does with it.
+    /// The network's verdict.
     pub verdict: &'a Verdict,
 }
 

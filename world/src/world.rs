@@ -48,8 +48,8 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// So many ends, on a network that takes five microseconds, or what the settings say, with the
-    /// scenario's own faults. Its port is as the settings have it, if they have one.
+    /// World of so many ends, on a network with a delay of 5 µs, or the settings', and the
+    /// scenario's faults. Its port is the settings', if they have one.
     pub(crate) fn new(
         ends: usize,
         faults: &str,
@@ -79,7 +79,7 @@ impl<'a> World<'a> {
         })
     }
 
-    // What it is now.
+    // Its present state.
 
     /// Its ends, in the order of their letters.
     #[must_use]

@@ -41,7 +41,7 @@ impl Viewer for Seen {
     }
 }
 
-/// What is seen of a script, and the memory of each end when it is over.
+/// Lines of a script, and the memory of each end at its end.
 fn played_with(script: &str, settings: &Settings) -> (Seen, Vec<Vec<u8>>) {
     let mut seen = Seen::default();
     let script: Script = script.parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a frame holds: a packet of the transport, or none.
+//! Content of a frame: a packet of the transport, or none.
 
 use roce_transport::wire::PACKET_MAX;
 

@@ -46,7 +46,7 @@ impl fmt::Display for EndPoint {
     }
 }
 
-/// What one end has sent.
+/// Packets that one end has sent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EndSummary {
     /// Packets.

@@ -61,7 +61,7 @@ pub(super) struct End {
     active: Duration,
     /// PSN after the furthest answer with data.
     answered: i64,
-    /// That of the last answer.
+    /// MSN of the last answer.
     pub(super) msn: Option<Msn>,
     /// How many PSNs a READ has taken is not known.
     is_unsure: bool,
@@ -97,7 +97,7 @@ pub(super) struct Span {
     pub(super) awaits: bool,
 }
 
-/// What an answer has told.
+/// Content of an answer.
 pub(super) struct Answered {
     pub(super) packets: u32,
     /// Time since the last of them was sent, if it was sent once.

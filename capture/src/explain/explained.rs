@@ -18,7 +18,7 @@ pub struct Explained {
     pub packets: Vec<ExplainedPacket>,
     /// Every connection, and flows of datagrams, in the order of their first packets.
     pub connections: Vec<Connection>,
-    /// What is wrong, in the order of the packets that show it.
+    /// Findings, in the order of the packets that show them.
     pub findings: Vec<Finding>,
     /// Frames that hold none.
     pub other_frames: usize,

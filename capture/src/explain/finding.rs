@@ -1,4 +1,4 @@
-//! What is wrong in a capture.
+//! Findings in a capture.
 
 use std::{fmt, time::Duration};
 
@@ -30,12 +30,12 @@ pub enum FindingKind {
         packets: usize,
         /// The sender's and the receiver's address.
         way: [Address; 2],
-        /// What they have in common.
+        /// Common cause.
         fault: WrongIcrcs,
     },
     /// Bytes that are no packet.
     Unreadable(DropReason),
-    /// So many PSNs are missing.
+    /// Number of missing PSNs.
     PsnJump(u32),
     /// A NAK that ends the connection.
     FatalNak(String),
@@ -45,7 +45,7 @@ pub enum FindingKind {
     LateAnswer(Duration, Duration),
     /// A packet was sent so many times.
     Storm(u32),
-    /// So many packets of a hundred were sent again.
+    /// Percentage of retransmitted packets.
     ManyRepeats(u32),
     /// Packets arrived marked, and nobody told their sender.
     MarksWithoutNotification(u32),

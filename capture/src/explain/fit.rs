@@ -24,9 +24,9 @@ const ANSWERED_WITH_DATA: usize = 1 << 10;
 pub(super) struct Answer {
     at: Duration,
     psn: Psn,
-    /// What it answers, if not everything is answered so.
+    /// Kind of request that it answers, unless it may answer any.
     kind: Option<Kind>,
-    /// That of an acknowledgement.
+    /// MSN of an acknowledgement.
     msn: Option<Msn>,
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// What a flow asks. PSNs are counted on from the first that was captured.
+/// Requests of a flow. PSNs are counted from the first captured one.
 #[derive(Default)]
 pub(super) struct Requests {
     first: Option<Psn>,
@@ -86,8 +86,8 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// Begins anew if the PSN of this request is far from the others, as that of another connection
-    /// with the same queue pair is. Returns whether it did.
+    /// Resets if this request's PSN is far from the others, as that of another connection of the
+    /// same queue pair. Returns whether it did.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
@@ -170,7 +170,7 @@ pub(super) struct Fit {
     msns: Msns,
 }
 
-/// What MSNs say.
+/// Meaning of MSNs.
 #[derive(Clone, Copy, Default)]
 enum Msns {
     #[default]
@@ -223,7 +223,7 @@ impl Fit {
         }
     }
 
-    /// The requests begin anew.
+    /// Resets with the requests.
     pub(super) fn begin_anew(&mut self) {
         self.ahead.clear();
         self.msns = Msns::None;

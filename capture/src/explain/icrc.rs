@@ -29,7 +29,7 @@ impl Icrc {
         Self { is_right, value: u32::from_le_bytes(value), change: None }
     }
 
-    /// That of a packet of RoCE version 2.
+    /// ICRC of a packet of RoCE version 2.
     pub(super) fn of_roce(net: &NetHeader, bytes: &[u8]) -> Self {
         let icrc = Self::of(verify_icrc(net, bytes).is_some(), bytes);
         Self { change: icrc_change(net, bytes).filter(|_| !icrc.is_right), ..icrc }

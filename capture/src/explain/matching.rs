@@ -1,5 +1,5 @@
-//! Who belongs to whom, where each of some rows has one partner among its candidates, and no two
-//! have the same one.
+//! Unique matching: each row has one partner among its candidates, and no two rows have the same
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,11 @@
-//! What the packets of a capture say: connections, a reason for each packet, faults, figures.
+//! Analysis of a capture's packets: connections, a reason for each packet, faults, figures.
 //!
-//! An adapter [records](roce_transport::trace) what it does. Of a capture nothing is left but
-//! packets; so both ends' state is followed over them, and a reason is given only where the packets
-//! prove it. Where they allow several, all of those are named.
+//! An adapter [records](roce_transport::trace) its decisions; a capture has packets alone. The
+//! analysis follows both ends' state over the packets, and gives a reason only where they prove it.
+//! Where they allow several, it names all.
 //!
-//! The capture may be from any point between the two ends, but reasons are best where packets are
-//! repeated: a NAK that a capture has seen may have been lost behind it.
+//! The capture may be from any point between the two ends. Reasons are best at the end that
+//! retransmits: elsewhere a captured NAK may have been lost behind that point.
 
 mod analysis;
 mod captured;

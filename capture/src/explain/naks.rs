@@ -8,7 +8,7 @@ pub(super) const SILENCE: Duration = Duration::from_micros(100);
 /// The NAKs of a requester. PSNs are counted as [`End`](super::end::End) counts them.
 #[derive(Default)]
 pub(super) struct Naks {
-    /// What the last one asks for, while nothing else has made the requester go back.
+    /// Request of the last NAK, while nothing else has made the requester go back.
     asked: Option<Asked>,
     /// The time of the latest, also of those that answers imply.
     pub(super) latest: Option<Duration>,

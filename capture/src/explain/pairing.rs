@@ -1,6 +1,6 @@
-//! Which two flows are the two directions of a connection. A packet names the receiver's queue pair
-//! alone, so its sender's is found by messages of connection management, by comments of roce, or by
-//! answers that fit one flow's requests and no other's.
+//! Pairs of flows: the two directions of a connection. A packet names the receiver's queue pair
+//! alone. Messages of connection management, comments of roce, or answers that fit one flow's
+//! requests alone name its sender's.
 
 use std::{
     cmp::Ordering,

@@ -92,9 +92,9 @@ pub enum Explanation {
     /// The first packet of a requester that the capture has: maybe not the first that was sent.
     Joined,
     /// Its PSN is far from those before: much was not captured, or its queue pair was connected
-    /// anew.
+    /// again.
     Anew,
-    /// So many PSNs before it are missing so far.
+    /// Number of PSNs before it that are missing so far.
     AfterGap(u32),
     /// Behind later ones, and not seen before: it was overtaken, or lost and sent again.
     Late,

@@ -78,7 +78,7 @@ impl Talk {
         is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
     }
 
-    /// What is known at the end of the capture.
+    /// Conclusions at the end of the capture.
     pub(super) fn conclude(
         &self,
         connection: &mut Connection,

@@ -1,6 +1,6 @@
-//! Captures of roce beside stacks that are neither roce nor rxe: an FPGA's requester in Verilog
-//! ([blue-rdma](https://github.com/open-rdma)), and connections that all begin at PSN 0, as
-//! programs make them that exchange no PSNs.
+//! Captures of stacks that are neither roce nor rxe. An FPGA's requester in Verilog
+//! ([blue-rdma](https://github.com/open-rdma)); connections that all begin at PSN 0, from programs
+//! that exchange no PSNs.
 
 use std::{fs, path::PathBuf};
 

@@ -64,7 +64,7 @@ pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     file
 }
 
-/// What crossed a link, as raw IP packets.
+/// Datagrams of a link, as raw IP packets.
 pub(crate) fn of_datagrams(seen: &[(Instant, NetHeader, Vec<u8>)]) -> Vec<u8> {
     let frames: Vec<_> = seen
         .iter()

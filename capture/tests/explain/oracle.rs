@@ -178,7 +178,7 @@ fn check_requesters(
     acknowledged.len() as u64
 }
 
-/// What each side's own capture says of its own packets.
+/// Each side's packets in its own capture.
 #[test]
 fn no_reason_is_wrong() {
     let mut totals = Totals::default();
@@ -219,8 +219,8 @@ fn no_reason_is_wrong() {
     assert!(named(0) * 100 <= totals.repeated * 5, "few are not known: {totals:?}");
 }
 
-/// What a receiver's capture says of its peer's packets, where requests are lost before it and
-/// every answer arrives.
+/// The peer's packets in a receiver's capture, where requests are lost before it and every answer
+/// arrives.
 #[test]
 fn nor_is_one_at_the_receiver() {
     const WAY: Duration = Duration::from_micros(5);

@@ -181,7 +181,7 @@ fn comments_tell_them_apart() {
     assert_eq!(explained.findings, []);
 }
 
-/// What a requester hears nothing of is not said to have had no answer in time.
+/// A capture of one direction does not count requests as unanswered.
 #[test]
 fn one_direction_says_nothing_of_answers() {
     let (mut pair, ends, _) = connections("delay 5us, drop write once", 1, 1);

@@ -1,4 +1,4 @@
-//! What the lint finds, and what it lets pass.
+//! Findings of the lint, and correct captures.
 
 use std::time::Duration;
 

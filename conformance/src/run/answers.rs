@@ -26,7 +26,7 @@ struct Read {
     bytes: u32,
 }
 
-/// What has become of a response that is lost, or comes late.
+/// State of a response that is lost, or comes late.
 struct Missing {
     /// It comes once behind the next one, and is not lost.
     is_late: bool,
@@ -37,14 +37,14 @@ struct Missing {
     recovery: Recovery,
 }
 
-/// What a responder remembers.
+/// State of a responder.
 struct Responder<'a> {
     answers: &'a Answers,
     reads: Vec<Read>,
     missing: Vec<Missing>,
     /// Places of the responses that were sent.
     sent: BTreeSet<u32>,
-    /// What is held back until the next response was sent.
+    /// Response that is held back until the next one was sent.
     held: Option<(u32, Packet)>,
     /// When the first request came.
     first: Option<Instant>,

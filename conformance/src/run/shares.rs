@@ -12,7 +12,7 @@ use crate::{
     subject::{Arrival, Subject},
 };
 
-/// What comes of one queue pair.
+/// Packets of one queue pair.
 #[derive(Default)]
 struct Sender {
     burst: Burst,

@@ -19,7 +19,7 @@ use roce_transport::{
     wire::{NetHeader, icrc},
 };
 
-/// What a mutant knows of its queue pair.
+/// A mutant's state of its queue pair.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) qpn: u32,
@@ -49,39 +49,39 @@ impl Notes {
 /// Changes a packet, and says whether it goes on. Its ICRC is made right.
 pub(crate) type Change = fn(&mut Notes, &NetHeader, &mut Vec<u8>) -> bool;
 
-/// What is wrong with a device.
+/// Fault of a device.
 pub(crate) enum Fault {
     /// Whatever it gets has a right ICRC.
     Trusting,
-    /// What it gets.
+    /// Changes received packets.
     In(Change),
-    /// What it sends.
+    /// Changes sent packets.
     Out(Change),
-    /// What it sends, with an ICRC that stays as it is.
+    /// Changes sent packets, but not their ICRC.
     Raw(Change),
-    /// What it does besides, to its memory.
+    /// Changes its memory in addition.
     Memory(fn(&Notes, &[u8], &mut Simulated)),
     /// It sends for its second queue pair when the others are silent.
     Starves,
-    /// What it sends besides.
+    /// Sends additional packets.
     Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
-    /// What it makes of pause frames.
+    /// Changes pause frames.
     Pause(fn(&mut PauseFrames)),
     /// How it connects.
     Connect(fn(&mut Connection)),
     /// Which rights it grants.
     Register(fn(Access) -> Access),
-    /// What it binds windows to.
+    /// Changes binds of windows.
     Bind(fn(&mut Bind)),
-    /// What it posts.
+    /// Changes posted requests.
     Post(fn(&mut Request)),
     /// How its queue pair of this number joins the first of these groups.
     Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<(), Trouble>),
-    /// What a word of its memory has.
+    /// Changes a word of its memory.
     Word(fn(u32, u64) -> u64),
     /// It completes invalidations, and does nothing for them.
     KeepsWindows,
-    /// What it completes; `false` for nothing.
+    /// Changes a completion; `false` drops it.
     Complete(fn(&mut Completion) -> bool),
     /// The state that it shows.
     State(&'static str),

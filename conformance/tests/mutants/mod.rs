@@ -78,7 +78,7 @@ fn there_are_sixty() {
     assert!(names.len() >= 60, "{}", names.len());
 }
 
-/// What the mutants are made of breaks nothing by itself.
+/// The parts of the mutants break nothing by themselves.
 #[test]
 fn a_mutant_without_a_fault_conforms() {
     let fault = Fault::Complete(|_| true);

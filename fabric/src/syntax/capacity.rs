@@ -5,7 +5,7 @@ use crate::{
     clause::{Words, percentage, rate, set, size, time},
 };
 
-/// What the clauses of a plan say about ports.
+/// Clauses of a plan about ports.
 #[derive(Default)]
 pub(super) struct Port<'a> {
     rate: Option<(u64, bool)>,
@@ -70,7 +70,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// What all of them together say; or the clause that lacks another, and which.
+    /// The bottleneck of all clauses together; or the clause that lacks another, and which.
     pub(super) fn bottleneck(self) -> Result<Option<Bottleneck>, (&'a str, String)> {
         let Self { rate, queue, marking, needs_rate } = self;
         match (rate, needs_rate) {

@@ -18,7 +18,7 @@ const EVENTS_MAX: usize = 64;
 pub(super) struct Ledger {
     pub(super) completions: Vec<Wc>,
     last_id: u64,
-    /// Per member of the world, oldest first; for sends with whether a success is told of.
+    /// Per member of the world, oldest first; for sends with whether a success gives a completion.
     sends: Vec<VecDeque<(u64, bool)>>,
     receives: Vec<VecDeque<u64>>,
     /// In a shared receive queue, or taken from it.

@@ -1,4 +1,4 @@
-//! What a hostile process has and does: sockets, rings, and descriptors of every kind.
+//! A hostile process: sockets, rings, and descriptors of every kind.
 
 use std::{
     fs::File,
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// What an owner says to a process that is to be forwarded to, with a ring.
+    /// An owner's message to a process that it forwards to, with a ring.
     pub(super) fn offer(&mut self, input: &mut Input<'_>) {
         let (term, ring) = (u128::from(input.byte() % 4), Ring::new());
         self.say(&[&FORWARD[..], &term.to_ne_bytes()].concat(), &[ring.memory.as_fd()]);
@@ -185,12 +185,12 @@ impl Connection {
     }
 }
 
-/// What a process says that the owner of its address is to forward to.
+/// A process's message to the owner of its address, which forwards to it.
 pub(super) fn here(partition: u8) -> Vec<u8> {
     [&HERE[..], &u128::from(partition).to_ne_bytes()].concat()
 }
 
-/// What wakes a process.
+/// Descriptor that wakes a process.
 fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }

@@ -558,7 +558,7 @@ impl Side {
 
     // The end.
 
-    /// Destroys everything, in an order in which that must work, and makes as much anew as may be.
+    /// Destroys everything, in an order that must work, and makes objects again up to the limits.
     pub(super) fn tear_down(&mut self, now: Instant) {
         for qp in std::mem::take(&mut self.qps) {
             assert_eq!(self.adapter.destroy_qp(qp.qpn), Ok(()));

@@ -79,7 +79,8 @@ pub(super) struct Pair {
     pub(super) cqs: [usize; 2],
     pub(super) srq: Option<SrqId>,
     pub(super) sig_all: bool,
-    /// Numbers of the requests posted, oldest first; of sends with whether a success is told of.
+    /// Numbers of the requests posted, oldest first; of sends with whether a success gives a
+    /// completion.
     pub(super) sends: Vec<(u64, bool)>,
     pub(super) receives: Vec<u64>,
 }
@@ -201,7 +202,7 @@ impl Side {
         }
     }
 
-    // What has to hold after each step.
+    // Invariants after each step.
 
     pub(super) fn check(&mut self) {
         let count = std::iter::from_fn(|| self.adapter.poll_event()).take(EVENTS_MAX + 1).count();

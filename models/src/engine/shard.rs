@@ -1,4 +1,4 @@
-//! What is under an engine's lock: a ring that another process writes, a timer, and counters.
+//! State under an engine's lock: a ring that another process writes, a timer, and counters.
 
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
@@ -22,7 +22,7 @@ pub(super) struct Shard {
     /// The thread of the program that reads the counters.
     pub(super) reader: Option<usize>,
     pub(super) cork: SharedCork,
-    /// What has been posted, and the thread of the program that waits for it to leave.
+    /// Posted requests, and the program's thread that waits for them to leave.
     pub(super) posted: Option<usize>,
     /// The thread of the program that waits for an acknowledgement of what arrives first to leave.
     pub(super) acknowledged: Option<usize>,

@@ -56,13 +56,13 @@ pub(super) mod thread {
     }
 }
 
-/// What the descriptors of an engine and of its program say.
+/// Readiness of the descriptors of an engine and of its program.
 #[derive(Debug, Default)]
 struct Readable {
     wakeup: bool,
     timer: bool,
     sockets: bool,
-    /// Whether an event loop of the program hears of the sockets.
+    /// True if an event loop of the program waits on the sockets.
     joined: bool,
     /// Of each thread of the program.
     wanted: [bool; 2],

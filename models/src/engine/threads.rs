@@ -12,8 +12,8 @@ const SOON: Duration = Duration::from_millis(1);
 /// Time after which a timer is due that no thread waits for.
 const LATE: Duration = Duration::from_secs(3600);
 
-/// Runs a program beside the background thread, and beside another process that sends so many runs,
-/// of which the last ones are for threads of the program: the first of them for the first thread.
+/// Runs a program beside the background thread and another process that sends so many runs. The
+/// last runs are for the program's threads, in order.
 fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
     check(preemptions, move || {
         clock::begin();
@@ -59,7 +59,7 @@ pub fn a_timer_fires() {
     }
 }
 
-/// What is counted is published, though a thread has polled meanwhile.
+/// Counters are published, though a thread has polled meanwhile.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
         engine.command_shard(|shard, now| {
@@ -221,7 +221,7 @@ pub fn what_acknowledges_leaves() {
     });
 }
 
-/// The background thread ends, whatever it does when it is told to.
+/// The background thread ends, whatever it does when `stop` is set.
 pub fn the_background_thread_ends() {
     run(3, 0, true, |engine| _ = engine.progress());
 }

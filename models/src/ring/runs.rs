@@ -53,7 +53,8 @@ fn take(found: Option<RunHeader>, buffer: &[u8], next: &mut u64) -> bool {
     true
 }
 
-/// A reader that sleeps when the ring is empty. `looks_again`: it heeds what [`Reader::park`] says.
+/// A reader that sleeps when the ring is empty. `looks_again`: it obeys what [`Reader::park`]
+/// returns.
 pub fn a_reader_sleeps(looks_again: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -191,8 +192,8 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
     });
 }
 
-/// The writer begins anew where the reader has kept up, and otherwise goes on to the ring's end and
-/// around, or finds no room.
+/// The writer starts again at the front where the reader has kept up, and otherwise goes on to the
+/// ring's end and around, or finds no room.
 pub fn runs_go_around() {
     check(3, || {
         let (mut writer, mut reader) = ring();

@@ -1,4 +1,4 @@
-//! What completion queues are made of here.
+//! Parts of completion queues in the models.
 
 use std::sync::{Mutex, OnceLock};
 

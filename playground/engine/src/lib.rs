@@ -1,10 +1,9 @@
 //! The engine of the playground: scenarios of [`roce_world`], for a page that is not written in
 //! Rust.
 //!
-//! Every function is one of the text that describes a play (`spec.rs`), and of a place in it: it
-//! plays from the start to that place. So a step back is a step forward of one step less, and the
-//! same text gives the same bytes wherever it is played. Results are JSON, which the page's
-//! `engine.ts` describes; errors are one line.
+//! Every function takes the text of a play (`spec.rs`) and a place in it, and plays from the start
+//! to that place. A step back replays one step less; the same text always gives the same bytes.
+//! Results are JSON, which the page's `engine.ts` describes; errors are one line.
 
 mod dissect;
 mod explain;
@@ -47,7 +46,7 @@ pub fn example() -> String {
     Script::EXAMPLE.to_owned()
 }
 
-/// What a text is as a script.
+/// A text, read as a script.
 #[derive(Serialize, Default)]
 struct Reading<'a> {
     mistake: Option<Mistake>,
@@ -60,7 +59,7 @@ struct Reading<'a> {
 struct Mistake {
     /// Counted from 1.
     line: usize,
-    /// What is wrong, and what could stand there.
+    /// The error, and what may stand there.
     text: String,
 }
 

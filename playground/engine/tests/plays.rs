@@ -73,7 +73,7 @@ fn a_step_back_gives_the_same_bytes() {
     }
 }
 
-/// What the lines of the ladder say.
+/// Texts of the ladder's lines.
 fn texts(play: &Value) -> Vec<String> {
     let lines = rows(play).iter().filter(|row| !row["at"].is_null());
     lines.map(|row| format!("{} {}", row["text"], row["why"])).collect()

@@ -9,12 +9,11 @@ use alloc::vec::Vec;
 use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
-/// Portions that a budget is divided into: enough that the next one is on its way while another
-/// arrives, and few, since the first and the last packet of each answer to a READ leave by
-/// themselves.
+/// Portions of a budget. Two, so that one is on its way while another arrives; no more, since the
+/// first and the last packet of each READ response leave outside runs.
 const PORTIONS: u64 = 2;
 
-/// What a queue pair has of a budget.
+/// A queue pair's share of a budget.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
     taken: u64,
@@ -41,7 +40,7 @@ pub(super) struct Budget {
     largest: u64,
     taken: u64,
     waiting: Turns,
-    /// Whose turn it is; until it has taken something, there is no room for others.
+    /// The turn under way; until its queue pair has taken something, there is no room for others.
     granted: Option<Turn>,
 }
 

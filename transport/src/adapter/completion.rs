@@ -26,7 +26,7 @@ impl Adapter {
         self.create_cq_in(CqRoom::new(capacity))
     }
 
-    /// Whether a completion queue may have room for so many (`max_cqe`).
+    /// Checks the capacity of a completion queue (`max_cqe`).
     ///
     /// # Errors
     /// [`ObjectError::Size`].

@@ -125,25 +125,24 @@ pub struct AdapterConfig {
     /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets
     /// several adapters share an address.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Bytes that the READs of all queue pairs may have asked for and not got yet, each packet
-    /// counted with 768 bytes of overhead; one packet at least, no limit by default. A READ beyond
-    /// half of it leaves as several requests. Half of what the receiving socket holds is right:
-    /// data that it does not hold is lost.
+    /// Limit of outstanding READ bytes of all queue pairs, each packet counted with 768 bytes of
+    /// overhead. At least one packet; no limit by default. A READ beyond half of it leaves as
+    /// several requests. Half of what the receiving socket holds is right: data that it does not
+    /// hold is lost.
     pub read_budget: u64,
     /// The L_Key and the R_Key of a region are equal, as on network cards and rxe: programs that
     /// tell their peers the wrong one of the two work. By default they differ.
     pub equal_keys: bool,
-    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are
-    /// each a whole WRITE (WRITE Only) instead of First, Middle and Last, whose first one is
-    /// longer: packets of equal length can be a run. A peer that refuses one of them has placed
-    /// those before it. 0 by default: none does.
+    /// Reliable WRITEs of up to so many packets, without immediate data, leave as WRITE Only
+    /// packets. A First packet is longer than the others; packets of equal length can be a run. A
+    /// peer that refuses one of them has placed those before it. 0 by default: none does.
     pub write_only_packets: u32,
-    /// What an established connection nearly always sends and receives next takes a short way.
-    /// Nothing but the time that it takes differs without. On by default.
+    /// Fast path for the packets that an established connection nearly always sends and receives
+    /// next. Without it, only the time differs. On by default.
     pub header_prediction: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
-    /// What is placed and told late, for tests of programs.
+    /// Late placement and completions, for tests of programs.
     pub late: LateConfig,
     /// Sizes.
     pub limits: Limits,

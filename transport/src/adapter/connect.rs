@@ -111,8 +111,8 @@ impl Adapter {
         })
     }
 
-    /// Confirms that the own queue pair is ready, after [`ConnEvent::Reply`] (`rdma_establish`, and
-    /// `rdma_accept` on the active side).
+    /// Confirms that this side's queue pair is ready, after [`ConnEvent::Reply`] (`rdma_establish`,
+    /// and `rdma_accept` on the active side).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -260,7 +260,7 @@ impl Adapter {
         self.to_rts(now, qpn, &Rts::new(qp_type, sq_psn, requester))
     }
 
-    /// The peer has accepted: moves the own queue pair, too, and tells the peer.
+    /// The peer has accepted: moves this side's queue pair, too, and tells the peer.
     fn follow(&mut self, now: Instant, conn: ConnId) {
         let moved = match self.cm.qp_setup(conn) {
             Some(setup) => self.move_qp(now, &setup).is_ok(),
@@ -323,8 +323,8 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// The way of messages of connection management from an own address to a peer's, and the index
-    /// of the own one. `None`: it is none, or the peer's is of another family.
+    /// Path of connection management messages from a local address to a peer's, and the local
+    /// address's index. `None`: not a local address, or the peer's is of another family.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
         let service_level = frame.service_level();
         let index = self.resources.gids.position_of(frame.version(), |gid| gid == own.into())?;

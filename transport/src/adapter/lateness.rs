@@ -10,7 +10,7 @@ use crate::{
     work::{Half, Late, LateConfig},
 };
 
-/// What comes late, if anything does.
+/// Late placement and completions, if enabled.
 #[derive(Debug, Default)]
 pub(super) struct Lateness(Option<Box<Parts>>);
 
@@ -53,7 +53,7 @@ impl Lateness {
         Self(Late::new(config).map(parts).map(Into::into))
     }
 
-    /// What is late, for a call at this time.
+    /// The late parts, for a call at this time.
     pub(super) fn at(&mut self, now: Instant) -> Option<&mut Late> {
         let parts = self.0.as_mut()?;
         parts.now = parts.now.max(now);

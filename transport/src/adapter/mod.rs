@@ -3,14 +3,14 @@
 //!
 //! An adapter does nothing by itself. The owner of a link and a clock calls, under one lock:
 //!
-//! * commands (`create_qp`, `post_send`, …) when the program wants something;
-//! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
+//! - commands (`create_qp`, `post_send`, …) when the program wants something;
+//! - [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
 //!   [`handle_timeout`](Adapter::handle_timeout) when the time of
 //!   [`poll_timeout`](Adapter::poll_timeout) has come;
-//! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until its buffer
-//!   stays empty and [has no more](TransmitBuffer::may_have_more),
+//! - after any of these, first [`poll_transmit`](Adapter::poll_transmit) until its buffer stays
+//!   empty and [has no more](TransmitBuffer::may_have_more). Then
 //!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they
-//!   are empty, and [`poll_timeout`](Adapter::poll_timeout) once.
+//!   are empty; last, [`poll_timeout`](Adapter::poll_timeout) once.
 //!
 //! Completions go straight to the [completion queues](crate::work::CompletionQueue), which their
 //! owners poll without the adapter.
@@ -406,7 +406,7 @@ impl Adapter {
         self.handle_late(now);
     }
 
-    // What is due.
+    // Due work.
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be
     /// before anything is due.
@@ -438,8 +438,8 @@ impl Adapter {
 
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
     /// its turn. The caller sends what is in it and calls again until the buffer stays empty and
-    /// [has no more](TransmitBuffer::may_have_more): of thousands that turn out to have nothing to
-    /// send, a call looks at some.
+    /// [has no more](TransmitBuffer::may_have_more). A call looks at a bounded number of queue
+    /// pairs.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(now, buffer) || self.sending.turns.is_empty() {
             return;

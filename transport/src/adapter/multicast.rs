@@ -1,10 +1,10 @@
 //! Multicast groups: which queue pairs get a copy of a datagram that is sent to a group (9.5.2,
 //! 10.5, A17.4.5).
 //!
-//! A group is an IP multicast address. A datagram to it has the destination queue pair 0xFFFFFF,
-//! and every attached queue pair gets a copy of its own, each into its own receive request, each
-//! after its own checks: service, state, P_Key, Q_Key. That holds for the queue pair that sent it,
-//! too, if it is attached, as hardware and rxe have it: the link hands a copy back.
+//! A group is an IP multicast address. A datagram to it has the destination queue pair 0xFFFFFF.
+//! Every attached queue pair gets a copy in a receive request, after its own checks: service,
+//! state, P_Key, Q_Key. That holds for the queue pair that sent it, too, if it is attached, as
+//! hardware and rxe have it: the link hands a copy back.
 
 use super::{Adapter, groups::McastError};
 use crate::{

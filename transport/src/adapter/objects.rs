@@ -64,7 +64,7 @@ impl Adapter {
         Ok(region)
     }
 
-    /// Whether a region may be so long (`max_mr_size`).
+    /// Checks the length of a region (`max_mr_size`).
     ///
     /// # Errors
     /// [`RegisterError::TooLong`].
@@ -357,11 +357,11 @@ impl Adapter {
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
-    /// domain, completion queue or shared receive queue that is not of this adapter;
-    /// [`ObjectError::Overrun`] for a completion queue that has overflowed;
+    /// domain, completion queue or shared receive queue that is not of this adapter.
+    /// [`ObjectError::Overrun`] for a completion queue that has overflowed.
     /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames)
-    /// them; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator
-    /// or raw packets with a shared receive queue, and for a target, which
+    /// them. [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, and for an
+    /// initiator or raw packets with a shared receive queue. The same for a target, which
     /// [`create_xrc_target`](Self::create_xrc_target) makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;

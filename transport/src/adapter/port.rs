@@ -23,7 +23,7 @@ impl Adapter {
         }
     }
 
-    /// Whether the even entries of the GID table are for RoCE v1, from now on.
+    /// Sets whether the even entries of the GID table are for RoCE v1.
     pub const fn set_roce_v1(&mut self, v1: RoceV1) {
         self.resources.gids.set_roce_v1(v1);
     }
@@ -37,9 +37,9 @@ impl Adapter {
         self.update_source_ports(address);
     }
 
-    /// What leaves from this own address, and not from one of its
-    /// [flow ports](Self::set_flow_ports), has this UDP source port from now on; `None`: the
-    /// [adapter's](super::AdapterConfig::source_port). It counts where that is a fixed one.
+    /// Sets the UDP source port of packets from this local address that use none of its [flow
+    /// ports](Self::set_flow_ports). `None`: the [adapter's](super::AdapterConfig::source_port). It
+    /// counts where that is a fixed one.
     pub fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         self.resources.gids.set_control_port(address, port);
         self.update_source_ports(address);

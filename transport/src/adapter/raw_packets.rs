@@ -1,8 +1,8 @@
 //! Raw packets: whole Ethernet frames between the work queues of `IBV_QPT_RAW_PACKET` queue pairs
 //! and a link that carries frames.
 //!
-//! They are no packets of the transport: nothing here reads one. Which queue pair a frame is for is
-//! decided by whoever owns the link, by its flows.
+//! The transport does not read these frames. The link's owner finds a frame's queue pair by its
+//! flows.
 
 use alloc::vec::Vec;
 

@@ -162,8 +162,8 @@ impl Adapter {
         Some(Receipt { disposition, icrc })
     }
 
-    /// What others of its run can continue, if this packet was taken and is from the middle of the
-    /// answer to a READ.
+    /// Start of a run of middle packets, if this packet was taken and is a middle packet of a READ
+    /// response.
     fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {

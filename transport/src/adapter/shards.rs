@@ -2,8 +2,8 @@
 //! its own.
 //!
 //! One adapter makes the object, the others adopt it, with the same number and the same keys. All
-//! of them destroy it by the ordinary calls. Whoever owns the adapters has them make, adopt and
-//! destroy in the same order, so that their tables stay alike.
+//! of them destroy it by the ordinary calls. The owner has all of them make, adopt and destroy in
+//! the same order, so that their tables stay alike.
 
 use alloc::sync::Arc;
 use core::fmt;

@@ -25,7 +25,7 @@ pub struct Transmit {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
-    /// What only links send that build frames themselves.
+    /// Fields that only links that build frames send.
     pub frame: FrameFields,
     /// Length of every UDP payload but the last.
     pub segment: usize,

@@ -1,9 +1,9 @@
 //! The order in which queue pairs send, or get room: rounds of bounded turns.
 //!
 //! Read first: RFC 8290, section 4.2 (the scheduler of FQ-CoDel). A queue pair that had nothing to
-//! send comes before those that always have something: who has little to say waits for the turn
-//! that is under way, and for others like it. What it sends so is its share of the round: when that
-//! is used up, it waits until all others have had their turn.
+//! send comes before those that always have something. It waits only for the turn under way, and
+//! for others like it. Its packets count against its share of the round: when the share is used up,
+//! it waits until all others have had their turn.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -26,7 +26,7 @@ pub(super) struct Turns {
 pub(super) struct TurnState {
     is_fresh: bool,
     is_in_round: bool,
-    /// What is left of its share of the round.
+    /// Rest of its share of the round.
     credit: u64,
 }
 

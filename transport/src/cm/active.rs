@@ -150,7 +150,7 @@ impl Connections {
         self.remove(Trigger::Rep, id);
     }
 
-    /// Answers a reply: the own queue pair is ready.
+    /// Answers a reply: this side's queue pair is ready.
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
         self.check(id, Trigger::Establish)?;
         let conn = get_mut(&mut self.conns, id)?;
@@ -186,8 +186,8 @@ impl Connections {
     }
 }
 
-/// Code of an acknowledge timeout that leaves the peer its delay (12.7.34): that of the longer one,
-/// and the next when the other is half of it or more, as Linux rounds. "For ever" stays.
+/// Code of an acknowledge timeout that leaves the peer its delay (12.7.34): the longer one's, plus
+/// one if the other is half of it or more, as Linux rounds. "For ever" stays.
 fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
     let delay = delay.min(MAX_ACK_DELAY);
     let longer = ack_timeout.max(delay);

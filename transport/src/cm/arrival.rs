@@ -12,7 +12,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) now: Instant,
     /// Path of the answer.
     pub(crate) path: CmPath,
-    /// Index of the own address in the GID table.
+    /// Index of the local address in the GID table.
     pub(crate) sgid_index: u16,
     /// Largest payload that the link carries in a packet.
     pub(crate) port_mtu: Mtu,

@@ -65,8 +65,8 @@ pub struct Connect<'a> {
     pub retry_count: u8,
     /// Acknowledge timeout's code of both sides, 0..=31; 0 means for ever.
     pub ack_timeout: u8,
-    /// True if that of the own side is to leave the peer the time that it takes to acknowledge, as
-    /// its reply says (target ACK delay).
+    /// True if this side's timeout leaves the peer the time to acknowledge that its reply states
+    /// (target ACK delay).
     pub fits_ack_delay: bool,
     /// Path MTU.
     pub path_mtu: Mtu,

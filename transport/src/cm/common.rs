@@ -43,7 +43,7 @@ pub(crate) struct OutgoingMad {
 /// See the [module's documentation](self).
 pub(super) struct Common {
     pub(super) config: CmConfig,
-    /// GUID of the own adapter.
+    /// GUID of this adapter.
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
@@ -61,8 +61,8 @@ pub(super) struct Common {
     pub(super) faults: Option<Box<dyn RequestFaults>>,
 }
 
-/// Who says which requests for connections are rejected, as a program would. It is asked under the
-/// adapter's lock, and must not wait.
+/// Chooses connection requests to reject, as a program would. Called under the adapter's lock, so
+/// it must not wait.
 pub trait RequestFaults: Send + fmt::Debug {
     /// True for the request that has just come.
     fn rejects(&mut self) -> bool;

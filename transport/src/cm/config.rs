@@ -28,27 +28,26 @@ pub struct CmConfig {
     pub response_timeout: u8,
     /// Number of times that a message is sent again, 0..=15. 15 by default.
     pub max_retries: u8,
-    /// Messages to which a REQ may lead at an address that has not shown yet that it gets them, the
-    /// REP included: 2 or more, the last of which is for the end of the connection. 3 by default. A
+    /// Limit of messages, the REP included, for one REQ from an address that has not shown yet that
+    /// it gets them. 2 or more: the last one is for the end of the connection. 3 by default. A
     /// REQ's source may be forged; a network that loses much may need more for a lost RTU.
     pub unproven_messages: u8,
-    /// Additional time for a program that has not answered a request yet, which the peer is told
-    /// (MRA) when it sends the request again: a five-bit code. 24 (69 s) by default.
+    /// Additional time for a program that has not answered a request yet. A repeated request is
+    /// answered with it (MRA): a five-bit code. 24 (69 s) by default.
     pub service_timeout: u8,
     /// Time for which a peer at which no program listens yet gets the request again, every 10 ms,
     /// before its refusal is reported. Zero by default. Programs that start both sides at the same
     /// moment need it: they rely on resolving addresses to take some milliseconds.
     pub listen_grace: Duration,
     /// Connections and service ID resolutions at once, at most a quarter of the communication IDs.
-    /// 65,536 by default. Those in their time wait are not counted: as many again may be in it, and
-    /// when there are more, the one that has the least time left ends it early.
+    /// 65,536 by default. Connections in their time wait are not counted. As many again may be in
+    /// it; beyond that, the one with the least time left ends it early.
     pub max_connections: usize,
     /// How many of them may have begun with a request from one and the same address. 16,384 by
     /// default. More are not answered.
     pub max_per_peer: usize,
-    /// True if it is told of which connections there are records, for those who keep them where
-    /// they outlive the adapter ([`poll_record`]). They must then be taken. False by
-    /// default.
+    /// True if [`poll_record`] names the connections that have records, for an owner that keeps
+    /// records where they outlive the adapter. The owner must then take them. False by default.
     ///
     /// [`poll_record`]: super::Connections::poll_record
     pub tells_records: bool,

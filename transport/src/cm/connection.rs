@@ -62,18 +62,19 @@ pub(super) struct Remote {
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
-    /// Acknowledge timeout's code of the own queue pair.
+    /// Acknowledge timeout's code of this side's queue pair.
     pub(super) ack_timeout: u8,
-    /// RNR NAK timer's code of the own queue pair.
+    /// RNR NAK timer's code of this side's queue pair.
     pub(super) min_rnr_timer: u8,
 }
 
 /// Active side: the request waits for its answer.
 pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
-    /// True if the own queue pair is one of the same adapter, which is moved when the reply comes.
+    /// True if this side's queue pair is one of the same adapter, which is moved when the reply
+    /// comes.
     pub(super) managed: bool,
-    /// True if the own acknowledge timeout is to leave the peer the time that it takes.
+    /// True if this side's acknowledge timeout leaves the peer the time that it takes.
     pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
@@ -99,7 +100,7 @@ pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
-    /// True if the own queue pair is one of the same adapter, which has moved it.
+    /// True if this side's queue pair is one of the same adapter, which has moved it.
     pub(super) managed: bool,
     pub(super) resend: Resend,
 }
@@ -165,8 +166,8 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// Attributes for the own queue pair: on the passive side from the request on, on the active
-    /// side from the reply on, and until the connection is established; where the program moves a
+    /// Attributes for this side's queue pair until the connection is established: on the passive
+    /// side from the request on, on the active side from the reply on. Where the program moves a
     /// queue pair of the passive side, also then.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {

@@ -56,8 +56,7 @@ pub struct Connections {
 pub(crate) enum ReplyOutcome {
     /// None: the program has its event, or the message was answered.
     Handled,
-    /// The own queue pair is to be moved; `complete` or
-    /// `fail` follows.
+    /// This side's queue pair is to be moved; `complete` or `fail` follows.
     MoveQueuePair(ConnId),
 }
 
@@ -147,7 +146,7 @@ impl Connections {
         self.sidr.respond(&mut self.common, id, receiver, private_data)
     }
 
-    // What happens.
+    // Arrivals.
 
     /// Takes a message that came to QP1.
     pub(crate) fn handle(
@@ -188,7 +187,7 @@ impl Connections {
         }
     }
 
-    // What is due.
+    // Due work.
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.common.poll_timeout()
@@ -318,9 +317,9 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Nothing more is sent or expected, but the names stay taken for a while: this side's, and the
-    /// peer's communication ID, so that a late repeat of its request is known as one. Its queue
-    /// pair is free: it may request another connection, as Linux lets it.
+    /// Nothing more is sent or expected, but both communication IDs stay taken for a while. A late
+    /// repeat of the peer's request is so known as one. Its queue pair is free: it may request
+    /// another connection, as Linux lets it.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();

@@ -1,18 +1,18 @@
-//! Bound of what goes to an address that may be forged.
+//! Bound of messages to an address that may be forged.
 //!
-//! Whoever writes a REQ with another host's address has the answers sent there. Until the sender of
-//! a REQ has shown that it gets them, by a message with the communication ID that the REP told it,
-//! one REQ leads to few messages of its own size, as QUIC bounds it (RFC 9000, 8.1). An answer to a
-//! repeated REQ is not counted: it was asked for.
+//! A REQ with another host's address has the answers sent there. Its sender shows that it gets them
+//! by a message with the REP's communication ID. Until then one REQ leads to few messages of its
+//! own size, as in QUIC (RFC 9000, 8.1). An answer to a repeated REQ is not counted: it was asked
+//! for.
 
 /// Messages that a connection may still send without being asked.
 pub(super) struct Credit(Option<u8>);
 
 impl Credit {
-    /// That of an address which this side has chosen, or which has shown that it gets messages.
+    /// Credit of an address that this side has chosen, or that has shown that it gets messages.
     pub(super) const PROVEN: Self = Self(None);
 
-    /// So many messages, one of which is kept for the end.
+    /// Credit of so many messages, one of which is kept for the end.
     pub(super) const fn new(messages: u8) -> Self {
         Self(Some(messages))
     }

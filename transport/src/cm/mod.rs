@@ -1,14 +1,14 @@
-//! Connection management: how two sides agree on a connection, and on its end.
+//! Connection management: establishes and ends connections.
 //!
-//! Read first: InfiniBand volume 1, chapter 12 (communication management), above all the state
-//! diagrams of 12.9.7; annex A11 (the RDMA IP CM service), for how IP addresses travel.
+//! Read first: InfiniBand volume 1, chapter 12, above all the state diagrams of 12.9.7; annex A11
+//! (RDMA IP CM service), for IP addresses.
 //!
-//! The communication manager is a part of the adapter: messages arrive at QP1 and leave from there.
-//! The state machine knows listeners, connections, service ID resolutions and time, and nothing of
-//! queue pairs but their numbers. A message that needs an answer is sent again until it has one.
+//! The communication manager is a part of the adapter, at QP1. The state machine has listeners,
+//! connections and service ID resolutions, and of queue pairs the numbers alone. A message that
+//! needs an answer is retransmitted until it has one.
 //!
-//! States and edges stand in one table, [`EDGES`]: commands and messages that it does not have for
-//! a state are refused in that state.
+//! [`EDGES`] is the table of states and edges. A command or message without an edge in the present
+//! state is refused.
 
 mod active;
 mod alternate_path;

@@ -37,7 +37,7 @@ pub struct QpSetup {
     pub min_rnr_timer: u8,
 }
 
-/// Attributes of the own queue pair that the messages do not carry.
+/// Attributes of this side's queue pair that the messages do not carry.
 #[derive(Clone, Copy)]
 pub(super) struct Local {
     pub(super) qpn: Qpn,
@@ -47,7 +47,8 @@ pub(super) struct Local {
 }
 
 impl QpSetup {
-    /// That of the active side. What one side can answer the other may have outstanding.
+    /// Setup of the active side. The READs and atomics that one side can answer, the other may have
+    /// outstanding.
     pub(super) fn active(local: Local, req: &Req, rep: &Rep) -> Self {
         Self {
             dest_qpn: rep.local_qpn,
@@ -60,7 +61,7 @@ impl QpSetup {
         }
     }
 
-    /// That of the passive side.
+    /// Setup of the passive side.
     pub(super) fn passive(local: Local, req: &Req, rep: &Rep) -> Self {
         Self {
             qpn: local.qpn,

@@ -1,9 +1,9 @@
 //! Ending the connections of another adapter.
 //!
-//! When a process ends, a kernel announces the end of its connections. Where several adapters share
-//! an address, one that is left can do so for one that is gone: it gets the answers, because nobody
-//! else has the communication IDs that they name. It has to know of each connection what a DREQ
-//! says, and where it goes.
+//! When a process ends, a kernel disconnects its connections. Where several adapters share an
+//! address, a remaining adapter does so for one that is gone. It gets the answers, because no other
+//! adapter has the communication IDs that they name. Its record of a connection holds the content
+//! and the destination of a DREQ.
 
 use core::{net::IpAddr, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
-/// What another adapter at the same address needs to know to end a connection.
+/// Record with which another adapter at the same address can end a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnRecord {
     /// Own address.
@@ -42,8 +42,8 @@ pub struct ConnRecord {
 }
 
 impl Connections {
-    /// What another adapter at the same address needs to know to end this connection, should this
-    /// one be gone; none unless the peer takes it for one: from its reply, or to it, on, and until
+    /// Record with which another adapter at the same address ends this connection, should this
+    /// adapter be gone. `None` unless the peer takes it for a connection: from the reply on, until
     /// either side ends it.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {

@@ -1,12 +1,11 @@
 //! Stale connections: those that a peer which has started again does not know any more.
 //!
 //! The sign of one is a REQ or a REP with a queue pair that is connected already (12.9.8.3.1). It
-//! is rejected, but the old connection does not end for it: to write one takes the peer's address,
-//! its GUID, which all of its peers know, and a queue pair number, which can be guessed. The peer
-//! is asked instead, by a DREQ with the connection's communication IDs for a queue pair that is not
-//! the connection's. Who has the connection ignores that; who does not have it answers, as any DREQ
-//! about nothing is answered (Linux, too, does both). The answer has a transaction ID that only the
-//! peer has seen.
+//! is rejected, but does not end the old connection, as it can be forged: all peers know the GUID,
+//! and a queue pair number can be guessed. The peer is asked instead, by a DREQ with the
+//! connection's communication IDs for a queue pair that is not the connection's. A peer that has
+//! the connection ignores that DREQ; one that does not answers it, as any DREQ about nothing (Linux
+//! does both). The answer has a transaction ID that only the peer has seen.
 
 use super::{
     arrival::Arrival,

@@ -62,7 +62,7 @@ pub enum Trigger {
     Connect,
     /// Command: accept a request (`rdma_accept`).
     Accept,
-    /// Command: the own queue pair is ready (`rdma_establish`).
+    /// Command: this side's queue pair is ready (`rdma_establish`).
     Establish,
     /// Command: a packet of the peer's queue pair came (`rdma_notify`). The adapter notices as
     /// well, when it would repeat the reply.

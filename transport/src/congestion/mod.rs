@@ -21,5 +21,5 @@ use crate::addr::Mtu;
 /// system keeps for each. Linux takes from 300 to 4,000, depending on sizes and interface.
 pub(crate) const OVERHEAD: u64 = 768;
 
-/// What the largest packet takes.
+/// Cost of the largest packet.
 pub(crate) const LARGEST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;

@@ -1,10 +1,9 @@
-//! The rate of answers to READs that the peer loses and asks for again late.
+//! The rate of READ responses that the peer loses and asks for again late.
 //!
-//! Nothing tells a responder how much of an answer has arrived. A requester of ours asks for no
-//! more than it can take, and network adapters ask again as soon as they see a gap. One that drops
-//! all behind a gap and waits for its timer (rxe) may ask for gigabytes all the same: of what comes
-//! too fast it keeps each time what a buffer on the way held. When it asks again, the rate is
-//! halved; it grows by as much as it was then in each second.
+//! Nothing tells a responder how much of an answer has arrived. This crate's requester asks for no
+//! more than it can take, and network adapters ask again as soon as they see a gap. rxe drops all
+//! packets behind a gap, waits for its timer, and may ask for gigabytes: it keeps what a buffer on
+//! the path held. A late repeat halves the rate. Each second then adds the halved rate.
 
 use core::time::Duration;
 
@@ -48,7 +47,7 @@ impl Pace {
         (self.cut > 0).then_some(self.cut)
     }
 
-    /// What the limit is now.
+    /// The limit now.
     fn rate(&self, now: Instant) -> u64 {
         let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
         self.cut.saturating_add(grown as u64)

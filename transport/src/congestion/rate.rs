@@ -1,9 +1,9 @@
 //! DCQCN's reaction point: the rate of a queue pair's data.
 //!
 //! Read first: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015),
-//! section 3. A notification cuts the rate by an estimate of how congested the way is; without
-//! notifications a timer and a byte counter bring it back: first to where it was (fast recovery),
-//! then beyond by small steps (additive increase), then by growing ones (hyper increase).
+//! section 3. A notification cuts the rate by an estimate of how congested the path is. Without
+//! notifications a timer and a byte counter raise it: to where it was (fast recovery), then by
+//! small steps (additive increase), then by growing ones (hyper increase).
 //!
 //! There is no rate before the first notification: the line's speed is not known, and the window
 //! limits what is under way. The first notification finds the rate that was measured.

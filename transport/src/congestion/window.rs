@@ -1,9 +1,9 @@
-//! A window in bytes that adapts to what the way to a receiver, and the receiver itself, can hold.
+//! A congestion window in bytes, for the path to a receiver and the receiver's buffer.
 //!
-//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). It differs in what it
-//! counts (packets with their overhead in a receive buffer) and in how much a loss costs: the
-//! receiver goes back to what was lost, so that a loss is dearer than in TCP. A window that a
-//! notification showed to be too large grows slowly near the size that was: [`Near`].
+//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). It counts packets
+//! with their overhead in a receive buffer. A loss costs more than in TCP: the requester goes back
+//! to the lost packet. A window that a notification showed to be too large grows slowly near the
+//! size that was: [`Near`].
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ const AFTER_NOTIFICATION: u64 = 8;
 const CAREFULLY: u64 = 8;
 /// Time after a notification until a window has the same size again (K in RFC 9438).
 const RETURN: Duration = Duration::from_millis(500);
-/// So many times later the notification says nothing any more.
+/// Multiple of `RETURN` after which the notification no longer counts.
 const FORGET: u32 = 4;
 
 /// How a window grows near the size at which the last notification came.

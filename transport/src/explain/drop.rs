@@ -36,7 +36,7 @@ impl DropReason {
         advice != LOSSES && advice != OVER
     }
 
-    /// What to look at when the peer's answers are dropped so.
+    /// Advice when the peer's answers are dropped so.
     pub(super) fn advice_for_answers(self) -> Cow<'static, str> {
         match self {
             Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {

@@ -25,7 +25,7 @@ pub const KEPT: usize = 16;
 const GONE: usize = 256;
 /// Number of addresses of this host that packets went to, which are asked after once.
 const ADDRESSED: usize = 64;
-/// Number of queue pairs that never existed, and that packets named, which are told of.
+/// Number of reported queue pairs that packets named and that never existed.
 const STRANGERS: usize = 16;
 
 /// Something that has failed.
@@ -43,7 +43,7 @@ pub struct Finding {
     pub reason: Reason,
     /// The peer's part: its answer, or that there was none.
     pub peer: Option<String>,
-    /// Address of a peer from which an answer was waited for in vain.
+    /// Address of a peer that did not answer.
     pub silent: Option<IpAddr>,
     /// The latest records of the queue pair, the oldest first, [`KEPT`] at most.
     pub latest: Vec<Record>,
@@ -323,7 +323,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     Finding { status: Some(error.status), peer, silent, ..finding }
 }
 
-/// What keeps answers from coming, or from being taken.
+/// Explains why answers do not come, or are not taken.
 fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     if tries == 1 {
         reason.rule += ": retry_cnt is 0";

@@ -1,4 +1,4 @@
-//! What has happened on one queue pair, as far as explanations need it.
+//! History of one queue pair, as far as explanations need it.
 
 use alloc::{
     collections::VecDeque,
@@ -20,10 +20,10 @@ use crate::{
 
 /// Number of posted send requests that are remembered, to say what a failed one was.
 const POSTS: usize = 256;
-/// Number of timeouts whose times are told.
+/// Number of timeouts whose times are reported.
 const TIMEOUTS: usize = 8;
 
-/// What has happened since the peer has last moved the requester on.
+/// Events since the last progress of the requester.
 #[derive(Debug, Default)]
 struct Silence {
     /// Times at which the acknowledge timer fired, the latest ones.

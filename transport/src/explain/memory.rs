@@ -34,7 +34,7 @@ reasons! {
     }
 }
 
-/// What to look at where an address is not inside a region.
+/// Advice where an address is not inside a region.
 const fn bounds(address: u64, start: u64, size: u64) -> &'static str {
     const LOWER: u64 = 0xFFFF_FFFF;
     const fn is_inside(address: u64, start: u64, size: u64) -> bool {

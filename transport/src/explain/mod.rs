@@ -1,13 +1,13 @@
-//! Explanations of failures: for every error of a call, every completion in error, every event and
-//! every rejection, the rule that was broken and what to look at; and, from the
-//! [record](crate::trace) of a queue pair, what came before and what the peer said.
+//! Explanations of failed calls, completions in error, events and rejections: the broken rule and
+//! what to look at. The [record](crate::trace) of a queue pair adds what came before and what the
+//! peer said.
 //!
 //! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
 //! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.
 
-/// The table of an error: its variants, each with its `errno`, if calls fail with it, the name of
-/// its cause, and what to look at; what the variant says is its rule. Those that hold another error
-/// are explained by it; those that are like another have its cause and advice.
+/// The table of an error: each variant with its `errno`, if calls fail with it, the name of its
+/// cause, and advice. A variant's message is its rule. Those that hold another error are explained
+/// by it; those that are like another have its cause and advice.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {

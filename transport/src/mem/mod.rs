@@ -71,9 +71,9 @@ pub trait Memory: Send + Sync {
 
     /// The word at `offset`, read at once, with acquire ordering.
     ///
-    /// Memory that is reached in another way than through references to [`words`](Memory::words)
-    /// has its own of this and of the following three; then what must be a multiple of eight is the
-    /// address of the byte, which `offset` need not be.
+    /// Memory that is not reached through references to [`words`](Memory::words) implements this
+    /// and the following three itself. Then the byte's address, not `offset`, must be a multiple of
+    /// eight.
     ///
     /// # Errors
     /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.

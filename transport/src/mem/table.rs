@@ -256,7 +256,7 @@ impl RegionTable {
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
-    /// What is said of a key that names no region.
+    /// Error for a key that names no region.
     pub(super) fn nothing_at(&self, key: RKey) -> AccessError {
         if self.quarantined.contains_key(&key.0) {
             AccessError::Deregistered(key.0)

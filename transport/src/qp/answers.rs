@@ -32,9 +32,9 @@ const LONGEST_RUN: u32 = 15;
 
 /// Answers that wait to be sent.
 ///
-/// There are never more with data than the peer may ask for, of either attempt, and an
-/// acknowledgement after each of them and before the first: acknowledgements that follow one
-/// another become one.
+/// Bound: the answers with data that the peer may ask for, of either attempt, and an
+/// acknowledgement before the first and after each. Acknowledgements that follow one another become
+/// one.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) replies: VecDeque<Reply>,
@@ -142,7 +142,7 @@ impl Answers {
         self.replies.extend(nak);
     }
 
-    // What comes behind a READ.
+    // Requests behind a READ.
 
     /// [`Behind::keep`], for the READs that wait.
     pub(super) fn keep(

@@ -84,9 +84,9 @@ pub struct QpInit {
 /// default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// The peer takes FLUSHes as Linux's rxe does: with the ICRC of
-    /// [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc), which is sent then (received is either),
-    /// and as one of the READs and atomics that may be outstanding.
+    /// The peer takes FLUSHes as Linux's rxe does. They are sent with the ICRC of
+    /// [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either is received), and count as
+    /// outstanding READs and atomics.
     pub rxe_flush: bool,
 }
 
@@ -108,8 +108,8 @@ pub struct PeerAttr {
     pub dest_qpn: Qpn,
     /// The most payload per packet; both ends must use the same.
     pub path_mtu: Mtu,
-    /// The first PSN that the peer sends. In UC another one is taken as loss, and the next message
-    /// starts anew. An XRC initiator takes one without effect: it gets no requests.
+    /// The first PSN that the peer sends. In UC another PSN counts as loss, until the next message.
+    /// Without effect on an XRC initiator, which gets no requests.
     pub rq_psn: Psn,
     /// The way to the peer.
     pub av: AddressVector,

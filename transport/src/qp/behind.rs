@@ -1,15 +1,15 @@
-//! What comes behind a READ that is not answered yet.
+//! Requests behind a READ that is not answered yet.
 //!
 //! The specification lets what follows a READ pass it unless the requester asks for a fence (volume
-//! 1, 10.8.3.3). But adapters and rxe carry requests out one after the other, and programs count on
-//! that. Here the answer to a READ is read when it leaves, and what follows is carried out when it
-//! arrives; so that it looks as if it came later,
+//! 1, 10.8.3.3). But adapters and rxe execute requests one after the other, and programs rely on
+//! it. Here the response to a READ is read when it leaves, and requests behind it are executed when
+//! they arrive. To make them look later,
 //!
-//! * packets of the answer whose memory it changes are kept as they were, up to [`KEPT`] of them;
-//!   what would need more is asked for anew when the READ is answered, by a NAK behind the answer;
-//! * its receive request completes when the READ is answered.
+//! * packets of the response whose memory they change are kept as they were, up to [`KEPT`] of
+//!   them. Beyond that, a NAK behind the response asks for the request again;
+//! * their receive requests complete when the READ is answered.
 //!
-//! A READ that is repeated is carried out anew, and may see what came behind it (9.7.5.1.4).
+//! A repeated READ is executed again, and may see later requests' changes (9.7.5.1.4).
 
 use alloc::{
     boxed::Box,
@@ -32,7 +32,7 @@ use crate::{
 /// Packets of answers that are kept: what may be on its way behind a READ, in the largest window.
 const KEPT: usize = 256;
 
-/// What has been carried out behind READs that are not answered, and what it found.
+/// Requests executed behind unanswered READs, with the memory that they found.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     /// READs whose answers have been queued, and those of them that have left.

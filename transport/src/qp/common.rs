@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What the queue pairs of an adapter work with.
+/// Objects that the queue pairs of an adapter use.
 pub(crate) struct Resources {
     pub(crate) regions: RegionTable,
     pub(crate) gids: GidTable,
@@ -42,7 +42,7 @@ pub(crate) struct Resources {
     pub(crate) congestion: CongestionConfig,
 }
 
-/// What they report to the adapter.
+/// Their reports to the adapter.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(crate) counters: Counters,
@@ -56,7 +56,7 @@ pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) resources: &'a mut Resources,
     pub(crate) reports: &'a mut Reports,
-    /// What is placed and told late, if anything is.
+    /// Late placement and completions, if enabled.
     pub(crate) late: Option<&'a mut Late>,
     /// Room for the data of READs, for one that sends.
     pub(crate) read_room: Room,
@@ -271,7 +271,7 @@ impl Default for Posting {
     }
 }
 
-/// Where its requests complete, and whether they are told of and counted.
+/// Where its requests complete, and whether they are reported and counted.
 #[derive(Default)]
 pub(crate) struct Completions {
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,

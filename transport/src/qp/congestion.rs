@@ -1,12 +1,12 @@
-//! Telling a peer that its packets meet congestion (annex A17.9).
+//! Congestion notifications to a peer (annex A17.9).
 //!
 //! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender
-//! with a congestion notification packet. So it does when a packet has met a receive buffer of its
-//! own host that fills ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)).
-//! Datagram queue pairs count marks but send no notification: what they receive comes from many,
-//! and each datagram may come from another, so that there is no flow to slow down.
+//! with a congestion notification packet. It also does so when its host's receive buffer fills
+//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)). Datagram queue pairs count
+//! marks but send no notification: each datagram may come from another sender, so there is no flow
+//! to slow down.
 //!
-//! A sender that is told slows down: [`Rate`](crate::congestion::Rate).
+//! A notified sender slows down: [`Rate`](crate::congestion::Rate).
 
 use core::{convert::Infallible, time::Duration};
 

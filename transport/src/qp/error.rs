@@ -167,7 +167,7 @@ pub enum PostError {
 }
 
 impl PostError {
-    /// What a full queue says that was made for so many requests.
+    /// Error of a full queue that was made for so many requests.
     pub(crate) const fn full(capacity: u32) -> Self {
         if capacity == 0 { Self::QueueOfZero } else { Self::QueueFull }
     }

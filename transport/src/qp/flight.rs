@@ -74,13 +74,13 @@ impl Flight {
         self.window.limit()
     }
 
-    /// Nothing waits for room, as far as is known: it is tried anew.
+    /// Forgets that packets wait for room; the next call tries again.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }
 
-    /// True if a packet of so many bytes may leave, and with it whether it is to ask for an
-    /// acknowledgement: before the window is closed to the largest packet one has to.
+    /// `Some` if a packet of so many bytes may leave; true if it must ask for an acknowledgement,
+    /// as the window has no room for the largest packet after it.
     pub(super) fn admit(&mut self, cost: u64, largest: u64, room: Room) -> Option<bool> {
         let own = self.window.limit().saturating_sub(self.bytes);
         let fits_own = cost <= own || self.bytes == 0;

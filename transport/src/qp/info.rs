@@ -55,8 +55,8 @@ pub struct QpInfo {
     /// Bytes of requests that may wait for an acknowledgement, 768 counted for each packet besides
     /// its payload (RC and XRC). It adapts; not of the C API.
     pub window: u64,
-    /// Bits per second to which notifications of the peer have limited it (RC and XRC), or its
-    /// answers to READs, when it has last lost some of them; not of the C API.
+    /// Bits per second to which the peer's notifications (RC and XRC), or its losses of READ
+    /// responses, have limited it. Not of the C API.
     pub rate: Option<u64>,
     /// Signs of congestion; not of the C API.
     pub congestion: CongestionCounters,

@@ -1,5 +1,5 @@
-//! Completions that fail on request, as if what they say had happened: the queue pair goes where
-//! such a failure has it go, and what is behind completes as flushed, in order.
+//! Completions that fail on request. The queue pair changes its state as after a real failure, and
+//! later requests are flushed, in order.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::fmt;
@@ -24,7 +24,7 @@ pub enum Queue {
 pub struct Completing {
     /// Its queue pair.
     pub qpn: Qpn,
-    /// That one's service.
+    /// Service of that queue pair.
     pub qp_type: QpType,
     /// The queue that it was posted to.
     pub queue: Queue,
@@ -76,7 +76,7 @@ pub const fn may_be_received(status: WcStatus) -> bool {
     )
 }
 
-/// Who says which requests fail. It is asked under the adapter's lock, and must not wait.
+/// Chooses requests that fail. Called under the adapter's lock, so it must not wait.
 pub trait CompletionFaults: Send + fmt::Debug {
     /// The status with which this request completes, if it is to fail: one that it
     /// [may have](Completing::may_be).

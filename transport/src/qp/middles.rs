@@ -1,9 +1,8 @@
-//! Packets from the middle of a long SEND, WRITE or answer to a READ, many at once: only PSN and
-//! payload tell them apart, and none of them asks for an acknowledgement.
+//! Middle packets of a long SEND, WRITE or READ response, many at once. They differ in PSN and
+//! payload alone, and none asks for an acknowledgement.
 //!
-//! They leave and arrive as all other packets do, for less work. Where anything else is due before
-//! the next of them, or may be, they end; and one that finds anything but what it continues is left
-//! to those who look at every packet.
+//! This is a fast path for the same packets. A run ends where anything else is due, or may be,
+//! before its next packet. A packet that continues nothing takes the ordinary path.
 
 use alloc::sync::Arc;
 
@@ -107,8 +106,8 @@ impl Qp {
         written.is_ok()
     }
 
-    /// True if this is the packet from the middle of the message under way that comes next, and no
-    /// more than to place its payload is to be done with it.
+    /// True if this is the next middle packet of the message under way, and placing its payload is
+    /// all that it needs.
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize

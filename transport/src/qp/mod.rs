@@ -1,10 +1,9 @@
 //! A queue pair: its state and the protocol halves that it drives.
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
-//! (queue pair states), A14 (XRC). The halves are `requester` (what we ask), `completer` (the
-//! answers to it), `responder` (what we are asked) with its `answers`; the halves yield packet
-//! values, and `Qp::build` turns them into bytes. `raw` stands beside the protocol: frames of the
-//! program's own.
+//! (queue pair states), A14 (XRC). The halves are `requester` (requests), `completer` (responses to
+//! them), `responder` (the peer's requests) with its `answers`. They yield packet values, which
+//! `Qp::build` turns into bytes. `raw` stands beside the protocol: frames of the program's own.
 
 mod answers;
 mod attr;
@@ -90,7 +89,7 @@ pub(crate) struct Qp {
     flushing: Option<Flushing>,
 }
 
-/// What is left of entering ERR.
+/// Rest of the work of entering ERR.
 #[derive(Clone, Copy, Debug)]
 struct Flushing {
     /// [`Event::LastWqeReached`] is raised at the end.
@@ -463,7 +462,7 @@ impl Qp {
     }
 
     /// True if the next answer is the last packet of a long READ and may wait for one transmit
-    /// buffer: the first packet of what is asked for meanwhile is as long, and can share its run.
+    /// buffer. The first packet of the next response is as long, and can share its run.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.answers.hold_back()
     }
@@ -555,7 +554,7 @@ impl Qp {
         }
     }
 
-    /// So many packets of one kind have left, with so many bytes in all.
+    /// Counts sent packets of one kind, with their bytes in all.
     fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
@@ -672,7 +671,8 @@ enum Kind {
     Request,
 }
 
-/// Whose turn it is, so that a peer that asks for much does not keep the own requests from leaving.
+/// Turns of answers and requests: a peer that asks for much does not keep this side's requests from
+/// leaving.
 #[derive(Debug, Default)]
 struct Turn {
     requests_first: bool,

@@ -260,7 +260,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Drops everything that was posted, without completions, and starts anew.
+    /// Drops all posted requests without completions, and resets the state.
     pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();

@@ -39,7 +39,7 @@ pub enum Loss {
     NotReady,
 }
 
-/// What a requester does after a loss.
+/// Recovery of a requester after a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
     /// Everything from the lost packet on is sent again.
@@ -93,7 +93,7 @@ pub enum Reason {
 pub enum Timer {
     /// The acknowledge timer fired: nothing from this PSN on has been answered.
     Acknowledge(Psn),
-    /// The acknowledge timer fired, and starts anew: what is to be answered waits for room.
+    /// The acknowledge timer fired and restarts: the packets to be answered wait for room.
     PutOff,
     /// A few round trips have passed without an answer: a probe is due.
     Probe,

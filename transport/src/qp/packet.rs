@@ -26,8 +26,8 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet that has been written to a slot, without its ICRC. Its path is told apart: it is copied
-/// once only.
+/// A packet that has been written to a slot, without its ICRC. Its path is separate, so that it is
+/// copied only once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,

@@ -1,19 +1,18 @@
-//! Tail-loss probes: the last packet again when no answer comes within a few round trips.
+//! Tail-loss probes: the last packet is sent again after a few round trips without an answer.
 //!
 //! A lost packet with others behind it is found by a NAK. When the last one is lost, or the answer
 //! to it, nothing shows the loss until the acknowledge timeout, which is 67 ms or more in most
-//! programs. A probe shows it within a few round trips: the responder answers the repeat with an
-//! acknowledgement, or with a NAK for what is missing before it. Probes cost no retry and change
-//! neither the retry counter nor the acknowledge timer, so that the errors of 9.9.2.4.1 come when
-//! they did.
+//! programs. The responder answers a probe with an acknowledgement, or with a NAK for what is
+//! missing before it. Probes change neither the retry counter nor the acknowledge timer, so the
+//! errors of 9.9.2.4.1 come when they did.
 //!
-//! A responder that has sent a NAK sends no other for the same gap (9.7.5.2.8): when the NAK is
-//! lost, or what was sent again for it, it drops a repeat of the last packet in silence. So where
-//! a gap is known, and after a probe without an answer, it is the oldest packet that is repeated.
-//! If its acknowledgement goes no further, what was sent behind it has been dropped.
+//! A responder sends one NAK for a gap (9.7.5.2.8). If the NAK or the retransmission is lost, it
+//! drops a repeat of the last packet in silence. So where a gap is known, and after a probe without
+//! an answer, the probe is the oldest packet. If its acknowledgement goes no further, the packets
+//! behind it have been dropped.
 //!
-//! The round-trip time is smoothed as in RFC 6298; a packet that was sent twice is not measured
-//! (Karn's rule): the wait stays as long as the last probe's until one is.
+//! The round-trip time is smoothed as in RFC 6298. A packet that was sent twice is not measured
+//! (Karn's rule); until one is measured, the wait stays as long as the last probe's.
 
 use crate::{psn::Psn, time::Instant};
 

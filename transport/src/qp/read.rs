@@ -64,7 +64,7 @@ pub(super) struct Portions {
     bytes: u64,
     /// The next one waits for room.
     waits: bool,
-    /// What the peer sends comes through memory of this host, where it waits without being lost.
+    /// The peer's packets come through this host's memory, where they wait without loss.
     by_memory: bool,
 }
 
@@ -85,7 +85,7 @@ impl Portions {
         self.waits
     }
 
-    /// Nothing waits for room, as far as is known: it is tried anew.
+    /// Forgets that READs wait for room; the next call tries again.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }

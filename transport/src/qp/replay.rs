@@ -21,7 +21,7 @@ pub(crate) struct Remembered {
 /// The operation of a remembered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RememberedOp {
-    /// Carried out anew when it comes again.
+    /// Executed again when it is repeated.
     Read(Reth),
     /// Must not be carried out twice: the value that it found is kept.
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },
@@ -77,9 +77,9 @@ fn capacity(agreed: u8) -> usize {
 /// are remembered: more than a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The answer to
-/// one says that just this one was carried out, so a repeat of what never was must not get it: a
-/// peer that lives anew may number its requests so that they look long past.
+/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The response
+/// says that this very request was executed, so a repeat of a request that never came must not get
+/// it. A restarted peer may use PSNs that look long past.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     answered: VecDeque<(Psn, Msn)>,

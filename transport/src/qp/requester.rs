@@ -1,5 +1,4 @@
-//! The requester's sending half: turns send requests into request packets, new ones and old ones
-//! again.
+//! The requester's sending half: turns send requests into request packets, and retransmits.
 //!
 //! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs),
 //! 9.7.5.1 (responses).
@@ -260,9 +259,8 @@ impl Requester {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    /// Nothing waits for room that all queue pairs share, as far as is known: it is tried anew, or
-    /// waits for something else. Who has a place in the line and does not use it keeps the others
-    /// waiting.
+    /// Leaves the queue for room that all queue pairs share, to try again or wait for something
+    /// else. An unused place in the queue keeps the others waiting.
     pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.try_anew();
         self.flight.try_anew();
@@ -358,8 +356,8 @@ impl Requester {
         Some(request)
     }
 
-    /// A packet of a request that has its PSNs; its answer takes those up to `end`. It asks for an
-    /// acknowledgement if it ends its request, or if it is told to.
+    /// A packet of a request that has its PSNs; its answer takes those up to `end`. The packet asks
+    /// for an acknowledgement if it ends its request, or if the argument says so.
     pub(super) fn request(
         &self,
         at: Cursor,

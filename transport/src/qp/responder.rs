@@ -337,8 +337,8 @@ impl Responder {
         disposition
     }
 
-    /// A READ again, from its start or from inside (9.7.5.1.4): it is carried out anew, on the
-    /// memory as it is now.
+    /// A repeated READ, from its start or from inside (9.7.5.1.4): executed again, on the memory as
+    /// it is now.
     fn repeat_read(
         &mut self,
         psn: Psn,

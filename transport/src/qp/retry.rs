@@ -11,13 +11,12 @@ use crate::{
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// The greatest multiple of the acknowledge timeout that the timer may take. It doubles up to this
-/// with each time that it fires in vain: a peer whose processor is busy elsewhere answers late, and
-/// gets more time without being asked more often.
+/// Limit of the exponential backoff, in acknowledge timeouts. The timer doubles each time that it
+/// fires: a peer whose processor is busy answers late, and needs time, not more repeats.
 const LONGEST: u32 = 4;
 
-/// The same of timeouts from this code on, half a second: whoever is silent for so long is seldom
-/// only busy, and the program is to hear of it within twice the time that its settings promise.
+/// The limit from timeouts of half a second on. A peer that is silent for so long is seldom only
+/// busy, and the program gets the error within twice the time of its settings.
 const LONGEST_OF_LONG: u32 = 2;
 const LONG: u8 = 17;
 
@@ -29,7 +28,7 @@ pub struct AckTimer {
     pub least: u8,
     /// Time after which the timer fires, in percent of the timeout. 100 by default.
     pub percent: u32,
-    /// The timer takes longer with each time that it fires in vain, by default.
+    /// The timer backs off exponentially; true by default.
     pub backs_off: bool,
 }
 
@@ -162,8 +161,8 @@ impl Retry {
         self.resent_from == Some(psn)
     }
 
-    /// Data arrived that was not asked for any more, or comes behind a gap. The peer is alive, and
-    /// what was asked for anew comes behind what it is still sending.
+    /// Data arrived that is no longer wanted, or comes behind a gap. The peer is alive, and the
+    /// repeated response comes behind what it is still sending.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
         let since = *self.answering_since.get_or_insert(now);
@@ -172,7 +171,7 @@ impl Retry {
         }
     }
 
-    /// The acknowledge timer starts anew.
+    /// Restarts the acknowledge timer.
     pub(crate) fn put_off(&mut self, now: Instant) {
         self.deadline = self.timeout.map(|timeout| now.plus(timeout));
     }

@@ -11,7 +11,7 @@ use crate::{
 
 impl Responder {
     /// Takes a request. A gap in the PSNs, or a packet that does not fit, ends the message under
-    /// way; the next one starts anew, at whatever PSN it has.
+    /// way; the next one may start at any PSN.
     pub(super) fn handle_unreliable(
         &mut self,
         packet: &Packet<'_>,

@@ -4,27 +4,27 @@
 //! Read first: InfiniBand volume 1, annex A14. An initiator sends, a target receives; otherwise
 //! both keep the rules of a reliable connection, with these differences:
 //!
-//! * Opcodes are 0xA0 plus the operation. An XRCETH with the number of an XRC SRQ follows the BTH
-//!   of *every* request packet, those in the middle of a message included, ahead of RETH,
-//!   AtomicETH, FETH, immediate data and IETH. Responses have none. (The table of headers by opcode
-//!   of volume 1, release 1.3, as NFStest's `packet/transport/ib.py` has it; the same in the patch
-//!   "RDMA/rxe: Add XRC opcodes to rxe_opcode_info", linux-rdma list, July 2021. Wireshark 4.0
-//!   knows no XRC opcode, and shows what follows the BTH as one piece.)
-//! * A target has no queue, no completion queue and no protection domain. Receive requests, the
-//!   queue where they complete and the domain of the R_Key are those of the XRC SRQ that the
-//!   request names, for READs, WRITEs and atomics as well; what the peer may do is still decided by
-//!   the target's own access rights. (The same series of patches: "Enable receiving XRC packets";
-//!   in its version of September 2022 "Extend rxe_resp.c to support xrc".)
-//! * A completion of a receive names the target that received, not the SRQ: `ibv_xsrq_pingpong`
+//! - Opcodes are 0xA0 plus the operation. An XRCETH with the number of an XRC SRQ follows the BTH
+//!   of *every* request packet, middle packets included. RETH, AtomicETH, FETH, immediate data and
+//!   IETH come after it. Responses have none. (The table of headers by opcode of volume 1, release
+//!   1.3, as in NFStest's `packet/transport/ib.py`. The same in the patch "RDMA/rxe: Add XRC
+//!   opcodes to rxe_opcode_info", linux-rdma list, July 2021. Wireshark 4.0 knows no XRC opcode,
+//!   and shows what follows the BTH as one piece.)
+//! - A target has no queue, no completion queue and no protection domain. The XRC SRQ in the
+//!   request has the receive requests, their completion queue and the domain of the R_Key, for
+//!   READs, WRITEs and atomics as well. The access rights are the target's. (The same series of
+//!   patches: "Enable receiving XRC packets"; in its version of September 2022 "Extend rxe_resp.c
+//!   to support xrc".)
+//! - A completion of a receive names the target that received, not the SRQ: `ibv_xsrq_pingpong`
 //!   finds its connection by it.
-//! * A number that no XRC SRQ has, or one of another domain, is answered with NAK remote access
-//!   error, and the program gets an access error event. (The patches of 2021 answer so; the drivers
-//!   of hns and qedr turn both errors of theirs into `IBV_EVENT_QP_ACCESS_ERR`. A later version of
-//!   the patches drops such packets, which leaves the peer to its timeouts.)
-//! * An empty XRC SRQ is "receiver not ready", as any is.
+//! - A number that no XRC SRQ has, or one of another domain, is answered with NAK remote access
+//!   error, and the program gets an access error event. (The patches of 2021 answer so. The drivers
+//!   of hns and qedr turn both errors into `IBV_EVENT_QP_ACCESS_ERR`. A later version of the
+//!   patches drops such packets; the peer runs into its timeouts.)
+//! - An empty XRC SRQ is "receiver not ready", as any is.
 //!
-//! Where the sources do not settle a question: all packets of a message name one SRQ, another one
-//! is an invalid request; a target that fails always says that it takes nothing more from its SRQs
+//! Where the sources are silent: all packets of a message name one SRQ; another one is an invalid
+//! request. A failing target always reports that it takes nothing more from its SRQs
 //! (`IBV_EVENT_QP_LAST_WQE_REACHED`).
 
 use alloc::collections::BTreeSet;
@@ -109,8 +109,8 @@ impl Qp {
         responder.handle(packet, common, env)
     }
 
-    /// The SRQ that a target serves goes away, or the target starts anew: a message under way goes
-    /// with it.
+    /// The SRQ that a target serves goes away, or the target is reset: a message under way is
+    /// dropped.
     pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
         self.responder.forget_message();
         self.common.serve_from_now_on(Receiving::NOTHING, srqs);

@@ -53,7 +53,7 @@ pub enum Call {
     Listen(ServiceId),
     /// `rdma_connect`.
     Connect {
-        /// The own queue pair.
+        /// This side's queue pair.
         qpn: Qpn,
         /// The service.
         service: ServiceId,
@@ -62,7 +62,7 @@ pub enum Call {
     Accept {
         /// The connection.
         conn: ConnId,
-        /// The own queue pair.
+        /// This side's queue pair.
         qpn: Qpn,
     },
     /// `rdma_establish`.

@@ -1,13 +1,13 @@
 //! The record of decisions: what an adapter did, when, and by which rule.
 //!
-//! An adapter that was made with a [`Trace`] records every packet that it sends, with the reason,
-//! and every one that arrives, with what became of it; every call of the program with its result;
-//! timers; changes of state, window and rate; completions. Whatever shows what happened (a ladder,
-//! an explanation of a failure, a test) reads these records and works nothing out by itself.
+//! An adapter with a [`Trace`] records every packet that it sends, with the reason, and every
+//! packet that arrives, with its outcome. It records calls with their results, timers, completions,
+//! and changes of state, window and rate. Ladders, explanations and tests read these records and
+//! derive nothing themselves.
 //!
 //! Records are handed to the [`Sink`] in their order: a call or an arrival comes before what
 //! followed from it. Records of one call of the adapter come together, at its end. An adapter
-//! without a trace notes nothing.
+//! without a trace records nothing.
 //!
 //! A sink runs where the adapter runs, under the lock of its engine: it must not wait, and must
 //! not call the adapter.
@@ -90,8 +90,7 @@ pub struct Record {
     /// that did.
     pub at: Instant,
     /// The queue pair: [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a packet to a
-    /// group (its copies follow), and the number that it names for a packet to a queue pair that
-    /// does not exist.
+    /// group (its copies follow). If the queue pair does not exist, the number in the packet.
     pub qpn: Qpn,
     /// The event.
     pub what: What,
@@ -149,7 +148,7 @@ pub enum What {
         psn: Psn,
         /// Sign of the loss.
         loss: Loss,
-        /// What follows from it.
+        /// The recovery that follows.
         recovery: Recovery,
     },
     /// A timer fired.

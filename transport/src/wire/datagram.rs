@@ -27,12 +27,11 @@ pub struct DatagramMeta {
     /// answered with an RNR NAK; a request that needs no receive request is carried out. This
     /// injects a fault into a program under test.
     pub not_ready: bool,
-    /// True if it is, byte for byte, what an adapter has built, because it has never left the
-    /// memory of this host: its ICRC is not computed again, and may be
-    /// [left away](Datagram::sealed).
+    /// True if the datagram has never left this host's memory, so that its bytes are those that an
+    /// adapter built. Its ICRC is not checked, and may be [omitted](Datagram::sealed).
     pub checksum_verified: bool,
-    /// True if it has met a receive buffer of the own host that fills. Its sender is told as if a
-    /// switch had marked it with "congestion experienced".
+    /// True if a receive buffer of this host fills. The sender is notified as if a switch had
+    /// marked the datagram with "congestion experienced".
     pub congested: bool,
 }
 

@@ -12,8 +12,8 @@ use crate::addr::{Gid, RoceVersion};
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
-/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. Of RoCE v1 it is the GRH; over IPv6
-/// it is the IPv6 header; over IPv4 20 zero bytes and then the IPv4 header with a right checksum,
+/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. For RoCE v1 it is the GRH, over
+/// IPv6 the IPv6 header. Over IPv4 it is 20 zero bytes, then the IPv4 header with a right checksum,
 /// by which readers tell the two apart.
 #[must_use]
 pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {

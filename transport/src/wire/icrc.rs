@@ -2,12 +2,11 @@
 //! that no router changes.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC
-//! is linear: if the bytes are right but for a few unknown bits, then the difference between the
-//! CRC received and the one computed tells those bits. So for a datagram whose identification is
-//! not known the one that would make the CRC right is *computed*, and the packet is accepted if
-//! only the identification and the "don't fragment" bit had to change. That leaves 15 of the 32
-//! bits of checking for such packets; over IPv6, and wherever the link knows the identification,
-//! all 32 are checked.
+//! is linear: if all bytes but a few unknown bits are right, the difference between the received
+//! and the computed CRC gives those bits. An unknown identification is therefore *computed*. The
+//! packet is accepted if only the identification and the "don't fragment" bit had to change. That
+//! leaves 15 of the 32 bits of checking for such packets; over IPv6, and wherever the link knows
+//! the identification, all 32 are checked.
 
 use core::{
     fmt,
@@ -35,7 +34,7 @@ pub enum Ident {
 }
 
 impl Ident {
-    /// That of the next datagram of a run.
+    /// Identification of the next datagram of a run.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -62,7 +61,7 @@ pub struct NetHeader {
     pub hop_limit: u8,
     /// IPv4 identification.
     pub ident: Ident,
-    /// What only links send and see that build frames themselves.
+    /// Fields that only links that build frames send and see.
     pub frame: FrameFields,
 }
 
@@ -74,8 +73,8 @@ pub struct FrameFields(u32);
 impl FrameFields {
     const V1: u32 = 1 << 31;
 
-    /// These fields: of the service level four bits count, 0 to 15, whose lower three are the
-    /// priority in the VLAN tag; of the flow label, of the IPv6 header or the GRH of RoCE v1, 20.
+    /// Four bits of the service level count, 0 to 15; the lower three are the priority in the VLAN
+    /// tag. Of the flow label (IPv6 header, or GRH of RoCE v1) 20 bits count.
     #[must_use]
     pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
         let version = match version {
@@ -159,8 +158,8 @@ pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
 }
 
 /// The ICRC that rxe computes for a FLUSH, and expects of one: everything from the BTH on counts a
-/// second time, as it is (up to Linux 6.12 at least, its opcode table does not say where the
-/// payload of a FLUSH begins).
+/// second time, unmasked. Up to Linux 6.12 at least, its opcode table does not say where the
+/// payload of a FLUSH begins.
 #[must_use]
 pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, bytes)
@@ -287,8 +286,7 @@ const DONT_FRAGMENT: u8 = 1 << 6;
 /// The byte with "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// What a byte at this place changes in the CRC of a [`IcrcFlow`], if it is not zero: a CRC is
-/// linear.
+/// Change of the CRC of a [`IcrcFlow`] by a non-zero byte at this offset: a CRC is linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);
@@ -372,13 +370,13 @@ fn unshift(difference: u32, bytes: usize) -> Option<u32> {
     Some(multiply(difference, *divisor))
 }
 
-/// Change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
-/// offset) explains this difference of CRCs, if it is one of the identification and of "don't
-/// fragment" alone.
+/// The change of the IPv4 header's bytes 4 to 7 (identification, flags, fragment offset) that
+/// explains this difference of CRCs. `None` if it changes more than the identification and "don't
+/// fragment".
 ///
-/// Feeding four bytes into a CRC register that is zero gives the same as shifting them through it,
-/// so the difference is the changed word times x^(32 + 8·n) modulo the polynomial, with n the bytes
-/// that follow; dividing by that gives the word.
+/// Feeding four bytes into a zero CRC register equals shifting them through it. So the difference
+/// is the changed word times x^(32 + 8·n) modulo the polynomial, with n bytes behind it. Division
+/// by that power gives the word.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let change = unshift(difference, 4 + IPV4_AFTER_IDENT + UDP_LEN + body)?;
     if change & !0x0040_FFFF != 0 {
@@ -398,8 +396,8 @@ pub(super) const NEXT_HEADER_UDP: u8 = 17;
 pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// Bytes that the CRC covers before the BTH: eight bytes of ones (the place of an InfiniBand local
-/// route header), and the IP and UDP headers or the GRH, with ones wherever a router may write.
+/// Bytes that the CRC covers before the BTH. First eight bytes of ones for an InfiniBand local
+/// route header; then the IP and UDP headers or the GRH, with ones wherever a router may write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,

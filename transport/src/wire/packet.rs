@@ -393,8 +393,8 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// The BTH and the payload of a packet from the middle of a SEND, a WRITE or an answer to a
-    /// READ in RC or UC that asks for no acknowledgement; `None` for every other.
+    /// BTH and payload of a middle packet of a SEND, a WRITE or a READ response in RC or UC. `None`
+    /// for every other packet, and if it asks for an acknowledgement.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;

@@ -8,7 +8,7 @@ use bitflags::bitflags;
 use super::request::SendOp;
 use crate::wire::Operation;
 
-/// What a completion counter counts of requests that succeed (`ibv_comp_cntr_type`).
+/// Unit in which a completion counter counts successful requests (`ibv_comp_cntr_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counted {
     /// The requests.

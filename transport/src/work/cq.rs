@@ -28,10 +28,10 @@ const NOT_ARMED: u8 = 0;
 /// arming. With both at zero, the default, it does not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
-    /// So many completions end the waiting (`cq_count`); 0: their number does not matter.
+    /// Number of completions that end the waiting (`cq_count`); 0: no limit.
     pub count: u16,
-    /// So much time after the first of them ends it, in whole microseconds up to 65,535
-    /// (`cq_period`); 0: time does not matter, and if the count is not reached, no event comes.
+    /// Time after the first completion that ends it, in whole microseconds up to 65,535
+    /// (`cq_period`). 0: no time limit, so no event comes until the count is reached.
     pub period: Duration,
 }
 
@@ -90,8 +90,8 @@ impl Validity {
     }
 }
 
-/// Whether something has come since a taker found nothing. An event is lost unless what is added
-/// and what is asked for are in one order, as with `armed`.
+/// True if a completion has come since a taker found none. An event is lost unless additions and
+/// requests for events are in one order, as with `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
     /// One did, and there was no event since.
@@ -318,7 +318,7 @@ impl CompletionQueue {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Ends the waiting; returns whether the queue was armed. Whoever does so wakes its reader.
+    /// Ends the waiting; returns whether the queue was armed. The caller wakes the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// Who polls until there is nothing, and asks then.
+    /// A program that polls until the queue is empty, and asks then.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

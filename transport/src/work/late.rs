@@ -1,21 +1,21 @@
-//! What the specification leaves open, used to the full: bytes that are placed in another order
-//! than they came in, and as late as they may be; completions and events that come late. For tests
-//! of programs: what relies on more than is promised fails then.
+//! The specification's freedom of order and time, used to the full: bytes are placed out of order
+//! and late, completions and events come late. For tests: a program that relies on more than the
+//! specification promises fails.
 //!
 //! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when the bytes of
 //! a WRITE may be relied upon), 10.8.3.3 (ordering and fences).
 //!
 //! Bytes that one half of a queue pair has to place wait in pieces, each with a time of its own.
-//! They are all placed
+//! All of them are placed before
 //!
-//! * before a completion of that half is told, which waits for them;
-//! * before anything is answered, with an acknowledgement, a READ's data or otherwise, which waits;
-//! * before an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, before it reads behind a
-//!   fence, and before bytes that overlap them are placed;
-//! * before a key is taken back, and before the queue pair is reset or destroyed.
+//! - a completion of that half is visible, which waits for them;
+//! - any response (an acknowledgement, a READ's data), which waits;
+//! - an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, a READ behind a fence, and the
+//!   placing of bytes that overlap them;
+//! - a key is taken back, and the queue pair is reset or destroyed.
 //!
-//! Completions of one queue stay in their order, and events in theirs; an event never comes before
-//! a completion that was there before it.
+//! Completions of one queue stay in their order, and events in theirs. An event never overtakes a
+//! completion.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -42,10 +42,10 @@ use crate::{
 pub struct LateConfig {
     /// Seed of orders and times.
     pub seed: u64,
-    /// Bytes of WRITEs, of messages and of READs are placed in pieces of up to 64 bytes, in any
-    /// order, and up to so much after the first of them has come; zero: at once, in order. Answers
-    /// wait so long, too: much less than the peer's acknowledge timeout is right. What READs and
-    /// atomics bring may take five times as long.
+    /// Bytes of WRITEs, messages and READs are placed in pieces of up to 64 bytes, in any order, up
+    /// to so long after the first has come. Zero: at once, in order. Answers wait so long, too:
+    /// much less than the peer's acknowledge timeout is right. What READs and atomics bring may
+    /// take five times as long.
     pub place: Duration,
     /// Completions, their events and asynchronous events come up to so much later; zero: at once.
     pub tell: Duration,
@@ -65,7 +65,7 @@ pub(crate) enum Half {
     Responder,
 }
 
-/// Whose bytes and completions they are.
+/// Owner of bytes and completions.
 pub(crate) type Flow = (u32, Half);
 
 /// The longest piece.
@@ -77,7 +77,7 @@ const SHORT: u32 = 16;
 /// Pieces begin at multiples of this.
 const GRAIN: u64 = 8;
 
-/// What waits.
+/// Bytes, completions and events that wait.
 #[derive(Debug)]
 pub(crate) struct Late {
     config: LateConfig,

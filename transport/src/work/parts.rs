@@ -1,5 +1,5 @@
-//! What completion queues are made of. The models of concurrency (`models/`) have others in the
-//! place of this file, so that the code of the queues itself is what they try out.
+//! Parts of completion queues. The concurrency models (`models/`) replace this file, and so run the
+//! code of the queues itself.
 
 pub(super) use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,

@@ -269,8 +269,8 @@ pub struct SendWr {
     /// Flags.
     pub flags: SendFlags,
     /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the
-    /// message, and its protection domain is that of the memory a READ, a WRITE or an atomic may
-    /// use. On other queue pairs `None`.
+    /// message, and its protection domain holds for READs, WRITEs and atomics. `None` on other
+    /// queue pairs.
     pub remote_srq: Option<SrqId>,
 }
 

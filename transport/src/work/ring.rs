@@ -11,10 +11,10 @@ const GROWN: usize = 31;
 /// A queue with one owner who adds and resizes, and any number of takers, who need no lock and
 /// never wait for a resize.
 ///
-/// An array cannot be replaced under takers, so growing puts a second, larger one behind the first:
-/// the owner adds to the newest, takers empty an older one before they go on to the next, and
-/// nothing is copied. Shrinking only lowers the limit. An array that has been left behind stays
-/// allocated; all of them together have less than twice the elements of the newest.
+/// An array cannot be replaced under takers, so growing appends a second, larger one. The owner
+/// adds to the newest; takers empty an older array before they go on; nothing is copied. Shrinking
+/// only lowers the limit. Old arrays stay allocated; all arrays together have less than twice the
+/// elements of the newest.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     first: ArrayQueue<T>,

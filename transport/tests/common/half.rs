@@ -316,7 +316,7 @@ impl Half {
         disposition
     }
 
-    /// What the adapter sends now.
+    /// Packets that the adapter sends now.
     pub fn take(&mut self) -> Vec<Pkt> {
         let mut packets = Vec::new();
         loop {
@@ -328,7 +328,7 @@ impl Half {
         }
     }
 
-    /// What fits into one transmit buffer of that.
+    /// As many of them as fit into one transmit buffer.
     pub fn take_turn(&mut self) -> Vec<Pkt> {
         self.node.transmit.clear();
         self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);

@@ -409,7 +409,7 @@ impl Node {
         (disposition, DropReason::ALL.iter().copied().filter(grown).collect())
     }
 
-    /// Whether its link would have joined this group.
+    /// True if its link would have joined this group.
     pub fn has_joined(&self, group: IpAddr) -> bool {
         self.adapter.mcast_groups(None).any(|joined| joined == group.into())
     }

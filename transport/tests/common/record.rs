@@ -38,7 +38,7 @@ impl Sink for Recorded {
     }
 }
 
-/// What an audit remembers of a queue pair.
+/// The check's state of a queue pair.
 #[derive(Default)]
 struct Known {
     state: Option<State>,

@@ -17,8 +17,8 @@ use super::{
 };
 
 /// Adapters on the ports of one switch, numbered from 0. As a [`Pair`](super::Pair) it runs until
-/// nothing is left to do, with a clock that jumps, and fails the test when a packet is dropped for
-/// a reason that the test has not allowed.
+/// nothing is left to do, with a clock that jumps. A packet dropped for a reason that the test has
+/// not allowed fails the test.
 pub struct Star {
     pub nodes: Vec<Node>,
     pub network: Network,
@@ -38,7 +38,7 @@ pub struct Flow {
 }
 
 impl Star {
-    /// So many adapters on a network with these faults.
+    /// `count` adapters on a network with these faults.
     pub fn new(count: u8, plan: &str, seed: u64) -> Self {
         Self::with_config(count, plan, seed, |config| config)
     }

@@ -113,7 +113,7 @@ fn when_there_is_a_record() {
     assert_eq!(hand::sent(&mut talk.pair, Side::A), []);
 }
 
-/// What is told of a side's records.
+/// The notifications of a side's records.
 fn told(talk: &mut Talk, side: Side) -> Vec<(ConnId, bool)> {
     let adapter = &mut talk.pair.node(side).adapter;
     let told = std::iter::from_fn(|| adapter.cm_mut().poll_record()).collect::<Vec<_>>();

@@ -118,8 +118,8 @@ fn numbers_cross_over() {
     );
 }
 
-/// The own acknowledge timeout leaves the peer the time that it says to take, unless the program
-/// has chosen one. The codes are those that Linux comes to.
+/// This side's acknowledge timeout leaves the peer the time that it says to take, unless the
+/// program has chosen one. The codes are those that Linux comes to.
 #[test]
 fn the_delay_of_the_peer() {
     for (ack_timeout, delay, fits_ack_delay, expected) in [
@@ -310,7 +310,7 @@ fn the_closest_listener() {
     );
 }
 
-/// No answer at all: sent sixteen times, then given up, which the peer is told.
+/// No answer at all: sent sixteen times, then given up; the peer is notified.
 #[test]
 fn no_answer() {
     let mut talk = Talk::new();

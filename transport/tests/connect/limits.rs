@@ -72,7 +72,8 @@ fn time_waits_are_not_counted() {
     assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
 }
 
-/// The time wait that makes room is the one that has the least time left, and its program is told.
+/// The time wait that makes room is the one that has the least time left, and its program gets an
+/// event.
 #[test]
 fn a_time_wait_that_ends_early() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);
@@ -94,7 +95,7 @@ fn more_connections_than_allowed() {
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 3));
 }
 
-/// So are those that one address requests: another one still finds room.
+/// Connections that one address requests are limited, too: another address still finds room.
 #[test]
 fn more_connections_than_one_peer_may_have() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_per_peer = 2);
@@ -165,7 +166,7 @@ fn one_request_leads_to_three_messages() {
     }
 }
 
-/// What somebody who writes another host's address can have a program hold, and for how long.
+/// A forged address makes a program hold a connection only for seconds.
 #[test]
 fn a_connection_that_nobody_uses_ends_in_seconds() {
     let mut talk = Talk::configured(Side::A, |_| {});
@@ -195,7 +196,7 @@ fn request(talk: &mut Talk) {
 fn repeat(talk: &mut Talk, times: usize) {
     let conn = talk.pair.b.adapter.cm().count();
     for _ in 0..times {
-        // the other adapter starts anew, with the same seed
+        // the other adapter restarts, with the same seed
         super::configure(&mut talk.pair.a, |_| {});
         request(talk);
     }

@@ -78,8 +78,8 @@ fn each_message_late() {
     }
 }
 
-/// A program that needs longer than its peer waits: the peer sends its request again, is told so
-/// (MRA), and waits longer then.
+/// A program that needs longer than its peer waits: the peer sends its request again, gets an MRA,
+/// and waits longer then.
 #[test]
 fn a_program_that_needs_a_minute() {
     let mut talk = Talk::new();

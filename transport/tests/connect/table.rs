@@ -467,7 +467,7 @@ fn a_reply_to_an_id_of_another_adapter() {
     }
 }
 
-/// Alternate paths are not supported, and a peer that asks for one is told so.
+/// Alternate paths are not supported, and a peer that asks for one learns so.
 #[test]
 fn an_alternate_path() {
     let mut subject = Subject::in_state("Established");

@@ -150,7 +150,7 @@ fn an_adapter_tells_when_acknowledgements_are_all_that_it_sends() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// Who polls looks for that first: nothing of it may be missed, and it is rare that there is any.
+/// A polling thread looks at this first: it misses nothing, and there is seldom anything.
 #[test]
 fn an_adapter_tells_whether_it_has_anything_to_do() {
     let mut half = Half::new(Options::default());

@@ -1,4 +1,4 @@
-//! What comes behind a READ that is not answered yet looks as if it came after it.
+//! Requests behind an unanswered READ look as if they came after it.
 
 use std::time::Duration;
 
@@ -135,8 +135,8 @@ fn other_keys_of_the_same_memory() {
     assert_eq!(memory.part(350, 1), [0xDD]);
 }
 
-/// What would need too much memory is asked for again when the READ is answered, and carried out
-/// then.
+/// Requests that would need too much memory are requested again when the READ is answered, and
+/// executed then.
 #[test]
 fn what_is_too_much_waits_for_the_answer() {
     const PACKETS: usize = 300;
@@ -311,9 +311,8 @@ fn an_answer_that_starts_over() {
     half.expect(&answer(&memory.bytes()));
 }
 
-/// A program that takes what is there and puts something else: `MPI_Get_accumulate` with
-/// `MPI_REPLACE` as Open MPI has it, in long answers and short ones, by links that are slow to look
-/// and slow to send.
+/// Read and replace: `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI. Long and short
+/// responses, over links that poll and send slowly.
 #[test]
 fn get_and_replace() {
     for (length, rounds) in [(8, 200), (5000, 50), (1 << 20, 4)] {

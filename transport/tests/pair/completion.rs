@@ -246,9 +246,9 @@ fn one_queue_for_both() {
     assert_eq!(completed(&half), [1, 2]);
 }
 
-/// An answer is in one run with the acknowledgement of what it answers, which is shorter and so
-/// stands behind it, and comes first: programs count on it that their request completes before its
-/// answer.
+/// A program's reply is in one run with the acknowledgement of the request; the acknowledgement is
+/// shorter, so it stands behind, and yet comes first. Programs rely on it that a request completes
+/// before its reply.
 #[test]
 fn what_was_sent_completes_before_its_answer() {
     let mut half = with_one_queue();

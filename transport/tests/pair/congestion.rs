@@ -140,8 +140,8 @@ fn datagrams_are_noted_only() {
     assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }
 
-/// Who receives more than it can take says so as a switch would, whatever the service asks for: the
-/// sender of a WRITE, and the responder of a READ.
+/// An overloaded receiver notifies as a switch would: the sender of a WRITE, and the responder of a
+/// READ.
 #[test]
 fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! What comes twice is answered twice and done once (9.7.5.1.4).
+//! A repeated request is answered twice and executed once (9.7.5.1.4).
 
 use roce_transport::{
     addr::Mtu,
@@ -37,7 +37,8 @@ fn a_send_is_received_once() {
     assert_eq!(to.part(0, 4), b"once");
 }
 
-/// Whoever repeats has lost the answer, so a repeat is acknowledged even if it does not ask.
+/// A requester that repeats has lost the answer, so a repeat is acknowledged even if it does not
+/// ask.
 #[test]
 fn a_repeat_is_always_acknowledged() {
     let mut half = Half::new(Options::default());
@@ -110,7 +111,7 @@ fn a_repeat_never_acknowledges_a_read() {
     half.take();
     half.send(&write);
     half.expect(&[ack(0x200, 1)]);
-    // once something later is done, the READ is history for whoever asks for it
+    // once something later is done, an acknowledgement passes the READ
     half.send(&pkt(Op::WriteOnly, 0x203).reth(from.remote(0), 0));
     half.send(&write);
     half.expect(&[ack(0x203, 3)]);

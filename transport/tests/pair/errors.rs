@@ -572,9 +572,9 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The peer has the data, and its repeated request was under way when it said so: taking the memory
-/// away then is no error of this program, and does not cost it the connection. Who does wait for
-/// the repeat is told.
+/// The peer has the data, and its repeated request was under way when it said so. Deregistering the
+/// memory then is no error, and the connection stays. A peer that does wait for the repeat gets the
+/// error.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {

@@ -22,7 +22,7 @@ fn connected(options: Options) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// What is found in the record of one side.
+/// Findings in the record of one side.
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
     pair.record(side).iter().filter_map(|record| histories.note(record)).collect()
@@ -365,7 +365,7 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// What was destroyed is forgotten, and late packets for it are no mistake.
+/// A destroyed queue pair is forgotten, and late packets for it are no mistake.
 #[test]
 fn a_queue_pair_that_is_gone() {
     let mut pair = Pair::new().recorded();

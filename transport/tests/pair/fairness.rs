@@ -100,8 +100,8 @@ fn queue_pairs_take_turns() {
     assert_eq!(order.len(), 16, "four turns each, of 64 packets");
 }
 
-/// 64 KiB of a WRITE fill the window and leave with three system calls at most: a run has packets
-/// of one length, up to 128 of them, and the n-th has identification n.
+/// 64 KiB of a WRITE fill the window and leave with three system calls at most. A run has up to 128
+/// packets of one length; the n-th has identification n.
 #[test]
 fn runs() {
     for mtu in Mtu::ALL {

@@ -275,7 +275,7 @@ fn rnr_obeys_selectors() {
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
 
-/// What stands in the column "example" of a page's tables.
+/// Cells of the column "example" of a page's tables.
 fn examples_of(page: &str) -> Vec<&str> {
     let mut column = None;
     let mut examples = Vec::new();

@@ -1,5 +1,5 @@
-//! What one call does is bounded, however many queue pairs there are: whoever holds the device's
-//! lock meanwhile gives it back soon. Counted in work, not in time.
+//! The work of one call is bounded, however many queue pairs there are: its caller holds the
+//! device's lock. Counted in work, not in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -79,7 +79,7 @@ fn timers_that_fire_together_are_served_in_portions() {
     }
 }
 
-/// What is left for the next call is not forgotten: every one of many completes.
+/// The rest is left for the next call, not forgotten: every one of many completes.
 #[test]
 fn portions_forget_nobody() {
     let mut pair = Pair::new();
@@ -96,7 +96,7 @@ fn portions_forget_nobody() {
 }
 
 /// A queue pair with thousands of requests goes into ERR: they are flushed in portions, in order,
-/// what is posted meanwhile behind them; and the event that tells of the last comes after it.
+/// before those posted meanwhile. The event of the last one comes after it.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;

@@ -94,8 +94,7 @@ fn the_same_seed_places_in_the_same_order() {
     assert!(story(3) == story(3) && story(3) != story(4));
 }
 
-/// What comes behind a WRITE on its queue pair: a message, with or without data of its own, and one
-/// of the WRITE itself.
+/// Messages behind a WRITE on its queue pair, with or without data, and the WRITE's own immediate.
 #[test]
 fn a_receive_completion_comes_behind_all_that_was_written_before_it() {
     for seed in 0..30 {

@@ -21,7 +21,8 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// What marks are answered with. 67 ms are long enough for a timeout to be an error.
+/// Options with ECT, so that packets are marked. 67 ms are long enough for a timeout to be an
+/// error.
 fn options() -> Options {
     Options { timeout: 14, traffic_class: 2, ..Options::default() }
 }
@@ -164,7 +165,7 @@ fn timeouts(star: &Star) -> u64 {
     star.count(|counters| counters.timeouts)
 }
 
-/// So many nodes that all write to node 0 as much as they can.
+/// Nodes that all write to node 0 as much as they can.
 fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bulk>) {
     let mut star = Star::new(senders + 1, plan, 1);
     star.allow_all(AFTER_LOSS);
@@ -177,7 +178,7 @@ fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bu
 const SWITCH: &str = "rate 1gbit, queue 256kb, ecn 40kb..160kb 10%, delay 5us";
 const SOCKET: &str = "rate 10gbit, receiver 8us 208kb, delay 5us";
 
-/// What is under way fits into the queue, so nothing is lost, not even at the start; the port is
+/// The packets under way fit into the queue, so nothing is lost, not even at the start. The port is
 /// never idle, and all get as much.
 #[test]
 fn an_incast_of_small_messages_loses_nothing() {
@@ -378,9 +379,8 @@ fn reordering_costs_little() {
     assert!(percent >= 25, "{percent}% of the rate");
 }
 
-/// The first round trips are short, the later ones long, since others have come: a probe for a
-/// message that is not lost is a packet too many, and a wait that does not grow sends one each
-/// time.
+/// The first round trips are short, the later ones long, as load comes. A probe for a message that
+/// is not lost is a packet too many; a wait that does not grow sends one each time.
 #[test]
 fn probes_follow_a_round_trip_that_has_grown() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);

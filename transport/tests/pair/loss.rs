@@ -1,4 +1,4 @@
-//! What is lost is sent again: after a NAK, after an answer that shows the loss, or after a timeout
+//! Lost packets are retransmitted: after a NAK, a response that shows the loss, or a timeout
 //! (9.7.3, 9.9.2).
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ struct Transfer {
     b: End,
     length: usize,
     target: Buffer,
-    /// What the transfer's only receive request completes with, if it needs one.
+    /// Bytes in the completion of the transfer's only receive request, if it needs one.
     received: usize,
 }
 
@@ -319,9 +319,8 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// A request that nobody answers is given up in good time: of timeouts from half a second on,
-/// within twice what the settings promise; of shorter ones the timer may take four times as long,
-/// for a peer that is busy.
+/// A request without an answer fails in time. With timeouts from half a second on: within twice the
+/// time of the settings. Shorter timeouts may take four times as long, for a busy peer.
 #[test]
 fn a_silent_peer_is_given_up_in_time() {
     for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {

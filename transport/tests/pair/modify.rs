@@ -1,4 +1,4 @@
-//! What an attribute does once it has been changed under a living queue pair.
+//! Attributes that are changed under a living queue pair.
 
 use std::time::Duration;
 
@@ -224,7 +224,7 @@ fn the_way_to_the_peer() {
             .from(Side::A)
             .map(|record| (record.net.hop_limit, record.net.traffic_class))
             .collect();
-        // ECT(0) is what a connection adds that heeds notifications
+        // a connection that obeys notifications adds ECT(0)
         let expected = if qp_type == QpType::Rc { vec![(3, 0x6A); 2] } else { vec![(3, 0x68)] };
         assert_eq!(from_a, expected);
         assert!(pair.trace.from(Side::B).all(|record| record.net.hop_limit == 64));

@@ -319,8 +319,8 @@ fn losses() {
     }
 }
 
-/// The answer says that just this request was carried out. What never was gets none, however long
-/// past its PSN looks: a peer that was connected anew may number its requests so.
+/// The response says that this very request was executed. A request that never came gets none,
+/// however long past its PSN looks: a peer that was connected again may use such PSNs.
 #[test]
 fn a_repeat_of_what_never_was() {
     let mut half = flusher();

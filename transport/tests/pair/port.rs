@@ -175,8 +175,7 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
-/// What operators look for first: how much there is, of what kind, and what fails. Both sides
-/// agree.
+/// Counters for operators: how many requests, of what kind, and which fail. Both sides agree.
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
     let mut pair = Pair::new();

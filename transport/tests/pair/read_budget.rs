@@ -99,7 +99,7 @@ fn answers_through_memory_have_room_of_their_own() {
     assert_eq!(half.take(), []);
 }
 
-/// What fits into one portion leaves as one request, as ever.
+/// A READ that fits into one portion leaves as one request.
 #[test]
 fn a_short_read_is_one_request() {
     let mut half = half(Options::default());
@@ -154,7 +154,7 @@ fn the_answer_to_a_portion_has_its_own_ends() {
     }
 }
 
-/// What is missing is asked for up to the end of its request, and then the requests behind it.
+/// Missing packets are requested up to the end of their request, then the requests behind it.
 #[test]
 fn a_lost_answer_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());
@@ -228,7 +228,7 @@ fn a_short_read_waits_for_its_turn_and_no_longer() {
     assert_eq!(a.sent(), []);
 }
 
-/// Whoever fails or goes gives back what it has taken.
+/// A queue pair that fails or is destroyed releases its share.
 #[test]
 fn a_queue_pair_that_ends_gives_back_its_share() {
     for destroyed in [false, true] {

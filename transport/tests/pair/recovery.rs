@@ -1,5 +1,5 @@
-//! One lost or late packet costs a few round trips, not a timeout: NAKs that follow the gap,
-//! probes for a lost tail, answers that arrive as signs of life (9.7.5.1.2, 9.9.2).
+//! One lost or late packet costs a few round trips, not a timeout. NAKs follow the gap, probes find
+//! a lost tail, responses are signs of life (9.7.5.1.2, 9.9.2).
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_nak_that_has_not_left_follows_the_gap() {
     half.expect(&[ack(0x201, 2)]);
 }
 
-/// What was dropped comes again in the same batch: there is nothing left to ask for.
+/// Dropped packets come again in the same batch: there is nothing left to ask for.
 #[test]
 fn a_gap_that_has_closed_altogether_is_acknowledged() {
     let mut half = receiving(4);
@@ -264,8 +264,8 @@ fn the_shortest_timeout_is_a_millisecond() {
 
 // Signs of life.
 
-/// The rest of a READ's answer keeps arriving behind a gap. What was asked for anew comes behind
-/// it, and its peer is not given up meanwhile.
+/// The rest of a READ's answer keeps arriving behind a gap. The repeated response comes behind it,
+/// and the peer is not given up meanwhile.
 #[test]
 fn data_behind_a_gap_costs_no_retry() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 1, ..Options::default() };

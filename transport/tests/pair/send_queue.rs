@@ -1,4 +1,4 @@
-//! What a queue pair tells of its send queue.
+//! Reports of a queue pair about its send queue.
 
 use roce_transport::{
     addr::Mtu,

@@ -111,7 +111,7 @@ fn an_icrc_that_is_added_later_is_the_same() {
     }
     assert_eq!(lacking, complete.len() - 1);
 
-    // a run of its own for the FLUSH, so that those behind it begin anew
+    // a run of its own for the FLUSH, so that those behind it begin another run
     let sealed_net: Vec<_> = unsealed.iter().map(|(net, _)| *net).collect();
     buffer.seal(0);
     let first = buffer.runs()[0].count();

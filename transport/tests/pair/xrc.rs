@@ -187,9 +187,9 @@ fn requests_on_the_wire() {
     }
 }
 
-/// The windows of a queue's protection domain serve what names that queue. One of type 2 belongs to
-/// a queue pair that bound it, and a target can bind nothing: no request can use it here, and a
-/// SEND that is to invalidate it fails the target.
+/// The windows of a queue's protection domain serve requests that name that queue. A type 2 window
+/// belongs to the queue pair that bound it, and a target cannot bind. No request can use it here,
+/// and a SEND that is to invalidate it fails the target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -339,8 +339,8 @@ fn the_rnr_retry_counter_counts_here_too() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
 }
 
-/// A number without a queue, with one of another domain, or with one of another kind: the same
-/// answer, so that a peer cannot tell them apart; the program behind the target can.
+/// A number without a queue, of another domain's queue, or of another kind of queue: the peer gets
+/// the same answer. The target's program can tell them apart.
 #[test]
 fn a_queue_that_the_target_must_not_serve() {
     for kind in ["unknown", "of another domain", "no XRC SRQ", "destroyed"] {

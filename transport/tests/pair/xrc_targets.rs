@@ -61,8 +61,8 @@ fn a_message_stays_with_its_queue() {
     );
 }
 
-/// A READ that comes again in the middle of a message names another queue, of another protection
-/// domain: it is answered from there, and the message goes on where it was.
+/// A READ is repeated in the middle of a message, and names a queue of another protection domain.
+/// It is answered from there, and the message goes on.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());
@@ -232,7 +232,7 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     assert_eq!(pair.b.adapter.query_srq(srq), before);
 }
 
-// Who may do what.
+// Rights of initiators and targets.
 
 #[test]
 fn an_initiator_hears_answers_and_a_target_requests() {

@@ -150,7 +150,7 @@ impl Run<'_> {
         let is = self.buffers[side].part(range.start, range.len());
         let must = &self.expected.memory[side][range.clone()];
         let what = format!("memory of talk {talk}, side {side}");
-        // a READ that is repeated is carried out anew, behind what was posted behind it
+        // a repeated READ is executed again, after requests that were posted behind it
         let nodes = [&self.pair.a, &self.pair.b];
         let repeats = nodes.iter().any(|node| node.adapter.counters().duplicate_requests > 0);
         let is_newer =

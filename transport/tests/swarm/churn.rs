@@ -1,5 +1,5 @@
-//! Memory that comes and goes under way: windows that are bound, used, taken back and bound anew;
-//! regions that are registered anew over other memory.
+//! Memory that comes and goes under way: windows that are bound, used, invalidated and bound again;
+//! regions that are registered again over other memory.
 
 use roce_transport::{
     mem::{Access, WindowType},
@@ -181,7 +181,7 @@ impl Churn {
         self.open = Some(open);
     }
 
-    /// Nothing may use the window any more. One of type 1 may stay bound until it is bound anew.
+    /// Nothing may use the window any more. One of type 1 may stay bound until it is bound again.
     fn release(
         &mut self,
         window: usize,

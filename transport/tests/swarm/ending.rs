@@ -182,7 +182,7 @@ fn of_churn(
     for churn in churns.iter().filter(|churn| churn.owner != side) {
         let stale = churn.stale.iter().rev().find(|(_, since)| since.op != usize::MAX);
         if let Some(&(target, since)) = stale.filter(|_| !dice.one_in(4)) {
-            // of a window that was bound anew the old key may not reach what the new one does
+            // the old key of a window that was bound again may not reach what the new key does
             let target = match churn.open {
                 Some(open) => Target { at: open.start, key: target.key.based_on(open.key) },
                 None => target,

@@ -1,11 +1,10 @@
 //! Random programs over random bad networks, thousands of them, each from a seed.
 //!
-//! A program has several connections, reliable or extended reliable (XRC), with both ends sending,
-//! writing, reading and binding windows at once, receive requests that come late, scattered buffers
-//! of odd lengths, shared receive queues, connections that are reset and connected again, and
-//! others that fail, which must not affect the rest. The outcome is known without running it. So
-//! whatever the network does, memory and completions must come out as computed, or the queue pair
-//! must be in error with the status that the specification names; and in the end everything can be
+//! A program has several connections (RC or XRC), whose ends send, write, read and bind windows at
+//! once. Receive requests come late, buffers are scattered and of odd lengths, receive queues are
+//! shared. Connections are reset and connected again; others fail, which must not affect the rest.
+//! The outcome is computed in advance. Memory and completions must match it, or the queue pair must
+//! be in error with the status that the specification names. In the end everything can be
 //! destroyed.
 //!
 //! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture

@@ -89,8 +89,8 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::PKey,
 ];
 
-/// Drops that are added when one end of a connection is gone, or connected anew, while the other
-/// goes on.
+/// Additional drops when one end of a connection is gone, or connected again, while the other goes
+/// on.
 pub const ALONE: &[DropReason] = &[
     DropReason::QpState,
     DropReason::UnknownQp,

@@ -1,10 +1,9 @@
 //! Programs: what both ends of some connections do, as values.
 //!
-//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for
-//! READs of what the same queue pair wrote before, WRITEs over what it has read before, and for the
-//! one word of each end that its atomics work on), so that what has to come out does not depend on
-//! how operations of different ends interleave. Where order matters, an operation says
-//! [after](Op::after) which it comes.
+//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes, so that
+//! the outcome does not depend on how operations of different ends interleave. Exceptions: READs of
+//! bytes that the same queue pair wrote before, WRITEs over bytes that it has read, and each end's
+//! word for atomics. Where order matters, an operation says [after](Op::after) which it comes.
 
 use std::{ops::Range, time::Duration};
 
@@ -28,12 +27,12 @@ pub const REMOTE: Access =
 /// The key by which a peer's memory is reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// That of the node's main region.
+    /// Key of the node's main region.
     Region,
-    /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if
-    /// it was bound like that.
+    /// Key of a talk's window after its n-th bind. Addresses count from `base`, if it was bound
+    /// like that.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
-    /// That of a region of the talk's own, at present over the memory from `base` on.
+    /// Key of a region of the talk's own, at present over the memory from `base` on.
     Spare { spare: usize, base: usize },
     /// None that exists.
     Unknown,
@@ -94,7 +93,7 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// No request: the end registers its spare region anew.
+    /// No request: the end registers its spare region again.
     Reregister {
         spare: usize,
         to: usize,
@@ -207,7 +206,7 @@ pub struct Cut {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends are reset, one so much later than the other, and connected anew; the link's next
+    /// Both ends are reset, one so much later than the other, and connected again; the link's next
     /// talk begins.
     Reset {
         gap: Duration,

@@ -115,7 +115,7 @@ fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a port has seen, in words.
+/// Counters of a port, in words.
 fn seen(port: QueueCounters) -> String {
     format!(
         "forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, at the start, \

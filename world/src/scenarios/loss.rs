@@ -1,4 +1,4 @@
-//! What is lost, late or refused.
+//! Lost, late and refused packets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the scenarios do, a file for each subject.
+//! The scenarios, a file for each subject.
 
 pub(crate) mod congestion;
 pub(crate) mod connecting;

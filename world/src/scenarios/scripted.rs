@@ -1,4 +1,4 @@
-//! What a script says.
+//! Scenarios from scripts.
 
 use crate::{
     failure::Failure,

@@ -279,7 +279,7 @@ fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
     Ok((number, fate))
 }
 
-/// What stands behind a statement by name, in any order.
+/// Named fields behind a statement, in any order.
 struct Fields<'a> {
     what: &'a str,
     values: BTreeMap<&'a str, u64>,
@@ -313,7 +313,7 @@ impl<'a> Fields<'a> {
         self.values.remove(name).is_some()
     }
 
-    /// What requests have in common; the first queue pair is 1, as in the names A1 and B1.
+    /// Common parts of requests; the first queue pair is 1, as in the names A1 and B1.
     fn request(
         &mut self,
         wr_id: u64,

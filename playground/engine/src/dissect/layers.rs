@@ -24,7 +24,7 @@ struct Field {
     bit: usize,
     bits: usize,
     value: String,
-    /// What it means, where that needs words.
+    /// Meaning, where it needs words.
     meaning: String,
 }
 

@@ -96,7 +96,7 @@ impl Viewer for Tap {
         Ok(())
     }
 
-    /// What the end sends, and what arrives there, as it arrives.
+    /// Datagrams that the end sends and receives, as they arrive.
     fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
         let verdict = datagram.verdict;
         let (mut at, mut net, mut bytes) = (datagram.at, *datagram.net, datagram.bytes.to_vec());

@@ -1,4 +1,4 @@
-//! What the engine says to a question.
+//! The engine's answer to a question.
 //!
 //! | name | meaning |
 //! |---|---|

@@ -26,7 +26,7 @@ pub struct Rep {
     pub initiator_depth: u8,
     /// Time that the replier takes to acknowledge; a five-bit code.
     pub target_ack_delay: u8,
-    /// What became of the alternate path of the request: 0 if it was taken over or there was none,
+    /// Fate of the request's alternate path: 0 if it was accepted or there was none,
     /// [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
     pub failover: u8,
     /// True if the replier obeys credits (end-to-end flow control).
