@@ -1,7 +1,7 @@
 //! The table of neighbours: which MAC address an IP address of the same network has.
 //!
-//! Only what this host asks for has an entry, so nobody else can fill the table; and what is asked
-//! for is bounded, because a peer may have us send to any address.
+//! Only addresses that this host asks for have an entry, so nobody else can fill the table. Their
+//! number is bounded, because a peer may have us send to any address.
 
 use std::{
     collections::{BTreeMap, VecDeque},

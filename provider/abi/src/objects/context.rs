@@ -131,9 +131,8 @@ impl ContextInner {
         }
     }
 
-    /// For an object that is being destroyed: after `remove` there are no more events about it, and
-    /// those that the program has taken are waited for until it has acknowledged them. What is
-    /// found if that does not happen soon is `kind`.
+    /// For an object that is being destroyed. `remove` ends its events. Events that the program has
+    /// taken are waited for until it acknowledges them. If that takes long, the finding is `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,

@@ -167,8 +167,8 @@ impl Duties {
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
-    /// True if the thread, which has `received` something or nothing, leaves the adapter to the
-    /// program until that hands it over: the program polls faster than the thread wakes, or is
+    /// True if the thread, which may have `received` something, leaves the adapter to the program
+    /// until the program hands it over. The program polls faster than the thread wakes, or is
     /// `awaited` to.
     pub(in crate::engine) const fn stands_aside(
         &self,

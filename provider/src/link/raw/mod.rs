@@ -52,14 +52,14 @@ const OWN: usize = 4096;
 /// Time for which who opens a device waits for a DHCP server: until its question was asked four
 /// times, and the address that is granted was probed.
 const LEASING: Duration = Duration::from_secs(10);
-/// Time for which who opens a device waits for a port: a process that was killed gives up its
-/// packet socket first, which the kernel does not hurry about, and its guards behind it.
+/// Time for which the opening of a device waits for a port. A killed process gives up its packet
+/// socket first, which the kernel does not hurry about, and its guards after that.
 const GUARDING: Duration = Duration::from_secs(1);
 
 /// A link that builds its frames itself.
 ///
-/// With addresses of its own it is a host of its own on the network of an interface; with those of
-/// the interface it borrows them from the kernel, which goes on to use them.
+/// With addresses of its own it is a separate host on the interface's network. Otherwise it borrows
+/// the interface's addresses from the kernel, which goes on using them.
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
