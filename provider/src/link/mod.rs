@@ -354,7 +354,7 @@ pub trait SharingLink {
         None
     }
 
-    /// Has requests for a service at one of the own addresses come to this process.
+    /// Has requests for a service at one of the link's addresses come to this process.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process listens for the service at this address.

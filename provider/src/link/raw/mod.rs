@@ -66,7 +66,7 @@ pub(crate) struct RawLink {
     socket: Box<dyn FrameSocket>,
     packets: RawPackets,
     station: Station,
-    /// What it has sent to itself: frames for the own address leave no interface.
+    /// Frames that it has sent to itself: those for its own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
     /// The address of the lease that the device knows of.
     leased: Option<IpAddr>,
@@ -183,7 +183,7 @@ impl RawLink {
         self.socket.send_run(run, &mut headers, payload)
     }
 
-    /// Hands a run to the own receiver; `false`: too much waits there.
+    /// Hands a run to this link's receiver; `false`: too much waits there.
     fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
         if !self.own_room(run) {
             return false;

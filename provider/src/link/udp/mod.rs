@@ -80,8 +80,8 @@ pub enum Locality {
 ///
 /// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An
 /// unconnected socket that forbids fragmentation sends identification 0, and with `UDP_SEGMENT` 0,
-/// 1, 2, … within one call: that is what the transport is told to count on. On receiving, the
-/// transport solves for it (see `roce_transport::wire`).
+/// 1, 2, … within one call: the transport counts on that. On receiving, the transport solves for it
+/// (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
