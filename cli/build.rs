@@ -16,7 +16,7 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-/// What the libraries are made of, beside this package in a checkout.
+/// The sources of the libraries, beside this package in a checkout.
 const SOURCES: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",

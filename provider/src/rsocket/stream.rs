@@ -187,7 +187,7 @@ impl Stream {
         });
     }
 
-    /// The connection is there: from now on the peer is told of room.
+    /// The connection is there: from now on room is advertised to the peer.
     pub(super) fn open(&mut self) {
         self.open = true;
         self.say_what_is_due();

@@ -88,7 +88,7 @@ impl ContextInner {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
 
-    /// What tells its device from others, as a number.
+    /// A number that identifies its device.
     pub(crate) fn device(&self) -> usize {
         std::ptr::from_ref(self.command_file.dev).addr()
     }
