@@ -49,7 +49,7 @@ impl Drop for Uncancelled {
 mod tests {
     use super::*;
 
-    /// What the state is, which stays as it is.
+    /// True if cancellation is disabled. The state does not change.
     fn is_disabled() -> bool {
         Uncancelled::begin().before == DISABLE
     }

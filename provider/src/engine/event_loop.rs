@@ -50,7 +50,7 @@ impl Engine {
         true
     }
 
-    /// What arrives does not wake the program any more: others have to serve.
+    /// Arriving packets do not wake the program any more: other threads serve.
     pub(crate) fn leave_loop(&self) {
         if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
             return;

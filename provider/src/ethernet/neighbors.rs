@@ -28,7 +28,7 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
-/// What is known of a neighbour.
+/// The state of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
     /// Its MAC address.

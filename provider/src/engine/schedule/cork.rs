@@ -30,7 +30,7 @@ use super::{
     },
 };
 
-/// What a call of the program has posted.
+/// The requests of one post call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Load {
     requests: usize,
@@ -77,7 +77,7 @@ pub(in crate::engine) struct Cork {
     answers: Answers,
     /// Last time at which anybody served the adapter.
     served_at: Instant,
-    /// What was sent last.
+    /// The last send.
     sent: Sent,
     /// The timer had to send what was corked.
     uncorked: Backoff,
@@ -287,7 +287,7 @@ impl Cork {
         self.waiting.until.plus(CORK_TIMER - CORK)
     }
 
-    /// What is corked is being sent.
+    /// The corked requests are being sent.
     pub(in crate::engine) fn leave(&mut self) {
         if self.is_corked() {
             self.waiting = Waiting::default();

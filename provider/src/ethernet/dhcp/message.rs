@@ -35,7 +35,7 @@ pub struct Route {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// What a server grants.
+/// A server's grant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
     pub(super) address: Ipv4Addr,
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     Ok(Reply { xid: repr.transaction_id, mac, answer })
 }
 
-/// What smoltcp would take for the end: an option that is cut off.
+/// False for a truncated option, which smoltcp would take for the end.
 fn options_are_whole(mut options: &[u8]) -> bool {
     loop {
         match options {
