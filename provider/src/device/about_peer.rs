@@ -1,5 +1,5 @@
-//! This host's knowledge about a peer that does not answer: the process at its address, and that
-//! process's drops.
+//! This host's knowledge about a peer that does not answer: the devices at its address, and their
+//! drops.
 
 use std::net::IpAddr;
 
