@@ -2,10 +2,10 @@
 //! very much of everything: thousands of queue pairs, a million keys, full queues.
 //!
 //! `cargo bench --bench holds` prints the time of the longest call of each kind, and fails if one
-//! takes more than 200 µs. Time is the thread's own on the processor, so that other programs do not
-//! count, and the best of a few rounds, so that the system's work for a new page counts little.
-//! `transport/tests/pair/holds.rs` counts the same work without a clock, and is what the gate runs:
-//! on a shared machine the same call takes 160 µs at one time, and 210 at another.
+//! takes more than 200 µs. Time is the thread's processor time, so other programs do not count. The
+//! best of a few rounds counts, so the kernel's work for a new page counts little.
+//! `transport/tests/pair/holds.rs` counts the same work without a clock. The gate runs that one: on
+//! a shared machine the same call takes 160 µs at one time and 210 µs at another.
 
 use std::{net::IpAddr, process::ExitCode, sync::Arc, time::Duration};
 

@@ -1,11 +1,11 @@
 //! Throughput of 64 KiB RDMA WRITEs over loopback, beside a bare UDP pump of the same datagrams in
 //! the same calls.
 //!
-//! The pump sends runs of datagrams of 4,096 bytes and headers with `UDP_SEGMENT`, and its other
-//! side takes them with `UDP_GRO` and counts them: no protocol, no CRC, no memory regions. It is
-//! what the sockets of this host carry at most in this way, so the ratio is what the protocol
-//! costs. Both are measured in turn, several times, and the medians compared, because machines
-//! differ and shared machines change their speed while one looks.
+//! The pump sends runs of datagrams of 4,096 bytes and headers with `UDP_SEGMENT`. Its other side
+//! receives them with `UDP_GRO` and counts them: no protocol, no CRC, no memory regions. It is what
+//! the sockets of this host carry at most in this way, so the ratio is what the protocol costs.
+//! Both are measured in turn, several times, and the medians compared, because machines differ and
+//! shared machines change their speed while one looks.
 
 mod pump;
 

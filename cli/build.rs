@@ -1,6 +1,6 @@
-//! Builds the C library, and the one that has TCP go over rsockets, for a tool that is installed:
-//! it carries them inside, so that one file is all that `roce run` needs. In a checkout that is the
-//! profile `dist`; in its other profiles the tool takes the libraries that lie beside it.
+//! Builds the C library and the rsockets preload library into an installed tool, so `roce run`
+//! needs one file. In a checkout that is the profile `dist`; in its other profiles the tool takes
+//! the libraries that lie beside it.
 //!
 //! Cargo cannot hand a shared object of one package to another, so it is called once more for each
 //! here, with a target directory of its own. `ROCE_ABI_LIBRARY` in the environment names a library
@@ -16,7 +16,7 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-/// What the libraries are made of, beside this package in a checkout.
+/// The sources of the libraries, beside this package in a checkout.
 const SOURCES: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",

@@ -41,7 +41,7 @@ pub(crate) struct Pump {
     receiver: UdpLink,
     bytes: Vec<u8>,
     payload: usize,
-    /// What one call sends.
+    /// The runs that one call sends.
     runs: Vec<Transmit>,
     /// Datagrams of a call, and datagrams that the sender may be ahead.
     count: u64,

@@ -59,7 +59,7 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
     mtu as u8
 }
 
-/// What a device that is opened now gets, and advice.
+/// The receive buffer of a device that is opened now, and advice.
 fn receive_buffer() -> Option<(usize, Option<String>)> {
     OpenOptions::from_environment().unwrap_or_default().granted_receive_buffer().ok()
 }

@@ -1,4 +1,4 @@
-//! What the tool has on systems other than Linux, where there are no devices.
+//! The tool on systems other than Linux, where there are no devices.
 
 use std::{
     ffi::OsString,

@@ -571,8 +571,8 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     verdicts(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// What only a raw device sends. On a host that is busy with other tests neither end is always in
-/// time: the device reads a pause too late, or the instrument cannot keep it up, and says so.
+/// Packets that only a raw device sends. On a busy host neither end is always in time. The device
+/// may read a pause too late; the instrument says so if it cannot keep the pause up.
 #[test]
 fn a_raw_device_is_played_on_the_wire() {
     let all = on_the_wire(&["pause/", "wire/source-port"]);

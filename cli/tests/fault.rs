@@ -38,7 +38,7 @@ fn library() -> PathBuf {
     env::current_exe().unwrap().with_file_name("libroce_abi.so")
 }
 
-/// What is said on stdout and stderr.
+/// The text on stdout and stderr.
 fn said(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))

@@ -1,4 +1,4 @@
-//! What packages bring beside the tool: completions for shells, and pages of man.
+//! Files in packages beside the tool: shell completions and man pages.
 
 use std::process::{Command, Output};
 

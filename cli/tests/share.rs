@@ -254,7 +254,7 @@ fn another_user_hears_of_the_service() {
     assert!(error.contains("`sudo roce share`"), "{error}");
 }
 
-/// Who cannot make a door receives for nobody.
+/// A service that cannot make a door receives for nobody.
 #[test]
 fn an_ordinary_user_is_no_service() {
     let Some(tool) = Tool::new("ordinary") else { return };
@@ -264,7 +264,7 @@ fn an_ordinary_user_is_no_service() {
     assert!(line.contains("/run/roce-share") && line.contains("as root"), "{line}");
 }
 
-/// What cannot be had is told once, and waited for.
+/// An address that cannot be had is reported once, and waited for.
 #[test]
 fn an_address_that_is_taken_is_waited_for() {
     let Some(tool) = Tool::new("waits") else { return };

@@ -125,9 +125,9 @@ fn mckey_receives_what_is_sent_to_its_group() {
     assert!(end(receiver).status.success());
 }
 
-/// Packets that come twice, and a receiver that is not ready, change nothing but the time it takes
-/// (two thirds of a second for the latter: what connection management asks for); and two processes
-/// with one name for their captures overwrite nothing.
+/// Duplicates and a receiver that is not ready change only the duration. The latter takes two
+/// thirds of a second: the RNR timer that connection management asks for. Two processes with one
+/// capture name overwrite nothing.
 #[test]
 fn faults_are_survived_and_captures_keep_apart() {
     let scratch = tempfile::Builder::new().prefix("roce-tools-").tempdir().unwrap();

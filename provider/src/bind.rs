@@ -42,7 +42,7 @@ pub enum BindError {
     Service {
         /// The address.
         address: IpAddr,
-        /// What has failed.
+        /// The system's error.
         source: io::Error,
     },
     /// Programs of other users cannot be let in.
@@ -112,7 +112,7 @@ pub enum BindError {
     Duplicate {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The MAC address of the host that has it.
         mac: MacAddr,
     },
     /// No server leases an address.
@@ -155,7 +155,7 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// What it means that the port of an address cannot be bound to.
+    /// The meaning of a failed bind to an address's port.
     pub(crate) fn of_socket(address: IpAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::Taken(address),

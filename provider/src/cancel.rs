@@ -1,6 +1,6 @@
-//! Cancellation of threads (`pthread_cancel`), which is not for code like this: the C library ends
-//! a thread in the middle of a call that waits or may wait (`close` and `write` among them) by
-//! unwinding its stack, through frames that hold locks and must not be unwound.
+//! Cancellation of threads (`pthread_cancel`). The C library ends a thread in the middle of a call
+//! that may wait (`close` and `write` among them). It unwinds the stack through frames that hold
+//! locks and must not be unwound.
 //!
 //! So a call of the C interface runs with cancellation disabled, but for its waits. Calls that move
 //! data make none at which a thread could be cancelled, and pay nothing: sockets, rings and
@@ -49,7 +49,7 @@ impl Drop for Uncancelled {
 mod tests {
     use super::*;
 
-    /// What the state is, which stays as it is.
+    /// True if cancellation is disabled. The state does not change.
     fn is_disabled() -> bool {
         Uncancelled::begin().before == DISABLE
     }

@@ -1,4 +1,4 @@
-//! What `ROCE_CHECK` and `roce run --check` ask for: words with commas between them.
+//! The words of `ROCE_CHECK` and `roce run --check`, with commas between them.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -18,7 +18,7 @@ use crate::variables::parse_seed;
 /// Checks of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
-    /// Form of what is told.
+    /// Form of reports.
     pub form: CheckForm,
     /// Bytes are placed in any order, and as late as they may be.
     pub reorder: bool,
@@ -26,7 +26,7 @@ pub struct Checks {
     pub delay: bool,
     /// Seed of both; by default another one each time.
     pub seed: Option<u64>,
-    /// File where it is told, instead of stderr.
+    /// File for reports, instead of stderr.
     pub file: Option<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl Checks {
         self.seed.unwrap_or_else(|| *CHOSEN)
     }
 
-    /// What an adapter places and tells late.
+    /// The late placement and reporting of an adapter.
     #[must_use]
     pub fn late(&self) -> LateConfig {
         let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };

@@ -68,8 +68,8 @@ pub enum EnvironmentError {
 
 /// The devices that `ROCE_DEVICES` names, in that order, each once; all of
 /// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that
-/// adapter. Launchers of parallel programs hand the variable to all hosts: names that only others
-/// have are left out, which is said in one line, if there is one that this host has.
+/// adapter. Launchers of parallel programs pass the variable to all hosts. So names that only other
+/// hosts have are left out, with one line about it, if this host has at least one.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] when none of them exists, or one is wrong;
@@ -247,11 +247,11 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
     }
 }
 
-/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it, a line
-/// on stderr for each thing that the system refuses, with what is missing for that. `debug` shows
-/// devices and queue pairs with their numbers, retries and refused packets. For programs: a library
-/// leaves it to them which `tracing` subscriber they use. The first call counts, and one after a
-/// program has set a subscriber of its own does nothing.
+/// Logs to stderr at the level of `ROCE_LOG`. Without it, each refusal of the system is a line on
+/// stderr that says what is missing. `debug` shows devices and queue pairs with their numbers,
+/// retries and refused packets. This is for programs: a library leaves the `tracing` subscriber to
+/// them. Only the first call counts, and a call after a program has set a subscriber of its own
+/// does nothing.
 ///
 /// Lines are written by the thread that has something to log, some under a device's lock, so a
 /// terminal or pipe that takes nothing stops the device.

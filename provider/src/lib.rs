@@ -7,10 +7,10 @@
 //! [`QueuePair`]. Each object's documentation names its counterpart in the C API. Handles are cheap
 //! to clone; the object goes when its last handle does.
 //!
-//! From below: [`fabric`] simulates a network and its faults; a [`link`] carries datagrams; the
-//! engine moves them between a link and an [`Adapter`](transport::adapter::Adapter) under one lock;
-//! the objects of verbs are handles on it; [`Device`] puts all of that together; [`cm`] connects
-//! queue pairs by address and port.
+//! From below: [`fabric`] simulates a network and its faults. A [`link`] carries datagrams; the
+//! engine moves them between a link and an [`Adapter`](transport::adapter::Adapter) under one lock.
+//! The objects of verbs are handles on the adapter. [`Device`] puts all of that together; [`cm`]
+//! connects queue pairs by address and port.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

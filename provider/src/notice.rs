@@ -1,5 +1,4 @@
-//! What a user is told without having asked for a log: what the system refuses, and what is missing
-//! for that.
+//! Messages to a user without a log: refusals of the system, and what is missing for each.
 //!
 //! Libraries print nothing, so these are events of `tracing` with a target of their own. Programs
 //! that load the C library, and the tool, show them as lines (`environment::init_log`).

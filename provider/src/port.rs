@@ -318,8 +318,7 @@ impl GidPlaces {
 }
 
 /// Notices that interfaces have changed. A routing socket only tells *that* something has changed.
-/// The state is read anew, so that a lost message, or one of a future kernel in another format,
-/// does no harm.
+/// The state is read again, so a lost message, or a future format, does no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,

@@ -4,10 +4,10 @@
 //! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
 //! own, or `/tmp/roce-UID.NUMBER` where somebody else was first to make that. It is replaced as a
 //! whole, at most once a second and only when a counter has changed, and goes when the device is
-//! closed. Its owner holds a lock on it (`flock`), which the kernel takes away when the process
-//! ends, however it ends: a file that no process holds is stale, and the process that comes across
-//! it removes it. So neither process numbers that are used again nor those of other containers
-//! confuse it.
+//! closed. Its owner holds a lock on it (`flock`), which the kernel releases when the process ends,
+//! however it ends. A file that no process holds is stale, and the next process that finds it
+//! removes it. So neither process numbers that are used again nor those of other containers confuse
+//! it.
 //!
 //! A device that cannot publish, because there is no such directory or the disk is full, works all
 //! the same.
@@ -299,7 +299,7 @@ fn since_epoch() -> Duration {
 /// `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`, or, where somebody else has made that, one that is
 /// called `/tmp/roce-UID.NUMBER`. It is made if it is missing, with rights for its user only.
 ///
-/// Nothing may be executed from it: when /tmp has been cleaned, others can make it anew.
+/// Nothing may be executed from it: when /tmp has been cleaned, others can make it again.
 ///
 /// # Errors
 /// When it cannot be made, or the one in `$XDG_RUNTIME_DIR` belongs to someone else, or others can

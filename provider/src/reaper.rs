@@ -26,10 +26,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A reaper, which outlives programs and tells the peers of their connections, as a kernel does,
 /// when they end without doing so themselves.
 ///
-/// It is for processes that are started with its [`variable`](Self::variable) in their environment,
-/// and that are at addresses alone: where a process is left that has the address, that one tells
-/// the peers. The reaper takes no part in what they send and receive. It does its work in
-/// [`wait`](Self::wait) and [`finish`](Self::finish).
+/// It is for processes with its [`variable`](Self::variable) in their environment that are alone at
+/// an address. If another process has the address, that process tells the peers. The reaper takes
+/// no part in what they send and receive. It does its work in [`wait`](Self::wait) and
+/// [`finish`](Self::finish).
 pub struct Reaper {
     members: Members,
     /// Devices at the addresses of processes that have ended, and until when they wait for answers.

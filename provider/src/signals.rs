@@ -1,5 +1,5 @@
-//! Signals are the program's. A thread of ours takes none: else a handler would run where its
-//! program does not expect it, or a call that the program wants to be interrupted would go on.
+//! Signals are the program's. A thread of ours takes none. Otherwise a handler would run where the
+//! program does not expect it, or a call that the program wants interrupted would go on.
 
 #![allow(unsafe_code, reason = "signal masks")]
 

@@ -1,11 +1,10 @@
 //! The counters of open devices in the files that `roce run --sysfs` shows in the place of
 //! `/sys/class/infiniband`.
 //!
-//! A file is the sum over all processes that have had the device open since it was made, as the
-//! kernel's are: each adds what it has counted since its last visit, while it holds a lock
-//! (`flock`) on the port's directory. A process that finds it locked comes again with the next
-//! change. Numbers only grow, so a file is written in place, and whoever reads it meanwhile finds
-//! the one before or the new one.
+//! A file is the sum over all processes that have had the device open since the file was made, as
+//! in the kernel. Each adds its counts since its last visit, while it holds a lock (`flock`) on the
+//! port's directory. A process that finds it locked comes again with the next change. Numbers only
+//! grow, so a file is written in place, and a reader finds the old number or the new one.
 
 use std::{
     fs::{self, File},

@@ -112,7 +112,7 @@ fn no_confirmation() {
     world.assert_gone();
 }
 
-/// The peer is gone without a DREQ: the connection ends although the own DREQ gets no answer.
+/// The peer is gone without a DREQ: the connection ends although this side's DREQ gets no answer.
 #[test]
 fn no_answer_to_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -140,7 +140,7 @@ fn the_peers_device_is_closed() {
         .expect("the address is free again");
 }
 
-/// The own queue pair is not in INIT any more when the peer accepts.
+/// This side's queue pair is not in INIT any more when the peer accepts.
 #[test]
 fn the_requesting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);

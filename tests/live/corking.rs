@@ -21,8 +21,8 @@ fn pair() -> (Side, Side) {
     (a, b)
 }
 
-/// Posts WRITEs, each with a call of its own, of the one kind or the other, and returns how many of
-/// them waited for more, and whether the last one did.
+/// Posts WRITEs of either kind, each with a call of its own. Returns how many of them waited for
+/// more, and whether the last one did.
 fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
     let corked = || a.context.link_counters().corked;
     let before = corked();

@@ -477,8 +477,8 @@ fn queue_pairs_share_a_receive_queue() {
     }
 }
 
-/// One connection, two queues on its far side, each with a completion queue of its own; and nothing
-/// is left of a domain when its last handle goes, in whichever order.
+/// One connection, two queues on its far side, each with a completion queue of its own. Nothing is
+/// left of a domain when its last handle goes, in whichever order.
 #[test]
 fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     let limits = Limits { max_xrcd: 1, ..Limits::default() };

@@ -1,6 +1,6 @@
 //! A library without a name of its own. `ldconfig` lists a library by that name, whatever its file
-//! is called; one that has none is listed by the names of its files and links, of which this
-//! library needs two, libibverbs.so.1 and librdmacm.so.1.
+//! is called. Without one it lists the names of its files and links. This library needs two:
+//! libibverbs.so.1 and librdmacm.so.1.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What is measured, and the figures of all rounds.
+//! The measurements, and the figures of all rounds.
 
 use std::{error::Error, time::Duration};
 

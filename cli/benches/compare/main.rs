@@ -1,9 +1,9 @@
-//! Throughput and latency of roce beside what it can be at most and what others do on the same
-//! host: bare sockets, copies of memory, and UCX and libfabric where they are installed.
+//! Throughput and latency of roce beside its limits and its alternatives on the same host. The
+//! limits are bare sockets and copies of memory; the alternatives are UCX and libfabric, if
+//! installed.
 //!
-//! Everything is measured in turn, in several rounds of one run, because machines differ and shared
-//! ones change their speed while one looks. What is written are medians, their quartiles and
-//! ratios.
+//! All are measured in turn, in several rounds of one run: machines differ, and the speed of shared
+//! ones changes meanwhile. The output is medians, quartiles and ratios.
 //!
 //! `cargo bench -p roce-cli --bench compare` writes tables into docs/performance.md and draws
 //! docs/performance.svg; `-- --short` measures less, in less than a minute, and writes nothing.

@@ -1,4 +1,4 @@
-//! What the host does without RDMA: sockets that spin, and copies.
+//! The host without RDMA: sockets that spin, and copies.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{ladder::Ladder, markup::escaped};
 
-/// What stands before the results.
+/// The text before the results.
 const HEAD: &str = include_str!("head.html");
 
 pub(super) fn page(results: &Results) -> String {

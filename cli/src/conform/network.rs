@@ -290,7 +290,7 @@ fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failu
     }
 }
 
-/// The own address of packets to another one.
+/// The source address of packets to this address.
 fn route(to: IpAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;

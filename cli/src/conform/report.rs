@@ -15,14 +15,14 @@ use crate::{
     output::outln,
 };
 
-/// What came of all cases.
+/// The results of all cases.
 pub(super) struct Results {
     /// The device.
     pub(super) device: String,
     pub(super) chapters: Vec<(String, Vec<Played>)>,
 }
 
-/// What came of a case.
+/// The result of a case.
 pub(super) struct Played {
     pub(super) case: Case,
     pub(super) outcome: Outcome,

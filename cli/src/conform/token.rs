@@ -1,4 +1,4 @@
-//! What a client shows to an agent: a number that only those know who may drive the device.
+//! A client's credential for an agent: a number that only permitted clients know.
 
 use std::{env, fmt, str::FromStr};
 
@@ -18,7 +18,7 @@ impl Token {
         Ok(Self(bytes))
     }
 
-    /// That of the environment, if there is one.
+    /// The environment's token, if there is one.
     pub(super) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(text) = env::var_os(VARIABLE) else { return Ok(None) };
         let token = text.to_string_lossy().parse();

@@ -1,4 +1,4 @@
-//! What a scenario shows, on standard output and in a capture.
+//! The output of a scenario, on standard output and in a capture.
 
 use roce_world::{Line, SentDatagram, Tone, Viewer};
 

@@ -10,8 +10,7 @@ use crate::ladder::{Ladder, Tone};
 /// Time from one look at a capture to the next. An answer that takes longer may be drawn as part of
 /// a connection of its own at first.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Part of its time that the drawing may take: one in so many. Each look goes through the capture
-/// anew.
+/// Part of its time that the drawing may take: one in so many. Each redraw reads the whole capture.
 pub(crate) const SHARE: u32 = 10;
 /// Bytes of a capture that are drawn.
 pub(crate) const MOST: usize = 64 << 20;

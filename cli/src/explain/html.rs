@@ -11,7 +11,7 @@ use crate::{
     output::outln,
 };
 
-/// What stands before the report: `{title}` is the name of the capture.
+/// The text before the report: `{title}` is the name of the capture.
 const HEAD: &str = include_str!("head.html");
 /// A switch for what `--errors` leaves out.
 const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only what was sent again, refused, late or damaged</label></p>\n";

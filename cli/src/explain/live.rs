@@ -51,7 +51,7 @@ pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What comes, piece by piece.
+/// The input, piece by piece.
 fn read() -> Receiver<io::Result<Vec<u8>>> {
     // so many pieces wait, and then the pipe does
     let (sender, chunks) = mpsc::sync_channel(16);

@@ -10,8 +10,8 @@ use roce::environment;
 
 use super::trust::{self, Unfit};
 
-/// What `attempt` makes of the first such directory in which it succeeds: in the user's cache or,
-/// where that cannot be written or executed from, in what the user has for one login.
+/// The result of `attempt` in the first directory in which it succeeds. The user's cache comes
+/// first. If that cannot be written or executed from, the directory of the user's login is next.
 ///
 /// # Errors
 /// One line that says what to do about the first.

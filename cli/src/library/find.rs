@@ -26,7 +26,7 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// What is in the library that [`find`] finds, without unpacking it.
+/// The contents of the library that [`find`] finds, without unpacking it.
 pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
     match file(None)? {
         Some(path) => {

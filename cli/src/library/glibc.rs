@@ -1,5 +1,5 @@
-//! The C library that a program runs with: the library is made for glibc of some version or newer,
-//! and the dynamic linker says only which symbol it has not found.
+//! The C library that a program runs with. Ours needs a minimum version of glibc, and the dynamic
+//! linker names only the missing symbol.
 
 use std::{
     collections::BTreeSet,

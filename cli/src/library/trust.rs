@@ -75,7 +75,7 @@ pub(super) fn holds(file: &Path) -> bool {
     own.unwrap_or(false) && file.parent().is_some_and(|place| check(place).is_ok())
 }
 
-/// Whoever owns / is root, by whatever number a user namespace shows.
+/// The owner of / is root, whatever number a user namespace shows.
 fn is_own(metadata: &Metadata) -> io::Result<bool> {
     let trusted = [rustix::process::geteuid().as_raw(), 0, fs::metadata("/")?.uid()];
     Ok(trusted.contains(&metadata.uid()) && metadata.mode() & 0o022 == 0)

@@ -1,4 +1,4 @@
-//! What is measured: options, checked and completed, and compared with those of the other side.
+//! The plan of a measurement: options, checked and completed, and compared with the other side's.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ impl Plan {
         })
     }
 
-    /// What both sides must have alike, by option.
+    /// The values that must be equal on both sides, by option.
     fn terms(&self) -> [(&'static str, String); 9] {
         let yes = |yes: bool| if yes { "given" } else { "not given" }.to_owned();
         let sizes = match self.sizes[..] {

@@ -275,8 +275,8 @@ impl Side {
         RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [sge])
     }
 
-    /// The next completion, if there is one now. Messages that arrive are checked for their size,
-    /// and their receive requests posted anew.
+    /// The next completion, if there is one now. The size of messages that arrive is checked, and
+    /// their receive requests are posted again.
     pub(super) fn poll(&mut self, size: usize) -> Result<Option<Done>, Failure> {
         if let Some(done) = self.seen.pop_front() {
             return Ok(Some(done));
@@ -339,8 +339,8 @@ impl Side {
         self.heard = Instant::now();
     }
 
-    /// Compares the places that messages of the peer have come to, byte by byte, with what must be
-    /// there; `written` are those of a queue pair that the peer has written, or that were read.
+    /// Compares the bytes of the peer's messages with the expected ones. `written` are the messages
+    /// that a peer's WRITE or a READ has placed.
     pub(super) fn check(
         &self,
         round: usize,

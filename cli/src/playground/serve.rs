@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request.
 const LONGEST: u64 = 16 << 10;
 
-/// What the page may load: its own files, and nothing from elsewhere.
+/// The sources that the page may load: its own files, and nothing from elsewhere.
 const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
                       style-src 'self' 'unsafe-inline'; img-src 'self' data:";
 

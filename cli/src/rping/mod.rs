@@ -1,8 +1,7 @@
 //! `roce rping`: the exchange of the stock `rping`, in either role.
 //!
-//! The client tells where its source buffer is, the server READs it and says "go ahead"; the client
-//! tells where its sink buffer is, the server WRITEs there what it has read, and says "go ahead"
-//! again.
+//! The client advertises its source buffer; the server READs it and says "go ahead". The client
+//! advertises its sink buffer; the server WRITEs the data there and says "go ahead" again.
 
 mod args;
 mod message;

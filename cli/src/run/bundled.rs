@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What such a name begins with.
+/// The prefixes of such names.
 const LIBRARIES: [&str; 2] = ["libibverbs", "librdmacm"];
 /// More than any environment has.
 const MOST: usize = 64;
@@ -67,7 +67,7 @@ fn packages(program: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// What the first line of a script names; with `env`, the program that it looks for.
+/// The interpreter in a script's first line; with `env`, the program that it looks for.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     BufReader::new(File::open(script).ok()?.take(256)).read_until(b'\n', &mut line).ok()?;

@@ -172,7 +172,7 @@ fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     Ok((calls, failed))
 }
 
-/// What `--check` has found.
+/// A finding of `--check`.
 #[derive(Clone, Debug)]
 struct Found {
     kind: String,
@@ -204,10 +204,10 @@ fn findings(said: &str) -> Vec<Found> {
         .collect()
 }
 
-/// What is told of the runs.
+/// The report on the runs.
 struct Report<'a> {
     plan: &'a Plan,
-    /// What is found also if nothing fails.
+    /// Findings that also appear if nothing fails.
     usual: Vec<Found>,
     runs: u32,
     /// Ends, with their numbers.

@@ -98,8 +98,7 @@ fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
             .iter()
             .try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
     }
-    // A directory cannot be made there. So the whole of it is put together anew, from what it has
-    // and what is new.
+    // A directory cannot be made there. So it is rebuilt from its entries and the new ones.
     for entry in fs::read_dir(host)? {
         let entry = entry?;
         let name = entry.file_name();

@@ -1,12 +1,11 @@
-//! What the adapter does otherwise as which devices show themselves (`ROCE_AS`): the errors that it
-//! gives, and flags of its completions.
+//! Behaviour of the adapter that depends on `ROCE_AS`: its errors, and flags of its completions.
 
 use std::sync::OnceLock;
 
 use libc::c_int;
 use roce_provider::{Profile, environment, errnos};
 
-/// That of an object beyond its limit, which is 0 for what the adapter lacks.
+/// The error for an object beyond its limit, which is 0 for what the adapter lacks.
 pub(crate) fn too_many(limit: usize) -> c_int {
     match limit {
         0 => number("errno.missing", libc::ENOMEM),
@@ -14,7 +13,7 @@ pub(crate) fn too_many(limit: usize) -> c_int {
     }
 }
 
-/// That of a size beyond its limit.
+/// The error for a size beyond its limit.
 pub(crate) fn size() -> c_int {
     number("errno.sizes", libc::EINVAL)
 }

@@ -1,4 +1,4 @@
-//! What is done at the end of the process.
+//! Work at the end of the process.
 
 use std::{sync::mpsc, thread, time::Duration};
 

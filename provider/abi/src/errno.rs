@@ -36,7 +36,7 @@ enum Why {
 }
 
 impl Errno {
-    /// That of a rule that the call breaks.
+    /// The errno of a rule that the call breaks.
     pub(crate) const fn of(rule: Rule) -> Self {
         Self { number: rule.errno().0, why: Why::Rule(rule) }
     }
@@ -51,7 +51,7 @@ impl Errno {
         Self { number, why: Why::Reason(Box::new(reason)) }
     }
 
-    /// What the system's last call in this thread has said.
+    /// The errno of the last system call of this thread.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
     }
@@ -69,7 +69,7 @@ impl Errno {
         Self::told(self.number)
     }
 
-    /// That which the explanation of an error names. The error has been explained.
+    /// The errno that the explanation of an error names. The error has been explained.
     pub(crate) fn explained(error: &impl Explain) -> Self {
         Self::told(errnos::of(error))
     }

@@ -1,12 +1,12 @@
-//! The C ABI: one shared object that serves as `libibverbs.so.1` and as `librdmacm.so.1`, so that
-//! programs that are linked with those run on this adapter unchanged.
+//! The C ABI: one shared object that serves as `libibverbs.so.1` and `librdmacm.so.1`. Programs
+//! linked with those run on this adapter unchanged.
 //!
 //! Each file of `objects` holds the functions of one kind of object. A function only translates:
 //! the structures and masks of C into the calls of [`roce_provider`], their errors into numbers.
 //! All functions are `unsafe` for the same reason: they take pointers from programs, and trust them
-//! as the libraries that they replace do (pointers to objects are looked up first, but for calls
-//! that move data). The contract of each is that of C: pointers lead to objects of their types, and
-//! objects are not used after they are destroyed.
+//! as the replaced libraries do. Pointers to objects are looked up first, except in calls that move
+//! data. The contract of each is that of C: pointers lead to objects of their types, and objects
+//! are not used after they are destroyed.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(

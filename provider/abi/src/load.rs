@@ -1,4 +1,4 @@
-//! What is done when the library is loaded, before any call.
+//! Work when the library is loaded, before any call.
 
 use roce_provider::survive_forks;
 

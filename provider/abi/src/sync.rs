@@ -32,8 +32,8 @@ impl Condvar {
     }
 }
 
-/// Something that changes, and for whose changes threads wait for as long as the program likes:
-/// they hold no lock meanwhile, and are in no [call](calls), so that others can fork.
+/// A value whose changes threads wait for, for as long as the program likes. They hold no lock
+/// meanwhile, and are in no [call](calls), so other threads can fork.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU32,

@@ -1,14 +1,14 @@
 //! Servers that fork a process for each connection: `RDMAV_FORK_SAFE=1`, on both sides.
 //!
-//! A child cannot use its parent's rsockets, so that a connection begins with TCP, and becomes an
-//! rsocket in the process that first uses it. As with librdmacm's `librspreload.so`, who has
-//! accepted it listens with an rsocket at the same address, and offers that by four zero bytes; who
-//! has connected answers by connecting an rsocket there. An rsocket's port has one listener on a
-//! host, so that others have to wait, and leave their connections to TCP if that takes long.
+//! A child cannot use its parent's rsockets. So a connection begins as TCP, and becomes an rsocket
+//! in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting side
+//! listens with an rsocket at the same address, and offers that by four zero bytes. The connecting
+//! side answers by connecting an rsocket there. An rsocket's port has one listener on a host.
+//! Others wait, and leave their connections to TCP if that takes long.
 //!
-//! Who speaks before it was offered anything stays with TCP, and leaves out the offer that comes
-//! nevertheless; who offers looks for that before and afterwards. Who cannot connect an rsocket
-//! says so by urgent data. So no side changes alone, nor waits for what does not come.
+//! A side that sends before it gets an offer stays with TCP, and skips an offer that comes later.
+//! The offering side checks for such data before and after its offer. A side that cannot connect an
+//! rsocket says so by urgent data. So no side changes alone, and none waits forever.
 
 use std::{
     ffi::{c_int, c_short},
@@ -179,8 +179,8 @@ unsafe fn hear(fd: c_int) -> Heard {
     }
 }
 
-/// Takes the offer out of what comes by TCP, and says so by a byte of urgent data, which is not
-/// among the others: this side may have nothing to say otherwise.
+/// Takes the offer out of the TCP data, and confirms by a byte of urgent data, which is outside of
+/// the stream. This side may have no other data to send.
 unsafe fn decline(fd: c_int) {
     let mut bytes = OFFER;
     next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);

@@ -1,11 +1,10 @@
 //! `librspreload.so`: has programs that use TCP use rsockets instead, where both sides can.
 //!
 //! A program's socket is one of TCP as ever, and has an rsocket beside it until it is known which
-//! of the two serves. A listener listens on both. Who connects tries the rsocket first, and drops
-//! it when there is no device towards the peer, or no rsocket there; then the socket is plain TCP,
-//! and none of this matters any more. An accepted or connected rsocket has a TCP socket that is not
-//! connected beside it, whose number the program knows, and which keeps the options that rsockets
-//! have none of.
+//! of the two serves. A listener listens on both. A connect tries the rsocket first, and drops it
+//! if no device leads to the peer, or the peer has no rsocket; then the socket is plain TCP. An
+//! accepted or connected rsocket has an unconnected TCP socket beside it. The program knows that
+//! socket's number, and the socket keeps the options that rsockets lack.
 //!
 //! The functions here stand in front of those of the C library, and pass on what is not about such
 //! sockets. They are `unsafe` as those are: they take pointers from programs, and pass them on.

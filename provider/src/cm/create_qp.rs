@@ -19,9 +19,9 @@ use crate::{CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpIni
 
 impl CmId {
     /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the
-    /// ids of the channel share on each device. It is in INIT at once, so that receive requests can
-    /// be posted before anything comes, and lets the peer read, write and do atomics where regions
-    /// allow it; a datagram queue pair is in RTS.
+    /// ids of the channel share on each device. It is in INIT at once, so receive requests can be
+    /// posted before anything arrives; a datagram queue pair is in RTS. The peer may read, write
+    /// and do atomics where regions allow it.
     ///
     /// # Errors
     /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`];
@@ -58,8 +58,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Takes a queue pair that the program has made, in RESET, as if [`create_qp`](Self::create_qp)
-    /// had made it: it is in INIT at once, a datagram queue pair in RTS, and the adapter moves it
+    /// Takes a queue pair in RESET that the program has made, as if [`create_qp`](Self::create_qp)
+    /// had made it. It is in INIT at once, a datagram queue pair in RTS, and the adapter moves it
     /// from then on. The id holds no handle, so it is the program's to destroy, before the id or
     /// after, and to attach to multicast groups.
     ///
@@ -146,11 +146,11 @@ impl CmId {
         self.inner().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
     }
 
-    /// Attributes for a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
-    /// request, or from the peer's answer, on, and until the connection is established; on the side
-    /// that has accepted until it ends, since the peer's confirmation may be faster than the
-    /// program. Before a request is accepted, with as many READs and atomics in each direction as
-    /// the peer requests.
+    /// Attributes for a queue pair that the program moves by itself (`rdma_init_qp_attr`). They
+    /// exist from the request, or from the peer's response, until the connection is established. On
+    /// the accepting side they exist until it ends, since the peer's confirmation may be faster
+    /// than the program. Before a request is accepted, with as many READs and atomics in each
+    /// direction as the peer requests.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
         let mut inner = self.inner();

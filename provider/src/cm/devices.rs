@@ -139,7 +139,7 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     from(local, peer.ip()).map_err(Unroutable::NoDevice)
 }
 
-/// The device from which to reach `peer` with the own address `local`.
+/// The device from which to reach `peer` with the local address `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
     // A listener on an address of this host that is not open here is in another program. The path
@@ -229,7 +229,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     Ok(found)
 }
 
-/// The own address that the system would send to `peer` from. Nothing is sent.
+/// The local address that the system would send to `peer` from. Nothing is sent.
 fn route(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()

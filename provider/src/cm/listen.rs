@@ -17,17 +17,17 @@ const BACKLOG: usize = 1024;
 impl CmId {
     /// Waits for requests (`rdma_listen`): each comes as an
     /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an id of its own. At
-    /// most `backlog` may wait on each address for an answer of the program, 0 for 1,024; more are
-    /// dropped, so that their senders send them again.
+    /// most `backlog` wait on each address for the program, 0 for 1,024; more are dropped, and
+    /// their senders retry.
     ///
     /// An id that is bound to no device listens on every device of this host that is open or can be
     /// opened, loopback included, and on the addresses that these get later; it need not have any
     /// yet. An id that is not bound at all gets a free port.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port, or
-    /// one of another process that has the same address; [`CmError::PortOverlap`] when it is so at
-    /// one of all addresses; [`CmError::NoListenDevice`]; those of [`bind_addr`](Self::bind_addr).
+    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process, or a process at
+    /// the same address, has the port; [`CmError::PortOverlap`] when that is so at one of all
+    /// addresses; [`CmError::NoListenDevice`]; those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;

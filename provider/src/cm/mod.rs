@@ -1,9 +1,9 @@
 //! Connecting as with librdmacm: ids, event channels, and the calls on them.
 //!
-//! Each call's documentation names its counterpart in the C API. What differs: handles clean up
-//! after themselves, so that there is no call to destroy or to acknowledge anything; addresses are
-//! [`SocketAddr`](std::net::SocketAddr)s; and the adapter moves an id's queue pair by itself when
-//! the peer accepts, so that nothing waits for the program.
+//! Each call's documentation names its counterpart in the C API. Three things differ. Handles clean
+//! up after themselves, so no call destroys or acknowledges anything. Addresses are
+//! [`SocketAddr`](std::net::SocketAddr)s. The adapter moves an id's queue pair when the peer
+//! accepts, so nothing waits for the program.
 //!
 //! ```
 //! use roce_provider::cm::{CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace};

@@ -21,8 +21,8 @@ impl EventChannel {
     /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
     /// is none, first serves the devices on this thread.
     ///
-    /// A connection's end that only this call has found is the next call's event: with it may have
-    /// come completions that a program would lose which ends its side of the connection now.
+    /// If only this call has found a connection's end, it is the next call's event. Completions may
+    /// have come with it, and a program that ends its side now would lose them.
     #[must_use]
     pub fn poll(&self) -> Option<CmEvent> {
         self.take().or_else(|| {

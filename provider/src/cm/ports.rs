@@ -213,7 +213,7 @@ mod tests {
         PortLease::take(PortSpace::Ipoib, port, binding(text))
     }
 
-    /// What the kernel says when the second is bound beside the first.
+    /// The kernel's result when the second is bound beside the first.
     #[test]
     fn two_at_a_port() {
         const IN_USE: i32 = libc::EADDRINUSE;

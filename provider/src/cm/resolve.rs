@@ -113,8 +113,8 @@ impl CmId {
 
     /// Resolves `dst` to the device that leads there (`rdma_resolve_addr`):
     /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result. `src`, if given,
-    /// is bound to first. Nothing is sent, so that the answer is there when the call returns,
-    /// whatever `timeout` says.
+    /// is bound to first. Nothing is sent, so the result is there when the call returns, whatever
+    /// `timeout` says.
     ///
     /// The device is the one of `src`, or else of the address that the system would send from. For
     /// a loopback address that is the loopback device, with whichever address it has. Where another

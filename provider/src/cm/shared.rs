@@ -95,7 +95,7 @@ impl Listening {
 }
 
 impl QueuedEvent {
-    /// The id whose program is told: for a request, the listener.
+    /// The id that gets the event: for a request, the listener.
     pub(super) fn recipient(&self) -> &Arc<Shared> {
         self.request.as_ref().map_or(&self.id, |request| &request.listener)
     }

@@ -1,5 +1,5 @@
-//! What this host knows about a peer that does not answer: who has its address, and what that one
-//! has dropped.
+//! This host's knowledge about a peer that does not answer: the devices at its address, and their
+//! drops.
 
 use std::net::IpAddr;
 

@@ -154,14 +154,14 @@ impl Device {
         device
     }
 
-    /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
-    /// interface, `udp:ADDRESS` for one with just that address, or one that builds its Ethernet
-    /// frames itself, which needs the capability CAP_NET_RAW: `raw:INTERFACE` with the interface's
-    /// addresses, or `raw:INTERFACE,ip=ADDRESS/LENGTH` with addresses of its own, of which
-    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. The latter may go on with more of `ip=`, with
-    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` in the place of `raw:` moves
-    /// RoCE packets past the network stack by AF_XDP, which needs CAP_NET_ADMIN and CAP_BPF as
-    /// well, and has `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS` besides.
+    /// The device that `spec` names: one of [`devices`], by its name or by that of its network
+    /// interface, or `udp:ADDRESS` for one with just that address. `raw:INTERFACE` builds its
+    /// Ethernet frames itself, with the interface's addresses; it needs the capability CAP_NET_RAW.
+    /// `raw:INTERFACE,ip=ADDRESS/LENGTH` has addresses of its own, and
+    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. Both take more of `ip=`, `mac=MAC`, `vlan=ID`,
+    /// `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` instead of `raw:` moves RoCE packets past the
+    /// network stack by AF_XDP. It needs CAP_NET_ADMIN and CAP_BPF as well, and takes
+    /// `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS`.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],

@@ -41,25 +41,25 @@ pub struct OpenOptions {
     /// Size of each socket's receive buffer in bytes, 4 MiB by default; the kernel grants at most
     /// `net.core.rmem_max`.
     pub receive_buffer: Option<usize>,
-    /// Number of UDP source ports of each address that data leaves from, so that a network with
-    /// several paths uses all of them; 0 or 1: everything leaves from port 4791. By default there
-    /// are 16, on loopback none. See [`SocketOptions`].
+    /// Number of UDP source ports of each address that data leaves from, for networks with several
+    /// paths. With 0 or 1 all leaves from port 4791. The default is 16, on loopback 0. See
+    /// [`SocketOptions`].
     pub source_ports: Option<usize>,
     /// The most datagrams that are handed to the kernel as one run. 1 has them leave singly, for
     /// network cards that number the parts of a run otherwise than Linux does. See
     /// [`SocketOptions`].
     pub segments: Option<usize>,
-    /// Reliable WRITEs of up to so many packets, without immediate data, leave as packets that are
-    /// each a whole WRITE (WRITE Only), instead of First, Middle and Last. The first packet of a
-    /// WRITE is 16 bytes longer than the others and begins a run; packets of equal length leave
-    /// with fewer calls, which pays for WRITEs of a few packets through sockets. A peer that
-    /// refuses one of them has placed those before it, where it would have placed nothing of a
-    /// WRITE that it refuses. By default 0: none does.
+    /// Reliable WRITEs of up to so many packets, without immediate data, leave as WRITE Only
+    /// packets instead of First, Middle and Last. The first packet of a WRITE is 16 bytes longer
+    /// than the others and begins a run. Packets of equal length leave with fewer calls, which pays
+    /// for WRITEs of a few packets through sockets. A peer that refuses one of these packets has
+    /// placed those before it; of a WRITE with First it would have placed nothing. The default is
+    /// 0: no WRITE is split.
     pub write_only_packets: Option<usize>,
-    /// Number of shards: engines that have the device's queue pairs between them, each with a lock,
-    /// a socket and a thread of its own, for programs whose threads use many queue pairs at once. A
-    /// queue pair is in the shard of its completion queues and of its shared receive queue, which
-    /// get one, each in turn, with their first queue pair; queue pairs of `rdma_cm` ids are in the
+    /// Number of shards: engines that share the device's queue pairs, each with a lock, a socket
+    /// and a thread of its own. They are for programs whose threads use many queue pairs at once. A
+    /// queue pair is in the shard of its completion queues and of its shared receive queue. These
+    /// get a shard in turn with their first queue pair. Queue pairs of `rdma_cm` ids are in the
     /// first. So threads that each have a completion queue of their own do not wait for each other,
     /// while queue pairs that complete in one queue are in one shard. A program that waits for
     /// completion channels in an event loop, or for one whose queues are in several shards, is
@@ -96,9 +96,9 @@ pub struct OpenOptions {
     /// Seed of the faults' random numbers; the same seed gives the same faults to the same
     /// datagrams.
     pub fault_seed: u64,
-    /// What is placed and told late, so that a program which relies on more than it is promised
-    /// fails in tests: bytes that arrive are placed in any order, and just before a completion or
-    /// an answer that stands for them; completions and events wait. By default nothing does.
+    /// Late placement and reporting, for tests: a program that relies on more than the
+    /// specification promises fails. Bytes that arrive are placed in any order, just before the
+    /// completion or response that stands for them; completions and events wait. Off by default.
     /// `roce run --check=reorder,delay` says the same for programs of the C libraries.
     pub late: LateConfig,
     /// The P_Key table: the partitions that the adapter is a member of. By default full membership
@@ -120,8 +120,8 @@ pub struct OpenOptions {
 pub(super) const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
-    /// Size in bytes that the system grants the receive buffer of a device that is opened now, and
-    /// what to do about it if it is small and was not asked for.
+    /// Size in bytes that the system grants the receive buffer of a device that is opened now. If
+    /// it is small and was not asked for, advice comes with it.
     ///
     /// # Errors
     /// When no socket can be made.

@@ -9,7 +9,7 @@ use crate::{
     link::{XdpMode, XdpOptions},
 };
 
-/// What a raw device is to be, as its text says.
+/// The configuration of a raw device, as its text says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RawSpec {
     pub(super) interface: String,
@@ -22,7 +22,7 @@ pub(super) struct RawSpec {
     priority: Option<u8>,
     gateways: Vec<IpAddr>,
     roce_v1: bool,
-    /// What is particular to AF_XDP; `None`: the device is of the packet socket.
+    /// The options of AF_XDP; `None`: the device uses the packet socket.
     pub(super) xdp: Option<XdpOptions>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct RawSpec {
 const QUEUE_MAX: u32 = 4_095;
 /// Speed of an interface that does not tell its own.
 pub(super) const MBPS: u32 = 10_000;
-/// What stands for chance until the device is opened.
+/// The seed until the device is opened.
 const SEED: [u8; 32] = [0; 32];
 const DHCP: &str = "ip=dhcp";
 

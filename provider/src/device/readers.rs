@@ -54,12 +54,12 @@ impl Readers {
         Ok(Self { observer: observer.map(Shared::new), sink: sink.map(Shared::new), latest })
     }
 
-    /// What one shard hands its packets to.
+    /// The observer of one shard's packets.
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
         self.observer.clone().map(|observer| Box::new(observer) as _)
     }
 
-    /// What one shard hands its record to.
+    /// The receiver of one shard's record.
     pub(super) fn trace(&self) -> Trace {
         let sink = self.sink.clone().map(|sink| Box::new(sink) as _);
         Trace { sink, latest: self.latest }

@@ -2,9 +2,9 @@
 //! what happened before, and what to look at.
 //!
 //! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record,
-//! which finds failures under the engine's lock, and a list of those that have not been told yet.
-//! They are told without the lock, by the thread that has given it back. A device that does not
-//! explain has none, and no record is kept for it.
+//! which finds failures under the engine's lock, and a list of those not yet reported. The thread
+//! that released the lock reports them. A device that does not explain has none, and no record is
+//! kept for it.
 
 mod explanation;
 mod limit;
@@ -43,7 +43,7 @@ const WAITING: usize = 64;
 /// Longest time that the process waits at its end for what is being told.
 const AT_EXIT: Duration = Duration::from_millis(200);
 
-/// What has been told in this process, so that it is told once.
+/// Reports made in this process, so that each is made once.
 static TOLD: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
 /// Number of threads that are telling something.
 static TELLING: AtomicU32 = AtomicU32::new(0);
@@ -109,7 +109,7 @@ struct Found {
     state: Mutex<State>,
     /// True if there are some.
     any: AtomicBool,
-    /// How they are told at the end of the process.
+    /// The form of reports at the end of the process.
     teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
 }
 
@@ -268,7 +268,7 @@ fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others:
     report::write(&report.in_form(format == ExplainFormat::Json));
 }
 
-/// What has not been told at the end of the process.
+/// Reports the rest at the end of the process.
 extern "C" fn tell_rest() {
     let start = clock::now();
     let devices = DEVICES.try_lock().map(|devices| devices.clone()).unwrap_or_default();

@@ -104,9 +104,8 @@ impl Engine {
         }
     }
 
-    /// True if something waits, and no thread of the program comes for it; `None` if nothing does,
-    /// or if the thread that polls would come and has no processor, of which this one would take
-    /// yet more.
+    /// True if work waits and no thread of the program takes it. `None` if no work waits, or if the
+    /// polling thread would take it but has no processor: this thread would take yet more of it.
     fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
         let before = self.calls.served();
         let watched = self.poller.watch();
@@ -191,10 +190,9 @@ impl Engine {
         result
     }
 
-    /// Serves as long as something keeps arriving or is left to send, and a little longer, unless
-    /// others want the processor: to sleep and to be woken takes longer than most packets are
-    /// apart. Ends when the program serves by itself, which changes its `activity`. Returns whether
-    /// anything came.
+    /// Serves while packets arrive or are left to send, and a little longer, unless others want the
+    /// processor. A sleep and a wake-up take longer than the time between most packets. Ends when
+    /// the program serves by itself, which changes its `activity`. Returns whether anything came.
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;

@@ -1,4 +1,4 @@
-//! What an engine does with what is [corked](super::schedule::cork).
+//! An engine's [corked](super::schedule::cork) requests and acknowledgements.
 //!
 //! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the
 //! program does next.

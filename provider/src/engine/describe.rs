@@ -1,4 +1,4 @@
-//! What the engines of this process are doing, for a watchdog of tests to print when they hang.
+//! The state of this process's engines, for the watchdog of tests to print when they hang.
 
 use std::{fmt::Write, sync::atomic::Ordering, thread, time::Duration};
 

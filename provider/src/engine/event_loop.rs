@@ -1,12 +1,12 @@
-//! Programs that wait in an event loop of their own.
+//! Programs with an event loop of their own.
 //!
-//! Such a program sleeps on a descriptor of its own, in which that of a channel is, and takes what
-//! the channel has without waiting. While it does so often, the channel's descriptor is readable as
-//! well when something arrives, and the program serves: else the background thread would have to be
-//! woken first, and would then wake it. So it counts as a thread that [drives](Engine::drive) for
-//! as long as that goes on, and the link is parked. The background thread serves timers meanwhile,
-//! looks whether something waits in vain, and takes over when it does, when the program has not
-//! come for a while, or when it is woken for nothing time and again.
+//! Such a program sleeps on a descriptor (epoll) that includes a channel's, and takes the channel's
+//! events without waiting. While it does so often, the channel's descriptor is also readable when
+//! packets arrive, and the program serves. Otherwise the background thread would have to be woken
+//! first, and would then wake the program. So the program counts as a thread that
+//! [drives](Engine::drive), and the link is parked. Meanwhile the background thread serves timers
+//! and looks for work that waits. It takes over if work waits, if the program has not come for a
+//! while, or if wake-ups find nothing repeatedly.
 //!
 //! The models of concurrency (`models/`) run this file.
 
@@ -50,7 +50,7 @@ impl Engine {
         true
     }
 
-    /// What arrives does not wake the program any more: others have to serve.
+    /// Arriving packets do not wake the program any more: other threads serve.
     pub(crate) fn leave_loop(&self) {
         if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
             return;

@@ -1,5 +1,5 @@
-//! Making and destroying flows. What an interface is asked to take besides is asked for without the
-//! lock, because the system may make whoever does so wait.
+//! Making and destroying flows. Requests to an interface are made without the lock, because the
+//! system may make the caller wait.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! What an engine does to its link's sockets while it runs: addresses come and go with the
-//! interface, and multicast groups are joined and left. The system may make whoever does so wait,
-//! so sockets are opened and closed without the lock.
+//! Changes of a link's sockets while the engine runs: addresses come and go with the interface, and
+//! multicast groups are joined and left. These calls may wait in the system, so sockets are opened
+//! and closed without the lock.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, sync::MutexGuard};
 

@@ -3,8 +3,8 @@
 //! The parent's go on. In the child there are only copies: of the adapter, without the thread that
 //! served it, on the parent's sockets. If the child touched those, it would take the parent's
 //! packets and answer for it. So its copies lose their links at once: they can still be looked at
-//! and destroyed, but nothing goes out, and nothing comes in any more. What the child opens anew is
-//! its own.
+//! and destroyed, but nothing goes out, and nothing comes in any more. Devices that the child opens
+//! are its own.
 //!
 //! The forking thread waits until no other is inside a [call](crate::calls) of the C interface, and
 //! holds every engine's lock, so that the copies are whole. The child releases both by the guards

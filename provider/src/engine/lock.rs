@@ -1,5 +1,4 @@
-//! The lock of an engine. It is given up soon by whoever has it, because those that wait are
-//! counted.
+//! The lock of an engine. Its holder releases it soon, because waiting threads are counted.
 
 use std::{
     hint,

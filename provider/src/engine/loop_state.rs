@@ -1,10 +1,10 @@
-//! What an engine knows of a program's [event loop](super::event_loop).
+//! The engine's state of a program's [event loop](super::event_loop).
 //!
 //! The models of concurrency (`models/`) run this file.
 
 use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
-/// What the engine knows of a program's event loop, and of the events that the program takes there.
+/// The engine's state of a program's event loop, and of the events that the program takes there.
 pub(super) struct LoopState {
     /// A [`LoopWait`].
     pub(super) place: AtomicU32,

@@ -1,10 +1,9 @@
 //! The engine: one adapter, its link, and the threads that move packets between them.
 //!
-//! The thread that has the lock serves the adapter. A program that posts or polls does it on its
-//! own thread; a background thread does it when the program does neither, because a peer's READ or
-//! WRITE must be served while its target sleeps. The thread keeps out of the way of a program that
-//! polls: it does not wait on the sockets then, but looks every few milliseconds whether the
-//! polling has stopped, and takes over when it has.
+//! The thread that has the lock serves the adapter. A program that posts or polls serves on its own
+//! thread. A background thread serves when the program does neither: a peer's READ or WRITE must be
+//! served while its target sleeps. While a program polls, the background thread does not wait on
+//! the sockets. It checks every few milliseconds whether polling has stopped, and then takes over.
 
 mod atomics;
 mod background;

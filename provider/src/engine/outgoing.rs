@@ -88,7 +88,7 @@ impl Outgoing {
         self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
     }
 
-    /// What was built, with all ICRCs.
+    /// The built datagrams, with all ICRCs.
     pub(super) fn sealed(&mut self) -> &TransmitBuffer {
         self.buffer.seal_all();
         &self.buffer

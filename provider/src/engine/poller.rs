@@ -1,5 +1,5 @@
-//! The thread of a program that polls, as the system sees it: a thread that makes no call may be at
-//! other work, or may be kept from the processor by others.
+//! The thread of a program that polls, as the system sees it. A thread that makes no call may be at
+//! other work, or may wait for the processor.
 
 #![allow(unsafe_code, reason = "the clock of another thread has no safe interface")]
 

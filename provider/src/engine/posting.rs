@@ -34,9 +34,9 @@ pub(crate) struct Posting<'a> {
     kind: Posted,
     /// The lock, with the time at which it was taken.
     held: Option<(Locked<'a>, Instant)>,
-    /// What is left of the portion.
+    /// The rest of the portion.
     left: usize,
-    /// What was posted of it to send queues.
+    /// The part of it that was posted to send queues.
     load: Load,
 }
 

@@ -147,10 +147,10 @@ impl Shard {
         (&mut self.adapter, &mut *self.port.link, self.sinks.of())
     }
 
-    /// Serves in turns, each of which receives a batch, handles, sends one buffer and tells, until
-    /// there is nothing more, the time is used up, or other threads wait for the lock. Returns how
-    /// many messages of the link were received. With `polls`, for a program that polls,
-    /// acknowledgements may be left to wait for its answer.
+    /// Serves in turns: receive a batch, handle it, send one buffer, notify. Ends when no work is
+    /// left, the time is used up, or other threads wait for the lock. Returns the number of
+    /// messages received from the link. With `polls`, for a program that polls, acknowledgements
+    /// may be left to wait for its answer.
     pub(super) fn serve(
         &mut self,
         start: Instant,

@@ -59,8 +59,8 @@ impl Engine {
         wait_or_signal(&[wanted, self.system.sockets.as_fd()], timeout)
     }
 
-    /// Makes the descriptor of a channel that the program may wait for in an event loop, unless the
-    /// device has one: one is enough to wake the program for all its channels.
+    /// Sets the descriptor of a channel that the program may wait for in an event loop, unless the
+    /// device has one. One wakes the program for all its channels.
     pub(crate) fn make_loop_descriptor<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,

@@ -8,9 +8,9 @@ use std::{io, mem};
 const SLICE: u64 = 100_000;
 
 /// Asks for short time slices for the calling thread (`sched_setattr`). A thread that wakes with
-/// shorter slices than the one that runs has the processor at once, instead of after some
-/// milliseconds; its share of the processor stays as it is. Older kernels give no other slices, nor
-/// do other policies than the ordinary ones.
+/// shorter slices than the running one gets the processor at once, not after some milliseconds. Its
+/// share of the processor stays the same. Older kernels and other scheduling policies ignore
+/// slices.
 pub(super) fn shorten() {
     if let Ok(mut attributes) = attributes()
         && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.sched_policy.cast_signed())

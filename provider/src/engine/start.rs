@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// What arrives then is for the process that has the address next.
+    /// Packets that arrive then are for the next process at the address.
     #[test]
     fn nothing_is_received_after_the_end_of_the_process() {
         let looks = Arc::new(AtomicU32::new(0));

@@ -1,9 +1,9 @@
 //! Threads of the program that wait for something of their own.
 //!
 //! Such a thread serves the adapter itself: the background thread would have to be woken first, and
-//! would then wake it. Only one does so at a time. It looks for a little while, then sleeps on the
-//! sockets too, and after some milliseconds without anything it leaves the sockets to the
-//! background thread, which is then in no hurry.
+//! would then wake it. Only one does so at a time. It spins for a short time, then sleeps on the
+//! sockets too. After some milliseconds without work it leaves the sockets to the background
+//! thread, which is then in no hurry.
 //!
 //! The models of concurrency (`models/`) run this file.
 
@@ -23,8 +23,8 @@ use crate::clock;
 
 impl Engine {
     /// Serves the adapter on the caller's thread until it has what it waits for, at most for some
-    /// milliseconds or for `limit`, and not at all where others of the program's threads wait or
-    /// poll. Returns true if it has that: if not, the thread may sleep until `wanted` is readable.
+    /// milliseconds or for `limit`. Does nothing if other threads of the program wait or poll.
+    /// Returns true if the caller has it; if not, the thread may sleep until `wanted` is readable.
     ///
     /// # Errors
     /// `EINTR` after a signal, and when the system cannot wait.

@@ -45,7 +45,7 @@ pub struct Lease {
     pub address: Prefix,
     /// The server.
     pub server: Ipv4Addr,
-    /// What the server has told of routers.
+    /// The routers that the server has named.
     pub routes: Vec<Route>,
     /// Time until which it may be used, unless the server grants more.
     pub until: Instant,
@@ -66,7 +66,7 @@ pub enum LeaseTrouble {
     /// No server has answered.
     #[default]
     Unanswered,
-    /// What a server has answered cannot be used.
+    /// A server's response cannot be used.
     Unusable,
     /// A server has offered an address, and not confirmed it.
     Unconfirmed(Ipv4Addr),
@@ -95,7 +95,7 @@ impl fmt::Display for LeaseTrouble {
     }
 }
 
-/// What a client wants done.
+/// An output of the client, for its station.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
     /// A message is to be sent to a server from the leased address, or to all from none.
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// What is to be done, until there is nothing more, after each call.
+    /// The next output. Call it after each other call, until it returns `None`.
     pub(super) fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -34,11 +34,11 @@ pub struct Frame<'a> {
     pub src: MacAddr,
     /// VLAN ID of its tag, 0 for one that has only a priority. `None`: it has no tag.
     pub vlan: Option<u16>,
-    /// What it carries.
+    /// Its payload.
     pub packet: Packet<'a>,
 }
 
-/// What a frame carries.
+/// The payload of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Packet<'a> {
     /// An ARP message.
@@ -227,7 +227,7 @@ fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     })
 }
 
-/// What is behind the extension headers that may be skipped (RFC 8200, section 4).
+/// The payload behind the extension headers that may be skipped (RFC 8200, section 4).
 fn skip_extensions(
     mut next: IpProtocol,
     mut payload: &[u8],

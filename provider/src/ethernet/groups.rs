@@ -205,8 +205,8 @@ impl Groups {
     }
 }
 
-/// True if a group is reported to the network: not of those of all hosts, nor of those that no
-/// frame leaves the host for (RFC 3376 section 5, RFC 3810 section 6).
+/// True if a group is reported to the network. The groups of all hosts are not, nor those whose
+/// frames do not leave the host (RFC 3376 section 5, RFC 3810 section 6).
 fn is_reported(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets() != [224, 0, 0, 1],

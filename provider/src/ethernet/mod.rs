@@ -2,9 +2,9 @@
 //! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and
 //! time.
 //!
-//! What to read first: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section
-//! 5.4 (duplicate addresses), RFC 3376 and RFC 3810 (multicast groups),
-//! RFC 2131 (DHCP), IEEE 802.1Q (VLANs, pauses by priority).
+//! Sources: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section 5.4
+//! (duplicate addresses), RFC 3376 and RFC 3810 (multicast), RFC 2131 (DHCP), IEEE 802.1Q (VLANs,
+//! PFC).
 
 mod address;
 mod build;

@@ -1,7 +1,7 @@
 //! The table of neighbours: which MAC address an IP address of the same network has.
 //!
-//! Only what this host asks for has an entry, so nobody else can fill the table; and what is asked
-//! for is bounded, because a peer may have us send to any address.
+//! Only addresses that this host asks for have an entry, so nobody else can fill the table. Their
+//! number is bounded, because a peer may have us send to any address.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,7 +28,7 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
-/// What is known of a neighbour.
+/// The state of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
     /// Its MAC address.

@@ -77,7 +77,7 @@ pub enum Assignment {
     Taken {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The MAC address that has it.
         mac: MacAddr,
     },
 }
@@ -103,7 +103,7 @@ pub enum News {
     Conflict {
         /// The address.
         address: IpAddr,
-        /// Who claims it.
+        /// The MAC address that claims it.
         mac: MacAddr,
     },
     /// A router reports that packets to this address are too long.

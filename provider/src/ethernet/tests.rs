@@ -552,9 +552,8 @@ fn roce_v1_goes_to_who_speaks_it() {
     assert_eq!(Frame::parse(&whole[..50]), Err(FrameError::Truncated));
 }
 
-/// A SEND from 10.0.0.1 to 10.0.0.2, whose ICRC zlib has computed: 64 ones, the header with ones in
-/// place of traffic class, flow label and hop limit, and the packet with ones for its congestion
-/// bits.
+/// A SEND from 10.0.0.1 to 10.0.0.2, whose ICRC zlib has computed. Its input: 64 ones, then the
+/// header and the packet. Traffic class, flow label, hop limit and congestion bits are ones.
 #[test]
 fn a_frame_of_roce_v1_byte_for_byte() {
     let whole: Vec<u8> = include_str!("tests/roce_v1.hex")
@@ -748,8 +747,8 @@ fn a_stack_of_vlan_tags_is_counted() {
     assert_eq!(station.counters().vlan_stack, 5);
 }
 
-/// Frames that the kernel's rxe has sent: what is read from one builds the same frame again, byte
-/// for byte from the Ethernet header to the ICRC, and all bits of that are right.
+/// Frames that the kernel's rxe has sent. Decoding one and encoding it again gives the same bytes,
+/// from the Ethernet header to the ICRC, and the ICRC is right.
 #[test]
 fn captured_frames_are_read_and_built_again() {
     let mut count = [0, 0];

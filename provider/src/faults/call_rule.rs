@@ -10,7 +10,7 @@ use crate::{
     fabric::clause::{Chance, Counts, Often, Words, set, time},
 };
 
-/// What becomes of a call.
+/// The effect on a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallEffect {
     /// It fails, with this error or the usual one, and does nothing.

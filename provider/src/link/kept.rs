@@ -1,6 +1,5 @@
-//! What systemd keeps while the service is started anew (`FDSTORE` in sd_notify(3)): the UDP
-//! sockets, so that no other process gets their port meanwhile, and the file that says who has
-//! which numbers.
+//! Descriptors that systemd keeps while the service restarts (`FDSTORE` in sd_notify(3)). They are
+//! the UDP sockets, so that no other process gets their port, and the file of assigned numbers.
 
 #![allow(unsafe_code, reason = "descriptors that a process is started with are numbers")]
 

@@ -62,11 +62,11 @@ pub const BATCH: usize = 16;
 /// A carrier of datagrams: UDP payloads of RoCEv2 packets, with the fields of their IP and UDP
 /// headers.
 ///
-/// The engine calls every method under the adapter's lock, so none may wait: sockets do not block,
+/// The engine calls every method under the adapter's lock, so none may wait. Sockets do not block,
 /// [`send`](Self::send) takes no more than there is room for, and [`receive`](Self::receive)
-/// returns at once when there is nothing. What may wait is a [`Preparation`]. A link must hand over
-/// payloads unchanged, and the fields that the ICRC covers as they were sent: addresses, source
-/// port, and the identification of IPv4 if it is known.
+/// returns at once when there is nothing. Work that may wait is a [`Preparation`]. A link must not
+/// change payloads, nor the fields that the ICRC covers: addresses, source port, and the IPv4
+/// identification if it is known.
 ///
 /// [`Device::with_link`](crate::Device::with_link) has an example.
 pub trait Link: Send {
@@ -116,10 +116,10 @@ pub trait Link: Send {
     /// with those behind it.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
 
-    /// True if the datagrams of a run need their ICRC, which is zero else when it is
-    /// [sent](Self::send): so it is for all receivers but those that this link hands them to as
-    /// they are, marked as [verified](DatagramMeta::checksum_verified). Asked right before the run
-    /// is sent; its range is an index into `bytes`.
+    /// True if the datagrams of a run need their ICRC; otherwise it is zero when the run is
+    /// [sent](Self::send). It may be omitted only for receivers that this link hands the datagrams
+    /// to unchanged, marked as [verified](DatagramMeta::checksum_verified). The engine asks right
+    /// before it sends the run, whose range is an index into `bytes`.
     fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         let _ = (bytes, run);
         true
@@ -138,8 +138,8 @@ pub trait Link: Send {
         false
     }
 
-    /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
-    /// or a run of them, and [`BATCH`] at least unless there are no more for now.
+    /// Hands over arrived messages, some at a time, and returns their number. A message is a
+    /// datagram or a run. The number is [`BATCH`] at least unless there are no more for now.
     ///
     /// # Errors
     /// When the link cannot be read. After 64 such calls in a row, and at least a second, the link
@@ -242,9 +242,9 @@ pub trait MulticastLink {
     /// refuses.
     fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error>;
 
-    /// Receives what is sent to this multicast group from now on, its own datagrams included: of
-    /// every datagram one copy, however many of its own addresses are on the network where the
-    /// group is. Joining again changes nothing.
+    /// Receives the datagrams to this multicast group from now on, its own included. Each arrives
+    /// once, however many of the link's addresses are on the group's network. Joining again changes
+    /// nothing.
     ///
     /// # Errors
     /// When the link cannot use what was prepared.
@@ -354,7 +354,7 @@ pub trait SharingLink {
         None
     }
 
-    /// Has requests for a service at one of the own addresses come to this process.
+    /// Has requests for a service at one of the link's addresses come to this process.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process listens for the service at this address.

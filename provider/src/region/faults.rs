@@ -3,9 +3,9 @@
 //! They are put in front of whatever handlers the program has when the first foreign memory is
 //! registered. A fault elsewhere is passed on to those, or, where there are none, kills the process
 //! as it would have without us. A program may install its own in front of ours later; a check from
-//! time to time puts ours in front again, and the new one behind it. The new handler may pass on to
-//! ours the faults that it does not know, which would be an endless loop: each delivery is
-//! therefore marked with the number of earlier handlers that are left.
+//! time to time puts ours in front again, and the new one behind it. The new handler may pass on
+//! unknown faults to ours, which would be an endless loop. So each delivery is marked with the
+//! number of earlier handlers that are left.
 
 #![allow(unsafe_code, reason = "signal handlers")]
 

@@ -3,7 +3,7 @@
 //!
 //! A fault is survived if our handlers are in front and the thread does not block their signals: a
 //! fault whose signal is blocked kills the process at once. The signals are unblocked on the thread
-//! for the time of a [`Section`] in which foreign memory is reached, which is one system call each,
+//! for the time of a [`Section`] in which foreign memory is reached. That is one system call each,
 //! so the engine has one section as long as it holds its lock. A thread on which they were not
 //! blocked is assumed to leave them so for a moment, because that call takes as long as a small
 //! message.

@@ -1,7 +1,7 @@
-//! Copies and eight-byte operations on memory that may not be there, in assembly, so that a fault
-//! in them can be recognised and survived: each consists of instructions between two labels, keeps
-//! nothing on the stack, and answers 0. A signal handler that finds the program counter between the
-//! labels sets it to a third, from where the routine answers 1 ([`recover`]).
+//! Copies and eight-byte operations on memory that may not be there. They are in assembly, so that
+//! a fault in them can be recognised and survived. Each consists of instructions between two
+//! labels, keeps nothing on the stack, and returns 0. A signal handler that finds the program
+//! counter between the labels sets it to a third, from where the routine returns 1 ([`recover`]).
 //!
 //! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and
 //! written whole, as in our own regions. On x86-64 pieces of 16 bytes are used, which processors

@@ -1,4 +1,4 @@
-//! What a user is told on stderr: one value, with a form for people and one for programs.
+//! Reports to a user on stderr: one value, with a form for people and one for programs.
 
 mod stderr;
 

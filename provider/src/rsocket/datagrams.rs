@@ -1,7 +1,7 @@
 //! Datagrams: which way each takes, and what has arrived.
 //!
-//! A UDP socket holds the port. The first datagram to a peer goes through it, with the number of
-//! the own queue pair in front; the peer answers with the number of its own. What follows goes from
+//! A UDP socket holds the port. The first datagram to a peer goes through it, with the sender's
+//! queue pair number in front; the peer answers with the number of its own. What follows goes from
 //! queue pair to queue pair.
 
 use std::{
@@ -131,7 +131,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// The own address to which it is bound, if not to all.
+    /// The local address to which it is bound, if not to all.
     fn bound_ip(&self) -> Option<IpAddr> {
         let any = |ip: &IpAddr| *ip == Ipv4Addr::UNSPECIFIED || *ip == Ipv6Addr::UNSPECIFIED;
         self.local.map(|local| local.ip()).filter(|ip| !any(ip))
@@ -457,7 +457,7 @@ mod tests {
         send(&mut here, b, "").unwrap();
         assert!(arrives(&mut there, a, ""));
 
-        // a peer that is started anew has another queue pair, and is asked after a while
+        // a restarted peer has another queue pair, and is asked after a while
         drop(there);
         let (mut there, same) = bound(b);
         assert_eq!(same, b);

@@ -60,7 +60,7 @@ pub(super) struct Message {
 }
 
 impl Endpoint {
-    /// Makes one for the own address of an id that is resolved.
+    /// Makes one for the local address of a resolved id.
     pub(super) fn new(id: CmId, settings: Settings) -> Result<Self, CmError> {
         let context = id.context().ok_or(CmError::NoDevice)?;
         let ip = id.local_addr().ok_or(CmError::NoDevice)?.ip();

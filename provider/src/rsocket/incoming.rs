@@ -1,4 +1,4 @@
-//! The receiving half of a connection: what has arrived, and what the peer is told about room.
+//! The receiving half of a connection: arrived data, and the room advertised to the peer.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ pub(super) struct Room {
     pub(super) length: u32,
 }
 
-/// See the [module's documentation](self). The buffer is told to the peer in halves: one that was
-/// read whole is told again while the other is filled.
+/// See the [module's documentation](self). The buffer is advertised to the peer in halves: a half
+/// that was read whole is advertised again while the other is filled.
 #[derive(Debug)]
 pub(super) struct Incoming {
     half: u32,
@@ -38,7 +38,7 @@ pub(super) struct Incoming {
     open: u32,
     /// Bytes that were read and that it may not write yet.
     free: u32,
-    /// The half that it is told of next, and the index in its table.
+    /// The half that is advertised next, and the index in the peer's table.
     next: u32,
     index: u32,
     entries: u32,

@@ -10,10 +10,10 @@ use roce_transport::{addr::Qpn, time::Instant};
 
 use crate::AddressHandle;
 
-/// Most peers that are known at a time. Of others nothing is lost: they are met anew.
+/// Most peers that are known at a time. Of others nothing is lost: they are looked up again.
 const MOST: usize = 4096;
 /// Time without a word of a peer after which a datagram takes the way through UDP again, where a
-/// peer that was started anew can tell its queue pair.
+/// restarted peer can give its queue pair number.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 /// A peer.

@@ -10,7 +10,8 @@ use crate::cm::{CmId, EventChannel, EventKind, Status};
 /// Time to resolve an address and a route, which takes none here.
 const RESOLUTION: Duration = Duration::from_secs(2);
 
-/// Finds the device and the own address towards a peer for an id of this channel. Nothing is sent.
+/// Finds the device and the local address towards a peer for an id of this channel. Nothing is
+/// sent.
 ///
 /// # Errors
 /// Those of [`CmId::resolve_addr`]; `EHOSTUNREACH` and others where no way leads.

@@ -28,7 +28,7 @@ use crate::{
 
 /// Receive requests beside those for messages with data.
 const CONTROL_RECEIVES: u32 = 16;
-/// Entries of the own table of the peer's buffers.
+/// Entries of this side's table of the peer's buffers.
 const ENTRIES: u32 = 2;
 /// Bytes that are copied at once.
 const PIECE: usize = 8192;
@@ -187,7 +187,7 @@ impl Stream {
         });
     }
 
-    /// The connection is there: from now on the peer is told of room.
+    /// The connection is there: from now on room is advertised to the peer.
     pub(super) fn open(&mut self) {
         self.open = true;
         self.say_what_is_due();

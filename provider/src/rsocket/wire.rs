@@ -1,10 +1,10 @@
-//! What rsockets say to each other: the private data of a connection's request and answer, the
-//! messages in immediate data, and the entries that one writes into the other's table.
+//! The protocol of rsockets: private data of a connection's request and reply, messages in
+//! immediate data, and entries that one side writes into the other's table.
 //!
-//! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket). What that leaves
-//! open is as librdmacm 44 has it on the wire: the kinds of control messages, the byte with the
-//! number of mappings, and that a credit update names the last message that may be sent, not how
-//! many more.
+//! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket). The guide leaves
+//! details open; these are as librdmacm 44 sends them. They are the kinds of control messages, and
+//! the byte with the number of mappings. A credit update names the last message that may be sent,
+//! not how many more.
 
 /// The version of the protocol, the only one there is.
 const VERSION: u8 = 1;

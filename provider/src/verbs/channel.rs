@@ -142,10 +142,10 @@ impl CompletionChannel {
     /// [descriptor](Self::as_fd) is readable, and has found no event then. Returns true if there is
     /// one now.
     ///
-    /// From then on that descriptor may be readable when something has arrived, which spares the
-    /// program a second thread that wakes it; so call this whenever there is no event though the
-    /// descriptor was readable. If what has arrived completes nothing, a queue that is armed has an
-    /// event without a completion, until this has once returned false.
+    /// From then on that descriptor may be readable when packets have arrived, so no second thread
+    /// needs to wake the program. So call this whenever the descriptor was readable and there is no
+    /// event. If what has arrived completes nothing, a queue that is armed has an event without a
+    /// completion, until this has once returned false.
     #[must_use]
     pub fn serve(&self) -> bool {
         self.inner.serve()

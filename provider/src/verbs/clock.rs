@@ -25,7 +25,7 @@ pub struct ClockValues {
 
 impl ClockValues {
     /// Time of day of a timestamp, by the system's clock when these values were read. The two
-    /// clocks drift apart: read the values anew now and then.
+    /// clocks drift apart: read the values again now and then.
     #[must_use]
     pub fn wall_time(&self, timestamp: Instant) -> SystemTime {
         let (before, after) = (self.raw.since(timestamp), timestamp.since(self.raw));

@@ -93,8 +93,8 @@ impl CompletionQueue {
         self.inner.is_armed();
     }
 
-    /// The same as network adapters do it, for programs that do not poll once more: a completion
-    /// that came after a poll which found too few, and before this, causes the event at once. For
+    /// The same as network adapters do it, for programs that do not poll again. A completion that
+    /// came before this call, and after a poll that found too few, causes the event at once. For
     /// the C interface.
     #[doc(hidden)]
     pub fn req_notify_unpolled(&self, kind: NotifyKind) {

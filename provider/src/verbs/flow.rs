@@ -47,10 +47,10 @@ impl QueuePair {
     /// Has frames that match come to this queue pair of raw packets (`ibv_create_flow`), whatever
     /// state it is in: from RTR on it receives them.
     ///
-    /// RoCE packets for the device's own addresses go to its transport, ARP and neighbour discovery
-    /// to the device as well: a flow gets a copy of the latter, and only a
-    /// [`Sniffer`](crate::FlowKind::Sniffer) one of the former. What other queue pairs of the
-    /// device send matches, too, but for sniffers; and nobody hears itself.
+    /// RoCE packets for the device's own addresses go to its transport; only a
+    /// [`Sniffer`](crate::FlowKind::Sniffer) gets a copy. ARP and neighbour discovery go to the
+    /// device, and a flow gets a copy. What other queue pairs of the device send matches, too, but
+    /// for sniffers; and nobody hears itself.
     ///
     /// # Errors
     /// [`FlowError`], which names each `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or that of the

@@ -115,7 +115,7 @@ impl Drop for AddressList {
     }
 }
 
-/// What an id has looked up.
+/// The addresses that an id has looked up.
 #[derive(Default)]
 pub(super) enum Addresses {
     #[default]

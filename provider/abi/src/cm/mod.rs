@@ -1,9 +1,9 @@
 //! Connection management: librdmacm, on top of [`roce_provider::cm`].
 //!
-//! The provider moves an id's queue pair when the peer accepts, and finds devices by address. The
-//! rest of what programs see is here: the members of an id, which are filled in when the event that
-//! announces them is taken, as by librdmacm; contexts and protection domains that ids of one device
-//! share; calls that wait, of ids without a channel.
+//! The provider moves an id's queue pair when the peer accepts, and finds devices by address. This
+//! module has the rest of what programs see. As in librdmacm, an id's members are filled in when
+//! the program takes the event. Ids of one device share contexts and protection domains. Calls on
+//! ids without a channel wait.
 
 pub(crate) mod address;
 mod addrinfo;

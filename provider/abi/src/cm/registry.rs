@@ -1,5 +1,5 @@
-//! Every id of the process, by the number that the provider's id carries, and the events that the
-//! program has taken and not acknowledged yet, which keep ids from being destroyed.
+//! Every id of the process, by the number that the provider's id carries. Events that are taken and
+//! not yet acknowledged keep ids from being destroyed.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 

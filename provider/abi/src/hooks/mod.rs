@@ -1,4 +1,4 @@
-//! What is switched on around calls of C: rules by which they fail, and checks of programs.
+//! Optional hooks around calls of C: rules by which they fail, and checks of programs.
 
 pub(crate) mod check;
 pub(crate) mod fault;

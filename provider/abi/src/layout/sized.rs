@@ -1,6 +1,6 @@
-//! Structures of programs that were compiled when those were shorter. What lies behind a program's
-//! structure is not ours to look at, and no reference to a whole one may lead there: members are
-//! copied as far as the program has them.
+//! Structures of programs compiled against shorter versions. Memory behind a program's structure is
+//! not ours to read, and no reference to a full structure may cover it. So members are copied only
+//! as far as the program's structure goes.
 
 /// Copies a structure, cut to the size of the caller's, which is filled up with zeros.
 ///

@@ -1,9 +1,9 @@
-//! Compares the structures and the constants with records of what the headers of rdma-core say, and
-//! with the headers themselves where they are installed.
+//! Compares the structures and constants with records of rdma-core's headers, and with the headers
+//! themselves if they are installed.
 //!
-//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers alone. To write one anew where
-//! the headers and the libraries of its version are (on Debian 12, libibverbs-dev and
-//! librdmacm-dev; or in a directory in which the packages of another version were unpacked):
+//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers alone. To rewrite one, its
+//! version's headers and libraries must be installed (on Debian 12, libibverbs-dev and
+//! librdmacm-dev) or unpacked in a directory:
 //!
 //! ```sh
 //! cargo test -p roce-abi -- --ignored write_the_record

@@ -88,7 +88,7 @@ impl ContextInner {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
 
-    /// What tells its device from others, as a number.
+    /// A number that identifies its device.
     pub(crate) fn device(&self) -> usize {
         std::ptr::from_ref(self.command_file.dev).addr()
     }
@@ -131,9 +131,8 @@ impl ContextInner {
         }
     }
 
-    /// For an object that is being destroyed: after `remove` there are no more events about it, and
-    /// those that the program has taken are waited for until it has acknowledged them. What is
-    /// found if that does not happen soon is `kind`.
+    /// For an object that is being destroyed. `remove` ends its events. Events that the program has
+    /// taken are waited for until it acknowledges them. If that takes long, the finding is `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,

@@ -1,7 +1,7 @@
 //! The time of day of completions, which must not go back from one to the next.
 //!
-//! Two clocks are read for it one after the other, each time anew, because they drift apart: so the
-//! same distance comes out a little different each time.
+//! Each conversion reads two clocks, one after the other, because the clocks drift apart. So the
+//! measured distance differs a little each time.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// The time of day of a timestamp, by which the clocks say that it is `wall`: not before that
-    /// of an earlier timestamp, and the same again for the same one.
+    /// The time of day of a timestamp, which is `wall` by the clocks. It is never before that of an
+    /// earlier timestamp, and the same timestamp gives the same time.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

@@ -29,8 +29,8 @@ struct Live {
     number: u64,
 }
 
-/// Members by which the kernel finds an object. A program that has overwritten one of them is told
-/// that there is no such object, as the kernel does.
+/// Members by which the kernel finds an object. If a program has overwritten one of them, its calls
+/// fail as if there was no such object, as in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Identity {
     context: usize,
@@ -159,9 +159,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         pointer
     }
 
-    /// The object behind a program's pointer: `EINVAL` for null; `ENOENT` for a pointer that is no
-    /// such object, or not any more, and for one whose [identity](Self::identity) the program has
-    /// overwritten.
+    /// The object behind a program's pointer. `EINVAL` for null; `ENOENT` if the pointer is not, or
+    /// no longer, such an object, or if the program has overwritten its [identity](Self::identity).
     ///
     /// # Safety
     /// The reference is not used beyond the call that the program has made: destroying an object

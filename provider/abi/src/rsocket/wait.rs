@@ -65,7 +65,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// What follows an attempt that was in vain: a sleep, so long at most, or none.
+    /// The next step after a failed attempt: a sleep of at most this duration, or none.
     fn next(&mut self, entry: &Entry, patience: Patience) -> Result<Option<Option<Duration>>> {
         let limit = patience.limit(entry)?;
         let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
@@ -120,10 +120,10 @@ pub(super) fn until<R: Copy>(
     }
 }
 
-/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, until all are moved,
-/// or with `some`, until any are, or until an attempt moves none: their number, also when something
-/// fails after the first of them. An attempt copies from or to a cursor behind those that were
-/// moved before, and is told their number.
+/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, and returns their
+/// number. Ends when all are moved, when an attempt moves none, or, with `some`, when any are
+/// moved. An error after the first bytes is not returned; their number is. An attempt gets a cursor
+/// behind the bytes moved before, and their number.
 ///
 /// A cancellation point, as [`until`].
 ///

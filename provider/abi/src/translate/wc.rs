@@ -76,8 +76,8 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
-/// `sl`, which on Ethernet is the kind of packet that a datagram came in, as ConnectX reports it
-/// and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
+/// `sl`. On Ethernet it is the kind of packet that a datagram came in, as ConnectX reports it and
+/// UCX reads it. It is 8 for UDP, plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None | Some(GrhArea::GlobalRoute) => 0,

@@ -1,8 +1,8 @@
 //! Corking: requests wait for those behind them, so that they leave with one call of the system.
 //!
-//! A call costs as much for one small datagram as for a run of them. So what a program posts, one
-//! small request after the other, is corked, as TCP does it (autocorking): the first one leaves at
-//! once, and those that follow it closely wait for
+//! A call costs as much for one small datagram as for a run of them. So small requests in close
+//! succession are corked, as in TCP (autocorking). The first one leaves at once; those that follow
+//! it closely wait for
 //! - the next look of the program at an empty completion queue, and any other call of it but a
 //!   post,
 //! - a full run,
@@ -10,9 +10,9 @@
 //!   leave. If there is none, a timer of the system wakes the background thread after
 //!   [`CORK_TIMER`]. Nothing is corked for a while for a program with which that happens.
 //!
-//! Where messages go back and forth, the acknowledgement of the one waits in the same way, and
-//! leaves with the answer: if the program has answered the message before within [`CLOSELY`] of
-//! finding it, by a post with nothing in between but receives. The answer itself never waits.
+//! In ping-pong traffic a message's acknowledgement waits in the same way, and leaves with the
+//! answer. The condition: the program answered the previous message within [`CLOSELY`] of finding
+//! it, by a post with nothing but receives in between. The answer itself never waits.
 //!
 //! Only what goes through sockets is corked, of programs that poll. Through memory acknowledgements
 //! wait where the peer sleeps and would be woken for them, and those of WRITEs for programs that
@@ -30,7 +30,7 @@ use super::{
     },
 };
 
-/// What a call of the program has posted.
+/// The requests of one post call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Load {
     requests: usize,
@@ -77,7 +77,7 @@ pub(in crate::engine) struct Cork {
     answers: Answers,
     /// Last time at which anybody served the adapter.
     served_at: Instant,
-    /// What was sent last.
+    /// The last send.
     sent: Sent,
     /// The timer had to send what was corked.
     uncorked: Backoff,
@@ -287,7 +287,7 @@ impl Cork {
         self.waiting.until.plus(CORK_TIMER - CORK)
     }
 
-    /// What is corked is being sent.
+    /// The corked requests are being sent.
     pub(in crate::engine) fn leave(&mut self) {
         if self.is_corked() {
             self.waiting = Waiting::default();

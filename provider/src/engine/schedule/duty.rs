@@ -1,4 +1,4 @@
-//! What the background thread does until its next look at the program.
+//! The background thread's duty until its next look at the program.
 //!
 //! | the program | the duty |
 //! |---|---|
@@ -25,8 +25,8 @@ pub(in crate::engine) enum Duty {
     /// The program polls, but not always: it looks at its memory between, say, for what a peer
     /// writes there. The thread serves whenever the program makes no call.
     Assist,
-    /// What arrives wakes the program. The thread serves timers, and looks now and then whether the
-    /// program comes for it.
+    /// Arriving packets wake the program. The thread serves timers, and checks periodically whether
+    /// the program takes them.
     EventLoop,
     /// Threads of the program sleep on the sockets themselves. This one serves timers.
     Timers,
@@ -41,7 +41,7 @@ impl Duty {
     }
 }
 
-/// What the thread sees of the program at a look.
+/// The thread's observation of the program at a look.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::engine) struct Seen {
     /// Number of its calls that have served.
@@ -54,7 +54,7 @@ pub(in crate::engine) struct Seen {
     pub(in crate::engine) has_handed_over: bool,
 }
 
-/// What the thread remembers from one look to the next.
+/// The thread's state from one look to the next.
 #[derive(Debug)]
 pub(in crate::engine) struct Duties {
     activity: u64,
@@ -167,8 +167,8 @@ impl Duties {
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
-    /// True if the thread, which has `received` something or nothing, leaves the adapter to the
-    /// program until that hands it over: the program polls faster than the thread wakes, or is
+    /// True if the thread, which may have `received` something, leaves the adapter to the program
+    /// until the program hands it over. The program polls faster than the thread wakes, or is
     /// `awaited` to.
     pub(in crate::engine) const fn stands_aside(
         &self,

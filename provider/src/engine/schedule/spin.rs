@@ -73,7 +73,7 @@ impl PollYields {
     }
 }
 
-/// What a thread of the program that waits knows of others.
+/// A waiting thread's knowledge of other threads.
 #[derive(Debug)]
 pub(in crate::engine) struct Waiter {
     pub(in crate::engine) spin: SpinPolicy,

@@ -36,12 +36,11 @@ pub(in crate::engine) const UNSERVED: Duration = us(500);
 pub(in crate::engine) const LARGEST: usize = 4 * 1024;
 /// Bytes of headers, about, for each request.
 pub(in crate::engine) const HEADERS: usize = 64;
-/// Nothing is corked for so long after the timer had to send it, at first and at most: such a
-/// program loses a hundredth of its time, and one that did not run for a moment is soon corked for
-/// again.
+/// Corking is off for this long after the timer had to flush: at first, and at most. Such a program
+/// loses a hundredth of its time. A program that only paused is soon corked again.
 pub(in crate::engine) const UNCORKED: [Duration; 2] = [us(500), ms(10)];
-/// Events to take are no reason to wait for so long after the timer had to send what waited, at
-/// first and at most: one such wait in that time costs nobody much.
+/// Events to take are no reason to wait for this long after the timer had to flush: at first, and
+/// at most. One such wait in that time costs little.
 pub(in crate::engine) const APART: [Duration; 2] = [ms(100), Duration::from_secs(10)];
 /// Number of times that the program was there before the timer, after which that is forgotten.
 pub(in crate::engine) const IN_TIME: u32 = 8;

@@ -35,7 +35,7 @@ pub struct Route {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// What a server grants.
+/// A server's grant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
     pub(super) address: Ipv4Addr,
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     Ok(Reply { xid: repr.transaction_id, mac, answer })
 }
 
-/// What smoltcp would take for the end: an option that is cut off.
+/// False for a truncated option, which smoltcp would take for the end.
 fn options_are_whole(mut options: &[u8]) -> bool {
     loop {
         match options {
@@ -191,8 +191,8 @@ fn is_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// True if a host can have the address in a network of this length: not the first, nor the last,
-/// which is for all of them; of two there are both (RFC 3021).
+/// True if a host can have the address in a network of this length. The first and the last
+/// (broadcast) are excluded, except in a network of two addresses (RFC 3021).
 fn is_host_of(address: Ipv4Addr, length: u8) -> bool {
     let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     let host = address.to_bits() & hosts;

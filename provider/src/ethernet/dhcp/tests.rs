@@ -36,7 +36,7 @@ struct Host {
     leases: Vec<Option<Lease>>,
 }
 
-/// What a server says.
+/// A server's message.
 #[derive(Clone)]
 struct Says {
     kind: DhcpMessageType,

@@ -223,8 +223,8 @@ impl FlowAttr {
         self.priority == other.priority && which(self).eq(which(other))
     }
 
-    /// True if a frame is of this flow. What has come from a wire is for the device only if it has
-    /// its address, unless the flow names another; what its own queue pairs send has passed no
+    /// True if a frame is of this flow. A frame from the wire must have the device's address,
+    /// unless the flow names another. Frames of the device's own queue pairs have passed no
     /// interface.
     pub(super) fn matches(&self, frame: &Fields, own: MacAddr, is_from_wire: bool) -> bool {
         match self.kind {

@@ -1,4 +1,4 @@
-//! What a station does with ARP, IP and ICMP that it receives.
+//! The receive side of a station: ARP, IP and ICMP.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -64,8 +64,8 @@ impl Program {
     }
 }
 
-/// The filter of a station: frames of others, to its MAC address or to a group, of its VLAN; if it
-/// borrows its addresses, only RoCEv2, and what it needs to find neighbours.
+/// The filter of a station: frames of others, of its VLAN, to its MAC address or to a group. If it
+/// borrows its addresses, only RoCEv2, and frames that find neighbours.
 pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     let MacAddr(a, b, c, d, e, f) = config.mac;
     let (high, low) = (u32::from(u16::from_be_bytes([a, b])), u32::from_be_bytes([c, d, e, f]));

@@ -52,21 +52,21 @@ const OWN: usize = 4096;
 /// Time for which who opens a device waits for a DHCP server: until its question was asked four
 /// times, and the address that is granted was probed.
 const LEASING: Duration = Duration::from_secs(10);
-/// Time for which who opens a device waits for a port: a process that was killed gives up its
-/// packet socket first, which the kernel does not hurry about, and its guards behind it.
+/// Time for which the opening of a device waits for a port. A killed process gives up its packet
+/// socket first, which the kernel does not hurry about, and its guards after that.
 const GUARDING: Duration = Duration::from_secs(1);
 
 /// A link that builds its frames itself.
 ///
-/// With addresses of its own it is a host of its own on the network of an interface; with those of
-/// the interface it borrows them from the kernel, which goes on to use them.
+/// With addresses of its own it is a separate host on the interface's network. Otherwise it borrows
+/// the interface's addresses from the kernel, which goes on using them.
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
     socket: Box<dyn FrameSocket>,
     packets: RawPackets,
     station: Station,
-    /// What it has sent to itself: frames for the own address leave no interface.
+    /// Frames that it has sent to itself: those for its own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
     /// The address of the lease that the device knows of.
     leased: Option<IpAddr>,
@@ -183,7 +183,7 @@ impl RawLink {
         self.socket.send_run(run, &mut headers, payload)
     }
 
-    /// Hands a run to the own receiver; `false`: too much waits there.
+    /// Hands a run to this link's receiver; `false`: too much waits there.
     fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
         if !self.own_room(run) {
             return false;

@@ -173,7 +173,7 @@ struct Read {
 /// The tag that the kernel has removed.
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
     // SAFETY: The kernel has written the message's control data, and as much of it as its length
-    // says; the structure is plain numbers, and read from where it may lie unaligned.
+    // says. The structure is plain numbers, and read from where it may lie unaligned.
     let auxiliary = unsafe {
         let first = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
         if first.is_null()

@@ -1,5 +1,5 @@
-//! The packet socket, and the header before each of its frames (`PACKET_VNET_HDR`): that says where
-//! the kernel is to cut a run apart, and where one that arrives is to be.
+//! The packet socket, and the header before each of its frames (`PACKET_VNET_HDR`). The header says
+//! how a run is segmented: by the kernel on sending, by us on receiving.
 
 #![allow(
     unsafe_code,

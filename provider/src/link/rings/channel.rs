@@ -1,6 +1,6 @@
-//! A ring from one process to another, and the Unix socket between them: it brings the memory to
-//! the reader and, as an answer, what wakes the reader to the writer. It shows at once that the
-//! other process has ended, however that ended.
+//! A ring from one process to another, and the Unix socket between them. The socket carries the
+//! memory to the reader, and in return the reader's event descriptor to the writer. It shows at
+//! once that the other process has ended, however it ended.
 
 use std::{
     fs, io,

@@ -1,6 +1,6 @@
-//! Rings of runs of datagrams in memory that two processes share: the [memory](ring_memory), its
-//! two [sides](ring), a [sender] that keeps what finds no room, and the [channel] by which the one
-//! process gives the ring to the other. They know nothing of addresses.
+//! Rings of runs of datagrams in memory that two processes share. A ring has its
+//! [memory](ring_memory), two [sides](ring), a [sender] that queues datagrams without room, and the
+//! [channel] by which one process gives the ring to the other. Rings know nothing of addresses.
 
 mod channel;
 mod ring;

@@ -1,8 +1,8 @@
 //! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
 //!
-//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side
-//! trusts the other: a position or a record that cannot be means that the ring is broken, and
-//! nothing that the other writes can make this side read or write outside of the ring.
+//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side trusts
+//! the other. An impossible position or record means that the ring is broken. Nothing that the
+//! other side writes can make this side read or write outside of the ring.
 
 use std::io;
 
@@ -44,8 +44,8 @@ pub(crate) struct RunHeader {
     pub(crate) checksum_verified: bool,
 }
 
-/// The header is one word: the lengths less one, 16 bits each, traffic class, hop limit, and 16
-/// bits for the rest: 14 for the source port, of which 0 stands for 4791, and one for
+/// The header is one word: the lengths less one (16 bits each), traffic class, hop limit, and 16
+/// bits for the rest. Of these, 14 are the source port (0 stands for 4791), and one is
 /// `checksum_verified`.
 const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;

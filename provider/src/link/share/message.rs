@@ -4,7 +4,7 @@ use roce_transport::{cm::ServiceId, share::IdPartition};
 
 use crate::link::conn_record;
 
-/// What a client writes into the door of an address.
+/// The message of a client into the door of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Knock {
     /// The client listens at the Unix socket of [this name](Self::name).
@@ -46,7 +46,7 @@ impl Knock {
     }
 }
 
-/// What a client asks for, by a pipe.
+/// A client's request, by a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
     /// A partition: this one, if the client's user has it already, or any.

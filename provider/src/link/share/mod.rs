@@ -1,17 +1,17 @@
 //! Addresses that programs of several users share.
 //!
-//! A [service] (`roce share`) has the UDP sockets. Its clients are programs of any user: each has a
-//! partition of the numbers of an address, and gets what comes for it and for the services that it
-//! listens for. Clients send by UDP ports of their own, which needs nobody's leave.
+//! A [service] (`roce share`) has the UDP sockets. Its clients are programs of any user. Each has a
+//! partition of an address's numbers, and gets the packets for it and for the services that it
+//! listens for. Clients send by UDP ports of their own, which needs no permission.
 //!
 //! A client trusts the service, which receives for it. The service trusts no client:
 //!
 //! - It accepts no descriptor. A descriptor that is closed can make the process that closes it
-//!   wait. So a client knocks at the [door] of an address, a FIFO; the service connects to the Unix
-//!   socket that the knock names, by a socket that cannot receive, and sends the client the ends of
-//!   two pipes: for [requests](message::Request) and for answers. What it has received goes by the
-//!   socket, runs of datagrams each behind a [header](super::arrival).
-//! - It waits for no client. What finds no room in a client's socket is lost, as on a wire.
+//!   wait. So a client knocks at the [door] of an address, a FIFO. The service connects to the Unix
+//!   socket that the knock names, by a socket that cannot receive. It sends the client the ends of
+//!   two pipes, for [requests](message::Request) and for answers. Received datagrams go by the
+//!   socket, each run behind a [header](super::arrival).
+//! - It waits for no client. A packet without room in a client's socket is lost, as on a wire.
 //! - It keeps nothing of a client's but an entry in the [table], and records of its connections,
 //!   both bounded. What is under way to a client lies in the socket's buffer, which the system
 //!   bounds.

@@ -1,10 +1,9 @@
-//! Who has which numbers and services at the addresses of the service: a function of requests and
-//! time.
+//! The owners of numbers and services at the service's addresses: a function of requests and time.
 //!
-//! A partition is one client's at an address, and rests when the client has ended: for some time
-//! only a client of the same user gets it, since packets for the former client may still be under
-//! way. The service chooses partitions. A client that has one at another address of the service, or
-//! had it when the service was restarted, gets the same.
+//! A partition belongs to one client at an address, and rests when the client has ended. For some
+//! time only a client of the same user gets it, since packets for the former client may still be in
+//! flight. The service chooses partitions. A client that has one at another address of the service,
+//! or had it when the service was restarted, gets the same.
 
 use std::{
     net::{IpAddr, Ipv6Addr},

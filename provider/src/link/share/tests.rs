@@ -170,7 +170,7 @@ fn run<'a>(net: &'a NetHeader, bytes: &'a [u8], segment: usize) -> DatagramRun<'
     DatagramRun { net, bytes, segment, meta: DatagramMeta::default() }
 }
 
-/// What a client has received.
+/// The runs that a client has received.
 fn received(client: &mut Client) -> Vec<(Vec<u8>, usize, bool)> {
     let mut all = Vec::new();
     while client.receive(clock::now(), &mut |run| {

@@ -1,13 +1,12 @@
 //! Addresses that several processes share.
 //!
 //! The first process that opens an address is its *owner*, by the socket that has the address's
-//! name. It alone reads the UDP socket. A process that opens the address later becomes a *peer*: it
-//! is granted the UDP socket, to send from, the one with the name, and the [claims](super::claim);
-//! and the owner forwards to it whatever [is for](Addressee) its partition, or for a service that
-//! it listens for. What is for a queue pair of the peer's comes to a
-//! [member socket](super::members), if there is one. When the owner ends, or is stopped while
-//! something arrives, one of the peers is the owner from then on: it has all that the owner had,
-//! and the others become its peers.
+//! name. It alone reads the UDP socket. A process that opens the address later becomes a *peer*. It
+//! is granted the UDP socket, to send from, the named socket, and the [claims](super::claim). The
+//! owner forwards to it all that [is for](Addressee) its partition, or for a service that it
+//! listens for. Packets for a queue pair of the peer's come to a [member socket](super::members),
+//! if there is one. When the owner ends, or is stopped while packets arrive, one of the peers
+//! becomes the owner. It has all that the owner had, and the others become its peers.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd};
 

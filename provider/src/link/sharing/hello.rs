@@ -1,4 +1,4 @@
-//! What processes ask each other for, by a Unix socket. Every message has the same length.
+//! Requests between processes, by a Unix socket. Every message has the same length.
 
 use std::{
     io,

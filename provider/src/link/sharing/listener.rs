@@ -26,7 +26,7 @@ pub(super) const REST: Duration = Duration::from_millis(10);
 
 /// A connection to the socket of an own address.
 pub(super) struct Pending {
-    /// The own address.
+    /// The local address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
     /// True: it has come to this process, whichever receives for the address.

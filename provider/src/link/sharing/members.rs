@@ -1,18 +1,18 @@
-//! Sockets of the peer processes at a shared address, by which datagrams come to each without the
+//! Sockets of the peer processes at a shared address: datagrams reach each process without the
 //! owner.
 //!
 //! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel
-//! asks the group's packet filter for the place of the socket that a datagram is put into: it looks
-//! for the partition of the destination queue pair in a list. Whatever is not in the list goes to
-//! the first place, which is the address's own socket, and the owner forwards it.
+//! asks the group's packet filter for the index of the socket for a datagram. The filter looks up
+//! the partition of the destination queue pair in a list. Datagrams of other partitions go to index
+//! 0, the address's own socket, and the owner forwards them.
 //!
 //! A socket that closes would make the last one take its place. So all member sockets are made
-//! together and lie in the queue of a Unix socket, of which each process at the address has a
-//! descriptor: none of them closes as long as there is any process. A process looks at the queue
-//! and takes a copy of the one whose place it has claimed.
+//! together and lie in the queue of a Unix socket. Each process at the address has a descriptor of
+//! that, so none of them closes while any process lives. A process peeks at the queue and takes a
+//! copy of the socket whose place it has claimed.
 //!
-//! The filter sees the first datagram of a merged run only, so that what is for other processes may
-//! come, too. It is forwarded.
+//! The filter sees only the first datagram of a merged run, so datagrams for other processes may
+//! come, too. They are forwarded.
 
 #![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
 

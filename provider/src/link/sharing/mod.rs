@@ -1,16 +1,15 @@
-//! Other processes of this host: addresses shared with them, and packets to them through memory in
-//! the place of the network stack.
+//! Other processes of this host: addresses shared with them, and packets to them through memory
+//! instead of the network stack.
 //!
-//! A process can be found by a socket whose [name](names) says at which address it is, and with
-//! which partition of the numbers. A process that is about to send to a queue pair tries to connect
-//! to the socket of that name. If there is one, of a process that is to be
-//! [trusted](super::credentials), the sender makes a [ring](super::rings) and sends the memory's
-//! descriptor; the answer is an event descriptor with which it can wake the receiver. Until the
-//! answer is there, and wherever there is no such socket, packets take the network stack. The ring
-//! carries what the network would: runs of whole packets.
+//! A process has a socket whose [name](names) holds its address and its partition of the numbers. A
+//! process that is about to send to a queue pair tries to connect to the socket of that name. If
+//! there is one, and its process is [trusted](super::credentials), the sender makes a
+//! [ring](super::rings) and sends the memory's descriptor. The answer is an event descriptor, which
+//! wakes the receiver. Until the answer is there, and wherever there is no such socket, packets
+//! take the network stack. The ring carries what the network would: runs of whole packets.
 //!
-//! By a socket with the name of an address a process finds those that have the address that it
-//! wants itself, and [shares](address) it.
+//! A socket with the name of an address leads to the processes that have the address already, to
+//! [share](address) it.
 
 mod acquire;
 mod address;

@@ -1,12 +1,12 @@
 //! A reaper: a process that stays when a program ends, and tells the peers of its connections when
 //! nobody is left at the program's addresses that could.
 //!
-//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. Whoever takes
-//! an address that can be shared connects there, and sends the secret and the address with its
-//! claim table, which has the records. The reaper is no process at the address: it reads the table
-//! when the connection has ended. Of a process that has ended before the reaper has looked, the
-//! secret alone says that it was one of the program's: only who could trace one of those could know
-//! it.
+//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
+//! that takes an address that can be shared connects there. It sends the secret and the address
+//! with its claim table, which has the records. The reaper is no process at the address: it reads
+//! the table when the connection has ended. If a process has ended before the reaper has looked,
+//! the secret alone proves that it was one of the program's. Only a process that could trace one of
+//! those could know it.
 
 use std::{
     io,
@@ -189,7 +189,8 @@ impl Member {
         Ok(Self { address, claims, socket, looks: None })
     }
 
-    /// What is left at its address, if nobody is there any more. Whoever is there sees to it.
+    /// The remainder at its address, if no process is there any more. A process that is there
+    /// handles it.
     fn look(&self) -> Option<Left> {
         let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {

@@ -1,10 +1,10 @@
 //! Words in memory that the processes at an address share: the owner's term, who has which [member
 //! socket](super::members), and who listens for which services.
 //!
-//! A process is the owner for one term. Who begins the next one is it from then on, whether the one
-//! before has ended, or is only stopped, by a signal or by a debugger, with all that it has still
-//! open. That one sees, when it goes on, that its term is over. An owner counts its rounds, so that
-//! the others see that it goes on.
+//! A process is the owner for one term. The process that begins the next term is the owner from
+//! then on. The former owner may have ended, or may be stopped by a signal or a debugger, with its
+//! descriptors open. When it continues, it sees that its term is over. An owner counts its rounds,
+//! so the others see that it runs.
 
 use std::{
     fs::File,

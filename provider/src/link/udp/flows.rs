@@ -13,8 +13,8 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use super::{message, options::SocketOptions};
 use crate::notice::Dispensable;
 
-/// The ports: they are beyond those that Linux gives out by itself (32768 to 60999), so that they
-/// are no other program's by chance, and among those that RoCEv2 leaves for this (0xC000 and up).
+/// The ports. They are beyond Linux's ephemeral ports (32768 to 60999), so no other program gets
+/// them by chance. They are in the range that RoCEv2 recommends for source ports (0xC000 and up).
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
 /// Ports that are bound by others and passed over, before it is enough with those that there are.

@@ -129,8 +129,8 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
 }
 
 /// Sets how a socket with the address `own` sends to groups: from that address's interface, to
-/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
-/// multicast cannot be set so, and then sending fails, and is counted.
+/// members on this host, too, and as far as unicast unless a packet says otherwise. An interface
+/// without multicast refuses this; sends then fail and are counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
     let (options, results) = match own {
         IpAddr::V4(own) => (
@@ -231,7 +231,7 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
 /// Buffers for sending, kept between calls.
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    /// As the kernel takes them, made anew only for another address.
+    /// As the kernel takes them, remade only for another address.
     addresses: Vec<(SocketAddr, SockAddr)>,
     /// Only what was written last is read.
     controls: Vec<Control>,
@@ -258,10 +258,9 @@ impl SendBuffers {
     ) -> io::Result<usize> {
         self.fill(bytes, runs, to);
         // The system call itself, because the C library's function is a cancellation point, and its
-        // caller holds a lock.
-        // SAFETY: Each header points to an address, one vector and ancillary data that live in
-        // `self` and in `bytes` until the call returns, with their true lengths; the kernel reads
-        // all of them and writes only the headers.
+        // caller holds a lock. SAFETY: Each header points to an address, one vector and ancillary
+        // data that live in `self` and in `bytes` until the call returns, with their true lengths.
+        // The kernel reads all of them and writes only the headers.
         let sent = unsafe {
             libc::syscall(
                 libc::SYS_sendmmsg,

@@ -44,9 +44,9 @@ use receive::{Overflow, ReceiveBuffers};
 /// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
 /// the receiver.
 const MAX_RUN: usize = 65_487;
-/// Longest time between two looks at the sockets while packets come through shared memory. When
-/// none has come by the sockets lately, these are looked at whenever the silence has become an
-/// eighth longer, since a look costs more than a packet through shared memory.
+/// Longest time between two looks at the sockets while packets come through shared memory. If the
+/// sockets are silent, the next look is after an eighth of the silence: a look costs more than a
+/// packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
 /// Time after a packet by the sockets for which they are looked at in every call.
 const LATELY: Duration = Duration::from_millis(1);
@@ -80,8 +80,8 @@ pub enum Locality {
 ///
 /// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An
 /// unconnected socket that forbids fragmentation sends identification 0, and with `UDP_SEGMENT` 0,
-/// 1, 2, … within one call: that is what the transport is told to count on. On receiving, the
-/// transport solves for it (see `roce_transport::wire`).
+/// 1, 2, … within one call: the transport counts on that. On receiving, the transport solves for it
+/// (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
@@ -124,9 +124,9 @@ impl Looks {
 
 impl UdpLink {
     /// A link on these addresses; the number is the interface's index, which a link-local IPv6
-    /// address needs. Of several, one that the interface does not have (any more, or not yet, while
-    /// duplicate address detection runs) is left out, one of a process that is stopped, and an IPv6
-    /// address where the system gives no sockets for IPv6.
+    /// address needs. Of several, some addresses are left out: one that the interface does not have
+    /// (any more, or yet, while duplicate address detection runs), one of a stopped process, and an
+    /// IPv6 address if the system has no IPv6 sockets.
     ///
     /// # Errors
     /// See [`BindError`]: the first address that cannot be used, but for those that are left out,
@@ -139,8 +139,8 @@ impl UdpLink {
         Self::on(addresses, locality, false, options)
     }
 
-    /// Declares that all that is sent from now on is, byte for byte, what an adapter has built, so
-    /// that no process that gets it through shared memory needs to check the ICRC.
+    /// Declares that all datagrams from now on are exactly as an adapter built them. Receivers
+    /// through shared memory need not check the ICRC then.
     pub fn set_trusted(&mut self) {
         if let Some(sharing) = &mut self.sharing {
             sharing.set_trusted();

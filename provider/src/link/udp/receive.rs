@@ -32,8 +32,8 @@ const FEW: usize = 4;
 const MANY: usize = 64;
 /// Bytes that are asked for at once, about: they are still in the cache when they are handed over.
 const HOT: usize = 256 << 10;
-/// Bytes after which a batch ends, so that what they make room for is asked for, or acknowledged,
-/// while the peer has work: a READ is two requests, and their answers arrive together.
+/// Bytes after which a batch ends. The next request or the acknowledgement leaves while the peer
+/// still has work: a READ is two requests, and their responses arrive together.
 const PORTION: usize = 64 << 10;
 
 /// Source and ancillary data of a received message.
@@ -255,8 +255,8 @@ impl ReceiveBuffers {
         for header in self.headers.iter().take(count) {
             let length = (header.msg_len as usize).min(LONGEST);
             let message = &header.msg_hdr;
-            // SAFETY: The header points to a name, to ancillary data and, with a vector, to bytes
-            // that the value owns, that nothing writes until the next call, and that are
+            // SAFETY: The header points to a name, to ancillary data and, with a vector, to bytes.
+            // The value owns all of them, nothing writes them until the next call, and they are
             // initialised, whatever the kernel has written of them.
             let (name, control, payload) = unsafe {
                 (

@@ -1,4 +1,4 @@
-//! What can be found, and the words for it.
+//! The kinds of findings, and their words.
 
 use super::stack::Stack;
 

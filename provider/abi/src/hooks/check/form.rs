@@ -1,4 +1,4 @@
-//! Whether programs are checked, and how it is told.
+//! Whether programs are checked, and the form of reports.
 
 use std::{
     fs::File,
@@ -40,7 +40,7 @@ pub(super) fn switch_on() -> bool {
     is_asked
 }
 
-/// Form of what is told, if programs are checked.
+/// Form of reports, if programs are checked.
 pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }
@@ -54,7 +54,7 @@ pub(super) fn tell_seed() {
     }
 }
 
-/// Writes what is told to where it is asked for.
+/// Writes a report to the configured place.
 pub(super) fn write(text: &str) {
     let Some((form, name)) =
         ASKED.as_ref().and_then(|checks| Some((checks.form, checks.file.as_ref()?)))

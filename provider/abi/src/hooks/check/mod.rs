@@ -1,15 +1,15 @@
-//! Checks of what programs do that works by luck: memory that is touched while the adapter has it,
-//! queues that can overrun, wake-ups that can be lost, objects that are used after they are
-//! destroyed or never are.
+//! Checks of programs for mistakes that work by luck. These are memory touched while the adapter
+//! has it, queues that can overrun, lost wake-ups, objects used after they are destroyed, and
+//! leaks.
 //!
-//! Switched on by `ROCE_CHECK`. Then calls that move data note here what is posted and what has
-//! completed, and regions have memory that tells what the adapter writes ([`watch`]); calls that
-//! make and destroy objects are noted in [`records`]. Off, nothing is noted, and the memory is the
-//! same as if there were no checks.
+//! `ROCE_CHECK` turns them on. Then calls that move data record what is posted and what has
+//! completed. Regions have memory that shows what the adapter writes ([`watch`]). Calls that create
+//! and destroy objects are recorded in [`records`]. Otherwise nothing is recorded, and memory is
+//! the ordinary one.
 //!
 //! Three locks: that of [`requests`], which is held while a request is posted; that of an engine;
-//! that of [`watch`], which the adapter takes under its own. They are taken in this order. What is
-//! found under the last two is told later, by the thread that has given them back.
+//! that of [`watch`], which the adapter takes under its own. They are taken in this order. Findings
+//! under the last two are reported later, by the thread that released them.
 
 mod at_exit;
 pub(crate) mod devices;

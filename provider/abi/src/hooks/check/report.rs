@@ -27,10 +27,10 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Number of findings that are told; more are counted.
+/// Number of findings that are reported; more are counted.
 const MOST: usize = 100;
 
-/// What has been found in this process.
+/// The findings in this process.
 static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
 
 struct Told {
@@ -52,7 +52,7 @@ struct Occurrence {
     found: Option<Found>,
 }
 
-/// What has been found under a lock.
+/// Findings made under a lock.
 static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
 static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
 

@@ -32,7 +32,7 @@ use crate::sync::Mutex;
 const DEEP: usize = 16;
 /// Number of such requests after which it is said.
 const IN_A_ROW: u32 = 1000;
-/// Time of polling in vain after which it is looked at.
+/// Time of polling without a completion after which it is checked.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
 /// A queue pair: its device, as an address, and its number.

@@ -52,7 +52,7 @@ impl Stack {
         Self(Arc::default())
     }
 
-    /// The innermost callers, by which two stacks are told apart.
+    /// The innermost callers, which distinguish two stacks.
     pub(super) fn place(&self) -> Self {
         Self(self.0.iter().copied().take(2).collect())
     }

@@ -1,4 +1,4 @@
-//! Findings that are not told: a file with one of them on each line.
+//! Suppressed findings: a file with one on each line.
 //!
 //! ```text
 //! # what a benchmark does on purpose
@@ -7,9 +7,9 @@
 //! timeout_zero
 //! ```
 //!
-//! The first word is the name of a finding, or `*` for any. The rest has to look like some line of
-//! the stack where it was found, or like the function alone, with `*` for anything; without it, all
-//! findings of this name are meant.
+//! The first word is the name of a finding, or `*` for any. The rest is a pattern for a line of the
+//! stack, or for the function alone, with `*` for anything. Without it, all findings of this name
+//! are suppressed.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What the threads of the program do, as the kernel shows it, and which of them can still act.
+//! The state of the program's threads, as the kernel shows it, and which of them can still act.
 //!
 //! Read first: proc(5), `/proc/pid/task/tid/syscall` and the `tfd` lines of `/proc/pid/fdinfo`.
 
@@ -25,7 +25,7 @@ pub(super) struct Thread {
     switches: Option<u64>,
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     /// It may go on by itself: it runs, or sleeps for a time.
@@ -89,7 +89,7 @@ impl Thread {
         Self { id, call, switches: line.and_then(|number| number.trim().parse().ok()) }
     }
 
-    /// What it does.
+    /// The thread's state.
     pub(super) fn doing(&self) -> Doing {
         let [number, arguments @ ..] = &self.call[..] else { return Doing::GoesOn };
         let (number, at) = (*number as c_long, |index: usize| arguments.get(index).copied());

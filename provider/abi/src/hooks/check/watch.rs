@@ -23,7 +23,7 @@ const PART: usize = 4096;
 /// Bytes of a piece that are looked at.
 const MOST: usize = 64 << 20;
 
-/// What the adapter does with the memory.
+/// The adapter's use of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Sends it.

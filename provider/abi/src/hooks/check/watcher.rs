@@ -1,5 +1,5 @@
-//! A thread that looks at those of the program from time to time, at waits in calls of the system,
-//! which this library has no part in; and that tells what was found when a signal ends the program.
+//! A thread that checks the program's threads periodically for waits in system calls, which this
+//! library has no part in. It also reports the findings when a signal ends the program.
 
 use std::{
     ffi::c_int,
@@ -25,7 +25,7 @@ use super::{
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// 1: a signal ends the program, and what was found is to be told. The thread waits for it.
 static ENDS: AtomicU32 = AtomicU32::new(0);
-/// 1: it is told. The handler of the signal waits for it.
+/// 1: the findings are reported. The signal's handler waits for this.
 static IS_TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Has the program looked at, if that is not so yet.
@@ -71,7 +71,7 @@ fn look_on() {
 
 /// Takes a signal that would end the program, unless the program has a handler for it.
 fn take(signal: c_int) {
-    // SAFETY: All bytes zero are a value of it; the calls write to a place of ours, and install a
+    // SAFETY: All bytes zero are a value of it. The calls write to a place of ours, and install a
     // function that lives as long as the process: this library is never unloaded.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();

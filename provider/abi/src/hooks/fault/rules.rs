@@ -19,7 +19,7 @@ use super::counts;
 use crate::sync::Mutex;
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
-/// The process that has said where it takes rules: a forked child does so anew.
+/// The process that has said where it takes rules: a forked child does so again.
 static LISTENS: AtomicU32 = AtomicU32::new(0);
 
 struct Rules {
@@ -93,7 +93,7 @@ pub(super) fn at_end() {
     drop(listening);
 }
 
-/// What the control socket is told, and what it answers.
+/// A command of the control socket, and its response.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
     let answer = obey(command);
@@ -190,7 +190,7 @@ fn text_of(texts: &[(u64, String)], number: u64) -> String {
     texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
 }
 
-/// What becomes of a call, and by which rule.
+/// The effect on a call, and the number of its rule.
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
     let decided = RULES.lock().as_mut()?.faults.decide(call);

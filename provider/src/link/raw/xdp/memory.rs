@@ -33,7 +33,7 @@ impl Memory {
         Ok((Self { map: map.into(), chunk }, chunks))
     }
 
-    /// What the socket is told of it.
+    /// Its registration with the socket.
     pub(super) fn registration(&self) -> XdpUmemReg {
         XdpUmemReg {
             addr: self.map.as_mut_ptr().expose_provenance() as u64,

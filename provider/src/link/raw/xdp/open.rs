@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{bind::XdpRefusal, ethernet::StationConfig};
 
-/// What stands before a frame in its chunk (`XDP_PACKET_HEADROOM`).
+/// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 /// Headers of Ethernet with two tags.
 const ETHERNET: usize = 22;
@@ -66,7 +66,7 @@ pub(crate) enum XdpMode {
     Generic,
 }
 
-/// What is particular to AF_XDP about a device.
+/// The options of a device's AF_XDP socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct XdpOptions {
     /// Queue of the interface.

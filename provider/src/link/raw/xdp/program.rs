@@ -183,12 +183,13 @@ pub(super) struct Handover {
 /// The program for a station, with the map of its socket.
 ///
 /// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
-/// addresses, or to any of IPv4 where that of the station is leased, and may be another later: UDP
-/// to port 4791 without fragmentation, options and extension headers; or RoCE v1, where the station
-/// has it. Everything else, ARP and what goes to groups among it, others on this host need as well:
-/// the kernel has it, and with the kernel the packet socket.
+/// addresses. If the station's IPv4 address is leased, it takes any IPv4 address: the address may
+/// change. A RoCE packet is UDP to port 4791 without fragmentation, options and extension headers;
+/// or RoCE v1, if the station has it. Everything else, as ARP and multicast, goes to the kernel,
+/// and with that to the packet socket: others on this host need it as well.
 ///
-/// It does not look at the lengths in IP headers: the station drops what they leave no room for.
+/// It does not look at the lengths in IP headers: the station drops packets that they leave no room
+/// for.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {

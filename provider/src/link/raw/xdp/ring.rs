@@ -134,7 +134,7 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: The entry is within the mapping and aligned, any bytes are one, and the kernel
+        // SAFETY: The entry is within the mapping and aligned, and any bytes are one. The kernel
         // has written it before it moved its index, and leaves it alone until ours has passed.
         let entry = unsafe { ring.entry(ring.own).read() };
         ring.own = ring.own.wrapping_add(1);
