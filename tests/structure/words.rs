@@ -20,10 +20,10 @@ const HEADING: usize = 8;
 
 /// Occurrences of `WORDS`.
 const WORDS_IN_PAGES: usize = 1;
-const WORDS_IN_COMMENTS: usize = 255;
+const WORDS_IN_COMMENTS: usize = 79;
 /// Sentences above `SENTENCE` words.
 const LONG_IN_PAGES: usize = 5;
-const LONG_IN_COMMENTS: usize = 254;
+const LONG_IN_COMMENTS: usize = 34;
 
 /// The prose of a page: paragraphs, items and cells, without code. Links are their texts.
 fn prose(page: &str) -> Vec<String> {
