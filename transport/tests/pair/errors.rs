@@ -88,7 +88,7 @@ fn access_that_the_region_does_not_allow() {
                 let buffer = pair.b.buffer(8);
                 (Remote { rkey: RKey(buffer.region.lkey().0), ..buffer.remote(0) }, 8)
             },
-            unknown,
+            |remote, _| AccessError::LocalKey(remote.rkey.0),
         ),
         (
             "another protection domain",
