@@ -211,14 +211,16 @@ impl Late {
 
     /// Places what is due; the queue pairs that have nothing left of which bytes were to be placed.
     pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
-        // in the order of their times, which a program may see that looks at its memory
-        let first = |there: &Unplaced| Some(*there.pieces.first_key_value()?.0);
-        let is_due = |there: &Unplaced| first(there).is_some_and(|(at, _)| at <= now);
-        loop {
-            let due = self.unplaced.values_mut().filter(|there| is_due(there));
-            let Some(next) = due.min_by_key(|there| first(there)) else { break };
-            next.pieces.pop_first().into_iter().for_each(|(_, piece)| piece.place());
+        let mut due = Vec::new();
+        for there in self.unplaced.values_mut() {
+            while let Some(first) = there.pieces.first_entry().filter(|first| first.key().0 <= now)
+            {
+                due.push(first.remove_entry());
+            }
         }
+        // in the order of their times, which a program may see that looks at its memory
+        due.sort_unstable_by_key(|(key, _)| *key);
+        due.into_iter().for_each(|(_, piece)| piece.place());
         let mut done = Vec::new();
         self.unplaced.retain(|flow, there| {
             if there.pieces.is_empty() {
