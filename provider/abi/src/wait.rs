@@ -79,12 +79,6 @@ pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
     flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
-/// True if a read from the descriptor would give something at once.
-pub(crate) unsafe fn is_readable(descriptor: c_int) -> bool {
-    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    libc::poll(&raw mut wanted, 1, 0) == 1
-}
-
 /// Result of a wait that a signal has ended: `EINTR` unless it would be restarted.
 pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }

@@ -22,7 +22,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check,
+    hooks::check::{self, wake_ups::is_readable},
     layout::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
@@ -33,7 +33,7 @@ use crate::{
     },
     rule::Rule,
     translate::address,
-    wait::{Look, is_blocking, is_readable, may_end_here, wait_checked, wait_readable},
+    wait::{Look, is_blocking, may_end_here, wait_checked, wait_readable},
 };
 
 /// The next event of a channel; `None`: there is none yet.

@@ -187,7 +187,7 @@ pub(super) fn endless_for(
         .map(|descriptor| {
             let mut queues = cqs.values().filter(|queue| queue.channel != 0);
             let queue = queues.find(|queue| queue.descriptor == *descriptor)?;
-            is_mute(*descriptor).then(|| (queue.channel, queue.made.clone()))
+            (!is_readable(*descriptor)).then(|| (queue.channel, queue.made.clone()))
         })
         .collect::<Option<_>>()?;
     drop(cqs);
@@ -206,8 +206,10 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
     for queue in CQS.lock().values_mut().filter(|queue| queue.channel != 0) {
         let (number, descriptor) = (queue.cq.len(), queue.descriptor);
         let Some(armed) = queue.armed.as_mut() else { continue };
-        let lies =
-            armed.kind == NotifyKind::Next && !armed.is_safe && number > 0 && is_mute(descriptor);
+        let lies = armed.kind == NotifyKind::Next
+            && !armed.is_safe
+            && number > 0
+            && !is_readable(descriptor);
         let lay_there = mem::replace(&mut armed.lay_there, lies);
         // the thread that has armed it would look, once it went on
         let is_asleep = waits.iter().any(|(id, doing)| *id == armed.by && *doing != Doing::GoesOn);
@@ -234,11 +236,11 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
     findings.iter().for_each(report::tell);
 }
 
-/// True if a channel has no event.
-fn is_mute(descriptor: c_int) -> bool {
+/// True if a channel has an event.
+pub(crate) fn is_readable(descriptor: c_int) -> bool {
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     // SAFETY: A place of ours; the descriptor is asked for its state, whatever it is.
-    unsafe { libc::poll(&raw mut wanted, 1, 0) != 1 }
+    unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
 }
 
 fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
