@@ -215,7 +215,7 @@ test("a mistake in a script has its line, and what could stand there", async () 
   const before = await shown();
   const text = "connect rc\nA post wriet 1\nwait";
   await editor().fill(text);
-  assert.equal(await scriptSaid(), 'line 2: "wriet" is no operation; possible: send, write, read, fetch-add, compare-swap');
+  assert.equal(await scriptSaid(), 'line 2: unknown operation: "wriet"; expected send, write, read, fetch-add, compare-swap');
   assert.equal(await editor().getAttribute("aria-invalid"), "true");
   assert.equal(await page.locator(".editor .wrong").innerText(), "2");
   // it is not played; the line is selected
