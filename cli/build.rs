@@ -28,11 +28,11 @@ const SOURCES: [&str; 15] = [
     "capture/src",
     "provider/Cargo.toml",
     "provider/src",
-    "provider/abi/Cargo.toml",
-    "provider/abi/src",
-    "provider/abi/exports.map",
-    "provider/preload/Cargo.toml",
-    "provider/preload/src",
+    "abi/Cargo.toml",
+    "abi/src",
+    "abi/exports.map",
+    "preload/Cargo.toml",
+    "preload/src",
 ];
 
 fn main() {
@@ -127,7 +127,7 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
 fn workspace() -> Option<PathBuf> {
     // when it runs: a cache of compilations may have the build script of another checkout
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
-    workspace.join("provider/abi/exports.map").exists().then_some(workspace)
+    workspace.join("abi/exports.map").exists().then_some(workspace)
 }
 
 /// The workspace of a checkout, or a package that has the libraries as its dependencies.

@@ -98,7 +98,7 @@ const PROVIDER: Crate = Crate {
 };
 
 const ABI: Crate = Crate {
-    folder: "provider/abi/src",
+    folder: "abi/src",
     root: "lib.rs",
     layers: &[
         &["layout"],
@@ -115,7 +115,7 @@ const ABI: Crate = Crate {
 };
 
 const PRELOAD: Crate = Crate {
-    folder: "provider/preload/src",
+    folder: "preload/src",
     root: "lib.rs",
     layers: &[
         &["function"],

@@ -8,7 +8,7 @@ mod common;
 #[path = "../../abi/tests/program/mod.rs"]
 #[allow(dead_code, reason = "not all who share this file need all of it")]
 mod program;
-#[path = "../../../tests/watchdog/mod.rs"]
+#[path = "../../tests/watchdog/mod.rs"]
 mod watchdog;
 
 // it is built because it is a dependency, and loaded by the programs

@@ -25,7 +25,7 @@ const FAILED: i32 = 1;
 const AT_A_TIME: usize = 4;
 
 pub(crate) fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wrong")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong")
 }
 
 /// Compiles one, by its name; none without a compiler.

@@ -150,7 +150,7 @@ fn what_is_said_to_refuse_does() {
 }
 
 fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/symbols.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/symbols.md")
 }
 
 /// The page about the symbols, whose table follows from the history.
@@ -199,7 +199,7 @@ const HEAD: &str = "\
 
 `libroce_abi.so` has every symbol of libibverbs and librdmacm of rdma-core 15 to 65. `readelf -V` of a
 program shows what it needs: `ibv_alloc_buf@IBVERBS_1.17` means rdma-core 64 or newer.
-`provider/abi/tests/programs/symbols.rs` checks this page; `cargo test -p roce-abi -- --ignored
+`abi/tests/programs/symbols.rs` checks this page; `cargo test -p roce-abi -- --ignored
 write_the_page` writes it.
 
 The release is the first with the version; a number in parentheses is a later symbol's. Functions in
