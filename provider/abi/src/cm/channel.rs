@@ -31,7 +31,6 @@ unsafe impl Object for Channel {
     const NAME: &str = "rdma_event_channel";
 }
 
-/// Creates a channel.
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
     device_addr::prepare();
     let channel = EventChannel::new()?;
@@ -40,12 +39,11 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
     Ok(Channel { c: UnsafeCell::new(c), channel }.into_raw())
 }
 
-/// Destroys a channel.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }
 
-/// Tells of ids that still have a channel.
+/// Reports ids that still use a channel.
 unsafe fn tell_ids(channel: *mut rdma_event_channel) {
     let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
     if number > 0 {

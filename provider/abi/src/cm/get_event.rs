@@ -1,4 +1,4 @@
-//! Taking events: what they change in the structures that programs see, and waiting for them.
+//! Taking events: their effect on public structures, and waits for them.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -36,7 +36,7 @@ use crate::{
     wait::{Look, is_blocking, may_end_here, wait_checked, wait_readable},
 };
 
-/// The next event of a channel; `None`: there is none yet.
+/// Takes a channel's next event; `None` if there is none.
 unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     loop {
         let event = channel.poll()?;
@@ -46,8 +46,8 @@ unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// `None` for an event of an id that is being destroyed, or of a request for which nothing more can
-/// be had: it is refused.
+/// Translates an event. `None` if its id is being destroyed, or for a request out of resources,
+/// which is rejected.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -102,7 +102,7 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     Some(Event::create_raw(c, private_data, taken))
 }
 
-/// The id of a request.
+/// Creates the id of a request.
 unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let listens = Id::get(listener)?;
     let sync = listens.is_sync();
@@ -117,7 +117,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     Ok(id)
 }
 
-/// Changes that an event makes to the structures of its id and its queue pair.
+/// Applies an event to its id and queue pair.
 unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
@@ -146,7 +146,7 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     }
 }
 
-/// Attaches the queue pair of an id, if it has one.
+/// Attaches an id's queue pair, if any.
 pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     if qp.is_null() {
         return Ok(());
@@ -157,11 +157,10 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event of a channel. The thread may be cancelled meanwhile: nothing needs to be
-/// dropped then.
+/// Waits for an event of a channel. A cancellation point: nothing needs to be dropped.
 ///
-/// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as
-/// in librdmacm; if it looks for events once more, it gets `EBADF`.
+/// If another thread destroys the channel, this one sleeps on, as in librdmacm; its next check
+/// returns `EBADF`.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     may_end_here();
     let mut awaited = Awaited::default();
@@ -176,7 +175,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     }
 }
 
-/// Why no event comes that the program's only thread waits for.
+/// Explains why the event that the only thread waits for cannot come.
 unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
@@ -205,14 +204,14 @@ unsafe fn look(
     Ok(Look::of(take(&channel), descriptor))
 }
 
-/// True for an id whose calls wait.
+/// True if the id's calls block.
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     let _call = Call::begin();
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Result of a call: at once if the id has a channel; else waits for the event of the call, which
-/// is none about an earlier connection or address.
+/// Completes a call: at once if the id has a channel, else on its event, ignoring those of an
+/// earlier connection or address.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());

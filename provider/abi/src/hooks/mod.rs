@@ -1,4 +1,4 @@
-//! Optional hooks around calls of C: rules by which they fail, and checks of programs.
+//! Optional hooks around C calls: injected faults, and checks.
 
 pub(crate) mod check;
 pub(crate) mod fault;

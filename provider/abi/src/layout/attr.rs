@@ -1,6 +1,5 @@
-//! Attributes, which programs give and get by value: structures of `infiniband/verbs.h`, in the
-//! version with the most members (65). Programs that were compiled with an older version see the
-//! same members at the same offsets.
+//! Attribute structures of `infiniband/verbs.h`, in version 65. Older programs see the same
+//! offsets.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -340,7 +339,7 @@ layouts! {
         opcode: c_uint,
         vendor_err: u32,
         byte_len: u32,
-        // in network byte order; or the key that was invalidated
+        // network byte order, or the invalidated key
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,
@@ -357,7 +356,6 @@ layouts! {
     }
 }
 
-/// `union ibv_gid`.
 #[allow(non_camel_case_types, reason = "as in C")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(8))]

@@ -1,8 +1,8 @@
-//! Numbers of the C interface, with the names that they have there.
+//! Constants of the C interface, under their C names.
 
 use std::ffi::{c_int, c_uint};
 
-/// Declares constants with the names of C, and lists them for the test.
+/// Declares constants, and lists them for the test.
 macro_rules! constants {
     ($($type:ty { $($name:ident = $value:expr,)* })*) => {
         $($(pub(crate) const $name: $type = $value;)*)*
@@ -15,7 +15,6 @@ macro_rules! constants {
 }
 
 constants! {
-    // enum ibv_node_type, enum ibv_transport_type
     c_uint {
         IBV_NODE_CA = 1,
         IBV_TRANSPORT_IB = 0,
@@ -55,8 +54,7 @@ constants! {
         IBV_VALUES_MASK_RAW_CLOCK = 1,
     }
 
-    // memory: enum ibv_access_flags, enum ibv_mw_type, enum ibv_rereg_mr_flags and its errors,
-    // advice
+    // memory
     c_uint {
         IBV_ACCESS_REMOTE_WRITE = 1 << 1,
         IBV_ACCESS_REMOTE_READ = 1 << 2,
@@ -115,7 +113,7 @@ constants! {
         IBV_CQ_ATTR_MODERATE = 1,
     }
 
-    // completions: enum ibv_wc_status, enum ibv_wc_opcode, enum ibv_wc_flags
+    // completions
     c_uint {
         IBV_WC_SUCCESS = 0,
         IBV_WC_SEND = 0,
@@ -152,7 +150,7 @@ constants! {
         IBV_SRQ_LIMIT = 1 << 1,
     }
 
-    // queue pairs: enum ibv_qp_type, enum ibv_qp_state, enum ibv_mig_state
+    // queue pairs
     c_uint {
         IBV_QPT_RC = 2,
         IBV_QPT_UC = 3,
@@ -225,7 +223,7 @@ constants! {
         IBV_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
     }
 
-    // work requests: enum ibv_wr_opcode, enum ibv_send_flags, enum ibv_selectivity_level
+    // work requests
     c_uint {
         IBV_WR_RDMA_WRITE = 0,
         IBV_WR_RDMA_WRITE_WITH_IMM = 1,
@@ -248,7 +246,7 @@ constants! {
         IBV_FLUSH_MR = 1,
     }
 
-    // registering memory whatever it is, and completion counters
+    // ibv_reg_mr_ex, completion counters
     u64 {
         IBV_REG_MR_MASK_IOVA = 1,
         IBV_REG_MR_MASK_ADDR = 1 << 1,

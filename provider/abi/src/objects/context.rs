@@ -27,7 +27,7 @@ use crate::{
     wait::blocking,
 };
 
-/// A context as programs hold it: a pointer to the last member of the structure at its start.
+/// A context; the program's pointer is to the last member of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
@@ -36,30 +36,29 @@ pub(crate) struct Ctx {
     _imported_by: Option<OwnedFd>,
 }
 
-/// The part of a context that its objects share.
+/// The part shared with its objects.
 pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
     pub(crate) command_file: Arc<CommandFile>,
     objects: Arc<Mutex<Objects>>,
-    /// Notified when every event about some object is acknowledged.
+    /// Notified when all events of an object are acknowledged.
     acknowledged: Changes,
 }
 
-/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
-/// An engine asks for them under its lock and that of a queue of events: nobody takes those under
-/// the lock of these.
+/// Objects with asynchronous events: pointers by the adapter's numbers. An engine locks them under
+/// its lock and an event queue's: never take those under this lock.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    /// Number of events about an object that the program has taken and not acknowledged.
+    /// Taken, unacknowledged events by object.
     unacknowledged: HashMap<usize, u32>,
 }
 
 impl Objects {
-    /// The program's pointer to the object that an event is about, unless there is none.
+    /// Returns the program's pointer to an event's object.
     pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
         match subject {
             Subject::Cq(cq) => self.cqs.get(&cq),
@@ -70,7 +69,7 @@ impl Objects {
         .copied()
     }
 
-    /// True for an event about one of them, or about what every context has.
+    /// True for an event of one of them, of the port, or of the device.
     fn hear_of(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
@@ -83,17 +82,16 @@ impl Objects {
 }
 
 impl ContextInner {
-    /// True if both number their objects together: they are one context, or imports of one.
+    /// True if both share a command file and number their objects together.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
 
-    /// A number that identifies its device.
+    /// Identifies its device.
     pub(crate) fn device(&self) -> usize {
         std::ptr::from_ref(self.command_file.dev).addr()
     }
 
-    /// Number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
         self.command_file.new_handle()
     }
@@ -102,8 +100,7 @@ impl ContextInner {
         self.objects.lock()
     }
 
-    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is
-    /// no such object here.
+    /// Takes an event of the object that `find` returns; `None`: it is gone.
     pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
         let mut objects = self.objects();
         let pointer = find(&objects)?;
@@ -111,7 +108,6 @@ impl ContextInner {
         Some(pointer)
     }
 
-    /// Acknowledges so many events about an object.
     pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
         let mut objects = self.objects();
         let taken = objects.unacknowledged.remove(&pointer).unwrap_or(0);
@@ -131,8 +127,8 @@ impl ContextInner {
         }
     }
 
-    /// For an object that is being destroyed. `remove` ends its events. Events that the program has
-    /// taken are waited for until it acknowledges them. If that takes long, the finding is `kind`.
+    /// Ends the events of an object being destroyed by `remove`, and waits until taken ones are
+    /// acknowledged. A long wait is reported as `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,
@@ -151,20 +147,18 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context,
-    /// or none any more.
+    /// Returns the context behind a pointer: `EINVAL` for null, `ENOENT` if not live.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
     }
 
-    /// The same without a look whether it is there.
+    /// Skips the lookup.
     unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
         &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
     }
 
-    /// What objects share of a context that a call waits with, and its descriptor of asynchronous
-    /// events.
+    /// Shared part and asynchronous descriptor of a waiting call's context.
     pub(crate) unsafe fn share(
         pointer: *const ibv_context,
         awaited: &mut Awaited,
@@ -174,14 +168,13 @@ impl Ctx {
         })
     }
 
-    /// The structure that programs see.
     pub(crate) fn c(&self) -> *mut ibv_context {
         // SAFETY: The member lies inside.
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// A context of the device of `command_file`, which has been opened for it, with these
-    /// operations. An imported one owns the descriptor that it is imported by.
+    /// Creates a context for an opened device. An imported context owns its descriptor
+    /// `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
         operations: verbs_context,
@@ -236,7 +229,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         let ctx = match Ctx::get(context) {
             Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
             Err(error) => {
-                // and not -1
+                // unlike -1
                 call::fail(CallId::ibv_close_device.name(), &error);
                 return Ok(error.number());
             }

@@ -25,17 +25,16 @@ use crate::{
     sync::Mutex,
 };
 
-/// A device as programs hold it. The tail is that of a driver's device, which the libraries of
-/// other drivers look at to see whether a device is theirs.
+/// `ibv_device` with the tail of a driver's device. Other drivers' libraries compare that tail to
+/// recognize their devices.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
-    /// `verbs_device`'s members, of which `ops` must not be another driver's.
+    /// Members of `verbs_device`; `ops` must not equal another driver's.
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
-    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that
-    /// opens and closes, which takes a moment.
+    /// The adapter, one per process, since it owns the addresses. Locked while it opens and closes.
     open: Mutex<Option<Open>>,
 }
 
@@ -50,29 +49,28 @@ unsafe impl Sync for Dev {}
 // SAFETY: Its pointers are null.
 unsafe impl Send for Dev {}
 
-/// Every device that any list has shown, by name. They stay for as long as the process lives, so
-/// that a program may keep a device beyond its list.
+/// Every device ever listed, by name. They are never freed: a program may keep a device beyond its
+/// list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// An adapter, which stays for as long as a context or an object of one does.
+/// An adapter while a context or object uses it.
 struct Open {
     adapter: WeakContext,
-    /// Address of it that another program has.
+    /// Its address that another program owns.
     taken: Option<IpAddr>,
 }
 
-/// Time during which a request to a service without a listener is repeated. Programs that start
-/// both sides at one moment (perftest's, for example) rely on resolving addresses to take as long
-/// as it does with a kernel.
+/// Retry time for a request to a service without a listener. Programs that start both sides at once
+/// (perftest) rely on a kernel's slow address resolution.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-/// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
+/// Copies text into a fixed member, truncated and NUL-terminated.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// The devices that the environment selects, or all; none if the environment is wrong.
+/// Lists the devices that the environment selects, or all; none if the environment is wrong.
 pub(crate) fn all() -> Vec<&'static Dev> {
     static LOG: Once = Once::new();
     static REPORTED: Once = Once::new();
@@ -81,8 +79,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
             report::line(error);
         }
     });
-    // the faults and their seed are read here, too: errors in them are reported before the program
-    // opens a device
+    // also reads the faults and their seed, to report errors before a device is opened
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
@@ -98,7 +95,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
 }
 
 impl Dev {
-    /// A device of a list of the program's.
+    /// A listed device.
     ///
     /// # Safety
     /// As for [`Object::trust`].
@@ -111,12 +108,12 @@ impl Dev {
         Ok(dev)
     }
 
-    /// The device of this name that a list has shown, or that was made [known](Self::of).
+    /// Finds a listed or [known](Self::of) device by name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         DEVICES.lock().get(name).copied()
     }
 
-    /// A device that may be in no list: one with an address that no other has.
+    /// Device at an address that no other has; may be unlisted.
     pub(crate) fn of(device: &Device) -> &'static Self {
         let mut known = DEVICES.lock();
         let index = known.len() as c_int;
@@ -153,7 +150,7 @@ impl Dev {
         self.device.lock().clone()
     }
 
-    /// Its GUID, in network byte order: that of its interface, as a network card has it.
+    /// GUID of its interface, in network byte order, like a NIC's.
     pub(crate) fn guid(&self) -> u64 {
         u64::from_ne_bytes(
             self.device()
@@ -163,7 +160,7 @@ impl Dev {
         )
     }
 
-    /// The adapter, opened if it is not.
+    /// Opens the adapter, or returns the open one.
     ///
     /// # Errors
     /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
@@ -171,8 +168,8 @@ impl Dev {
         self.open_or(Err)
     }
 
-    /// The same; while another program has its addresses, it is opened with its port down: programs
-    /// that look at all devices go on to the next.
+    /// Like `open`, but with the port down while another program owns the address: programs that
+    /// scan all devices continue.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -180,8 +177,7 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// Opens the device. If an address of it is taken, `taken` decides: `Ok` opens it with its port
-    /// down.
+    /// Opens the device. `taken` decides about an address in use: `Ok` opens with the port down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
@@ -219,8 +215,7 @@ impl Dev {
         Ok(context)
     }
 
-    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of
-    /// one that closes are free.
+    /// Drops a handle. Concurrent opens wait until the closing adapter frees its addresses.
     pub(crate) fn close<T>(&self, handle: T) {
         let _open = self.open.lock();
         drop(handle);

@@ -1,16 +1,16 @@
-//! The time of day of completions, which must not go back from one to the next.
+//! Wall time of completions, which must not go back.
 //!
-//! Each conversion reads two clocks, one after the other, because the clocks drift apart. So the
-//! measured distance differs a little each time.
+//! The clocks drift apart, so each conversion reads both, one after the other. Their measured
+//! distance differs a little each time.
 
 use std::time::Duration;
 
 use roce_provider::transport::time::Instant;
 
-/// A clock that was set back by more than this may go back.
+/// A larger clock step may go back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
-/// The latest time of day that was told, and the timestamp that it was told of.
+/// Latest reported time, and its timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatestTime {
     timestamp: Instant,
@@ -20,8 +20,8 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// The time of day of a timestamp, which is `wall` by the clocks. It is never before that of an
-    /// earlier timestamp, and the same timestamp gives the same time.
+    /// Wall time of a timestamp, `wall` by the clocks. Never before that of an earlier timestamp;
+    /// equal timestamps have equal times.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

@@ -1,4 +1,4 @@
-//! Objects that programs hold: a file for the functions of each kind.
+//! Public objects, a file for each kind.
 
 pub(crate) mod advise;
 pub(crate) mod ah;

@@ -31,7 +31,7 @@ use crate::{
 #[repr(C)]
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
-    /// Deallocated when dropped.
+    /// Deallocated on drop.
     window: MemoryWindow,
     _pd: User,
 }
@@ -76,15 +76,14 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 impl Mw {
-    /// The key of this window that has the low eight bits of `key`. They are all that a program
-    /// chooses; mlx5 and rxe do not look at the others either, and programs count keys up from
-    /// anywhere.
+    /// This window's key with the low 8 bits of `key`. Like mlx5 and rxe it ignores the upper bits:
+    /// programs increment keys from any start.
     fn key_like(&self, key: u32) -> RKey {
         RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
 }
 
-/// Parameters of a bind request, by which the window gets a key with the low eight bits of `rkey`.
+/// Parameters of a bind, with the low 8 bits of `rkey` in the new key.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
@@ -95,13 +94,13 @@ pub(crate) unsafe fn bind(
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
-        // rights of the owner mean nothing for a window
+        // local rights do not apply to a window
         access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }
 
-/// `ibv_bind_mw`: the window, one of type 1, gets its next key.
+/// `ibv_bind_mw`: a type 1 window gets its next key.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
@@ -114,7 +113,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         }
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
         let rkey = RKey((*mw).rkey).next().0;
-        // type 1 is for connections, and has the addresses of its region
+        // type 1 needs a connection, and uses its region's addresses
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::of(Rule::WindowBind));
         }

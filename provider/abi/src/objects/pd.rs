@@ -21,9 +21,9 @@ pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Objects that were made in it.
+    /// Dependent objects.
     pub(crate) users: Users,
-    /// The domains that a parent domain was made from; empty for others.
+    /// Sources of a parent domain; else empty.
     parent_of: Vec<User>,
 }
 
@@ -38,7 +38,7 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    /// One with a number of its own, under which it can be imported.
+    /// Creates a domain with a new handle, importable.
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
@@ -46,13 +46,12 @@ impl Pd {
         pd
     }
 
-    /// Another object for the same domain, with the same number.
+    /// Another object for the domain and handle.
     pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// A parent domain: it keeps the domains that it was made from, and has the number of the
-    /// protection domain.
+    /// A parent domain: keeps its sources, and has the protection domain's handle.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,
@@ -69,12 +68,10 @@ impl Pd {
         }
     }
 
-    /// True for a parent domain.
     pub(crate) fn is_parent(&self) -> bool {
         !self.parent_of.is_empty()
     }
 
-    /// The context that it was made in.
     pub(crate) fn context(&self) -> *mut ibv_context {
         // SAFETY: The member is never written.
         unsafe { (*self.c()).context }

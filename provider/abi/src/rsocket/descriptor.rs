@@ -1,4 +1,4 @@
-//! Making rsockets, and what `fcntl` does with descriptors.
+//! Creating rsockets, and `fcntl`.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -60,7 +60,7 @@ fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
     }
 }
 
-/// Variadic in C, where a third argument is passed as one that is named.
+/// Variadic in C; a third argument is passed like a named one.
 unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_uint) -> c_int {
     call::control(CallId::rfcntl, || control(number, command, argument))
 }

@@ -1,5 +1,4 @@
-//! Waiting for many descriptors by an instance of its own, as with `epoll`. The kernel's `epoll`
-//! waits for those that are no rsockets.
+//! `repoll`: instances like those of `epoll`. The kernel's `epoll` waits for other descriptors.
 
 use std::{collections::BTreeMap, ffi::c_int, time::Duration};
 
@@ -19,26 +18,26 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-/// Instances by their descriptors, which are those of `epoll`, each with its rsockets.
+/// Rsockets of each instance, by its `epoll` descriptor.
 static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
 
 struct Watched {
     events: u32,
     data: u64,
-    /// The rsocket's number of news when it was reported last.
+    /// The rsocket's event count at the last report.
     reported: Option<u64>,
 }
 
-/// Reported whether they are wanted or not.
+/// Reported even if unwanted.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 impl Watched {
-    /// What is to be reported of an rsocket.
+    /// The event to report for an rsocket.
     fn look(&mut self, number: c_int) -> Option<epoll_event> {
         let entry = table::find(number).ok()?;
-        // numbers of `poll` and `epoll` are the same ones
+        // `poll` and `epoll` share their bits
         let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
         let found = u32::from(ready) & (self.events | ALWAYS);
         let news = entry.socket.news();
@@ -54,7 +53,7 @@ impl Watched {
     }
 }
 
-/// Of the flags of a descriptor, those that `epoll` has no use for do nothing.
+/// Ignores descriptor flags unknown to `epoll`.
 unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
     call::control(CallId::repoll_create, || {
         let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
@@ -106,7 +105,7 @@ unsafe extern "C" fn repoll_ctl(
     })
 }
 
-/// What is ready now, at most so much.
+/// Fills in the ready events, up to `most`.
 unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
     let mut count = 0;
     if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
@@ -129,7 +128,6 @@ unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result
     Ok(count)
 }
 
-/// The rsockets of an instance.
 fn rsockets(instance: c_int) -> Vec<c_int> {
     INSTANCES
         .lock()
@@ -137,7 +135,7 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
         .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
 }
 
-/// Starts to wait for them, and lists what to sleep on.
+/// Prepares a wait; returns the descriptors to sleep on.
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     let numbers = rsockets(instance);
     let own = wakeup_descriptor()?;
@@ -192,7 +190,7 @@ unsafe extern "C-unwind" fn repoll_wait(
     call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
 }
 
-/// Closes an instance. `EBADF` for another descriptor.
+/// Closes an instance; `EBADF` for another descriptor.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
     INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;

@@ -1,4 +1,4 @@
-//! Translations between the values of C and those of the adapter.
+//! Translations between C and the adapter.
 
 pub(crate) mod address;
 pub(crate) mod event;

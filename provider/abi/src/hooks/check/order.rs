@@ -1,5 +1,5 @@
-//! Requests that need what a READ or an atomic in front of them brings, or that a repeated READ
-//! could see: without a fence they begin before it is done.
+//! Requests that depend on an earlier READ or atomic, or change data that a retried READ would
+//! fetch: without a fence they begin too early.
 //!
 //! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
 
@@ -13,20 +13,19 @@ use super::{
     watch::{self, Subject},
 };
 
-/// What a send request has to do with those in front of it.
+/// Dependencies of a send request.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// It begins when the READs and atomics in front of it are done (`IBV_SEND_FENCE`).
+    /// Starts after earlier READs and atomics (`IBV_SEND_FENCE`).
     pub(crate) is_fenced: bool,
-    /// What it sends has been copied when it is posted (`IBV_SEND_INLINE`).
+    /// Data is copied on posting (`IBV_SEND_INLINE`).
     pub(crate) is_inline: bool,
-    /// The peer's memory that it reads or writes.
+    /// Peer memory that it accesses.
     pub(crate) remote: Option<RemoteUse>,
-    /// The program's memory that it sends.
+    /// Local memory that it sends.
     pub(crate) source: SmallVec<[Range<usize>; 2]>,
 }
 
-/// The peer's memory, and what is done with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteUse {
     pub(crate) start: Remote,
@@ -34,12 +33,11 @@ pub(crate) struct RemoteUse {
     pub(crate) deed: Deed,
 }
 
-/// What is done with the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    /// It is fetched, again when the answer is lost.
+    /// Fetches; fetches again if the response is lost.
     Read,
-    /// It is changed; an answer that is lost is not worked out anew.
+    /// Changes; a lost response is not recomputed.
     Atomic,
     Write,
 }
@@ -53,7 +51,7 @@ impl RemoteUse {
     }
 }
 
-/// What is wrong with a request behind `before`, which are posted to the same queue and not done.
+/// The mistake of a request behind the unfinished requests `before` of its queue.
 pub(super) fn check<'a>(
     subject: &Subject,
     order: &Order,
@@ -62,7 +60,7 @@ pub(super) fn check<'a>(
     fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
 }
 
-/// It sends from a buffer that a READ or an atomic still fetches into.
+/// It sends from a buffer into which a READ or an atomic still fetches.
 fn fetched_into<'a>(
     subject: &Subject,
     order: &Order,
@@ -73,7 +71,7 @@ fn fetched_into<'a>(
         let at = before.clone().position(|(other, _)| Arc::ptr_eq(other, reader));
         let fenced_since =
             |at: usize| before.clone().skip(at + 1).any(|(_, other)| other.is_fenced);
-        // of another queue, no fence helps
+        // a fence does not order requests of two queues
         !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
     };
     let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
@@ -81,7 +79,7 @@ fn fetched_into<'a>(
     Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
 }
 
-/// It changes memory of the peer that a READ in front of it fetches.
+/// It changes peer memory that an earlier READ fetches.
 fn written_behind<'a>(
     subject: &Subject,
     order: &Order,
@@ -131,7 +129,7 @@ mod tests {
         Order { is_fenced: true, ..order }
     }
 
-    /// Whether the last of these is told of.
+    /// True if the last one causes a finding.
     fn is_told(orders: &[Order]) -> bool {
         let all: Vec<_> = orders.iter().map(|order| (subject(0), order)).collect();
         let ((last, order), before) = all.split_last().unwrap();

@@ -1,5 +1,5 @@
-//! Memory of posted requests: checksums of what it was when it was posted, and of what the adapter
-//! has placed in it since. What differs from them was written by the program.
+//! Checksums of posted memory, updated when the adapter writes. Any other difference is the
+//! program's write.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,32 +16,29 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Bytes that have one checksum.
+/// Bytes per checksum.
 const BLOCK: usize = 256;
-/// Bytes that are read at a time.
+/// Bytes per read.
 const PART: usize = 4096;
-/// Bytes of a piece that are looked at.
+/// Most bytes checked per piece.
 const MOST: usize = 64 << 20;
 
-/// The adapter's use of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Sends it.
     Send,
-    /// Places a message in it.
+    /// Places a message.
     Receive,
-    /// Places what a READ or an atomic brings.
+    /// Places the response of a READ or an atomic.
     Read,
 }
 
 /// A request, as findings name it.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// The queue, by its kind and number.
+    /// Kind and number of the queue.
     pub(crate) queue: (&'static str, usize),
     pub(crate) call: &'static str,
     pub(crate) wr_id: u64,
-    /// The operation.
     pub(crate) name: &'static str,
     pub(crate) posted: Stack,
 }
@@ -53,7 +50,6 @@ impl Subject {
     }
 }
 
-/// A piece of memory that is watched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct WatchId {
     start: usize,
@@ -64,21 +60,21 @@ struct Watch {
     length: usize,
     role: Role,
     subject: Arc<Subject>,
-    /// Of each block; empty if it is not compared, or not any more.
+    /// One per block; empty if not compared.
     sums: Vec<u32>,
 }
 
 struct Watches {
     all: BTreeMap<WatchId, Watch>,
     next: u64,
-    /// The greatest length that there ever was.
+    /// Greatest length so far.
     longest: usize,
 }
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory for a request that is about to be posted. For a receive also the request whose
-/// buffer overlaps: what is placed in such memory means nothing, and it is not compared.
+/// Watches memory of a new request. Returns the request of an overlapping receive buffer, if any;
+/// such memory is not compared.
 pub(crate) fn add(
     start: usize,
     length: usize,
@@ -91,7 +87,7 @@ pub(crate) fn add(
         .overlapping(start, length)
         .find(|(_, watch)| role == Role::Receive && is_receive(watch))
         .map(|(_, watch)| watch.subject.clone());
-    // a fenced request sends what a READ in front of it brings
+    // a fenced request sends the response of an earlier READ
     let is_fetched = role == Role::Send
         && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
     let sums = match other {
@@ -106,7 +102,7 @@ pub(crate) fn add(
     (id, other)
 }
 
-/// The requests that fetch into some memory.
+/// Requests whose responses are placed in a range.
 pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     let watches = WATCHES.lock();
     let found = watches.overlapping(range.start, range.len());
@@ -114,26 +110,26 @@ pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     reads.map(|(_, watch)| watch.subject.clone()).collect()
 }
 
-/// Ends watching without a look.
+/// Ends a watch without comparing.
 pub(crate) fn forget(id: WatchId) {
     WATCHES.lock().all.remove(&id);
 }
 
-/// Compares no more: it is not known any longer which request has the memory.
+/// Stops comparing: the owner of the memory is unknown.
 pub(crate) fn doubt(id: WatchId) {
     if let Some(watch) = WATCHES.lock().all.get_mut(&id) {
         watch.sums.clear();
     }
 }
 
-/// Ends watching for a request that has completed, of which the program has not heard yet.
+/// Ends the watch of a completed request before the program sees the completion.
 pub(crate) fn finish(id: WatchId) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
     watch.difference(id.start, 0..watch.compared())
 }
 
-/// Has the adapter write to memory.
+/// Runs the adapter's write, and updates the checksums.
 fn place<R>(address: usize, length: usize, write: impl FnOnce() -> R) -> R {
     let mut watches = WATCHES.lock();
     let found: Vec<_> = watches
@@ -180,12 +176,12 @@ impl Watches {
 }
 
 impl Watch {
-    /// Number of bytes that have checksums.
+    /// Number of bytes with checksums.
     fn compared(&self) -> usize {
         self.length.min(self.sums.len() * BLOCK)
     }
 
-    /// What the program has done to a range, which starts with a block and ends with one.
+    /// Finds the program's changes in a range of whole blocks.
     fn difference(&self, start: usize, range: Range<usize>) -> Option<Finding> {
         if range.is_empty() {
             return None;
@@ -217,14 +213,14 @@ impl Watch {
     }
 }
 
-/// The whole blocks of a watched piece that lie in some memory.
+/// Whole blocks of a watched piece within some memory.
 fn blocks(start: usize, watched: usize, address: usize, length: usize) -> Range<usize> {
     let from = address.saturating_sub(start) / BLOCK * BLOCK;
     let end = (address + length).saturating_sub(start).next_multiple_of(BLOCK);
     from..end.min(watched)
 }
 
-/// Checksums of the blocks of a range; `None` if the memory is not there.
+/// Checksums of a range's blocks; `None` if unmapped.
 fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     let mut sums = Vec::with_capacity(range.len().div_ceil(BLOCK));
     let mut part = [0; PART];
@@ -239,13 +235,13 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     Some(sums)
 }
 
-/// Memory of a program's region, of which it is noted what the adapter writes to it.
+/// Memory that records the adapter's writes.
 struct WatchedMemory<M> {
     memory: M,
     address: usize,
 }
 
-/// Memory of a program, watched if it is checked.
+/// Wraps memory if checks are on.
 pub(crate) fn watched(memory: impl Memory + 'static) -> Arc<dyn Memory> {
     if is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
 }
@@ -348,7 +344,7 @@ mod tests {
             finding.what
         );
 
-        // before the piece and behind it is nobody's matter
+        // bytes outside the piece do not count
         let (third, _) = add(start + 100, 4000, Role::Read, &subject());
         memory.memory.write_at(99, &[9]).unwrap();
         memory.memory.write_at(4100, &[9]).unwrap();
@@ -368,7 +364,7 @@ mod tests {
         [send, first, second, third].into_iter().for_each(forget);
         let (last, none) = add(start + 499, 10, Role::Receive, &subject());
         assert!(none.is_none());
-        forget(last); // its memory may be another test's next
+        forget(last); // another test may get its memory
     }
 
     #[test]

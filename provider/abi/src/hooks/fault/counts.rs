@@ -1,5 +1,5 @@
-//! How often each call was made, in a file that others read when the process has ended, however it
-//! ended (`ROCE_CALLS`): for `roce run --fail-each`.
+//! Call counts in a file (`ROCE_CALLS`), readable however the process ended: for `roce run
+//! --fail-each`.
 
 use std::{
     fs::OpenOptions,
@@ -19,12 +19,12 @@ use roce_provider::{
     report,
 };
 
-/// A word for each call, and one for those that were made to fail.
+/// One word per call, and one for injected failures.
 const WORDS: usize = CallId::COUNT + 1;
 
 static COUNTS: OnceLock<&[AtomicU32]> = OnceLock::new();
 
-/// Begins, if the environment names a directory for it.
+/// Starts, if the environment names a directory.
 pub(super) fn begin() {
     let Some(directory) = environment::value(CALLS) else { return };
     match map(Path::new(&directory)) {
@@ -33,7 +33,7 @@ pub(super) fn begin() {
     }
 }
 
-/// A file of this process, which a forked child shares.
+/// Maps this process's file; a forked child shares it.
 fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     let path = directory.join(process::id().to_string());
     let file = OpenOptions::new()
@@ -63,7 +63,6 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
 }
 
-/// Counts a call, and whether it was made to fail.
 pub(super) fn count(call: CallId, fails: bool) {
     let Some(counts) = COUNTS.get() else { return };
     counts[call.number()].fetch_add(1, Ordering::Relaxed);
