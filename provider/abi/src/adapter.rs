@@ -1,11 +1,11 @@
-//! Behavior selected by `ROCE_AS`: errors, and completion flags.
+//! Errors and completion flags of `ROCE_AS`.
 
 use std::sync::OnceLock;
 
 use libc::c_int;
 use roce_provider::{Profile, environment, errnos};
 
-/// Error of an object beyond its limit; limit 0: unsupported.
+/// Limit 0: unsupported.
 pub(crate) fn too_many(limit: usize) -> c_int {
     match limit {
         0 => number("errno.missing", libc::ENOMEM),
@@ -13,12 +13,11 @@ pub(crate) fn too_many(limit: usize) -> c_int {
     }
 }
 
-/// Error of a size beyond its limit.
 pub(crate) fn size() -> c_int {
     number("errno.sizes", libc::EINVAL)
 }
 
-/// True if every receive completion reports a GRH, like a datagram's.
+/// Every receive reports a GRH, like a datagram.
 pub(crate) fn receives_have_grh() -> bool {
     static HAVE: OnceLock<bool> = OnceLock::new();
     *HAVE.get_or_init(|| text("completions.grh") == Some("receives"))
@@ -30,7 +29,7 @@ fn number(key: &str, otherwise: c_int) -> c_int {
 
 fn text(key: &str) -> Option<&'static str> {
     static PROFILE: OnceLock<Option<Profile>> = OnceLock::new();
-    // errors were reported when devices were listed
+    // errors were reported with the list of devices
     let profile = PROFILE.get_or_init(|| environment::profile().ok().flatten());
     profile.as_ref().and_then(|profile| profile.text(key))
 }

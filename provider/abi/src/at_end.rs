@@ -1,11 +1,10 @@
-//! Work at the end of the process.
+//! Work at exit.
 
 use std::{sync::mpsc, thread, time::Duration};
 
 use roce_provider::signals;
 
-/// Runs `act`, for at most `limit`: a signal handler may call `exit` while this thread holds a
-/// lock.
+/// Waits up to `limit`: a signal handler may call `exit` while this thread holds a lock.
 pub(crate) fn do_within(limit: Duration, act: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let end = move || {

@@ -1,11 +1,10 @@
-//! Calls from C, each in the same order.
+//! Calls from C.
 //!
-//! 1. A rule of `ROCE_FAULT` may delay it or fail it before its arguments are read.
-//! 2. It does its work, and records for checks after the translation from C.
-//! 3. On failure, checks find the cause, the error is explained, and `errno` is set.
+//! 1. A rule of `ROCE_FAULT` may delay or fail it before its arguments are read.
+//! 2. It works, and records for checks after the translation from C.
+//! 3. A failure is explained, and sets `errno`.
 //!
-//! The table of calls ([`CallId`]) has the return values. With all hooks off, the first step costs
-//! one load.
+//! [`CallId`] has the return values. Without hooks, the first step costs one load.
 
 use std::ffi::c_int;
 
@@ -68,7 +67,7 @@ macro_rules! numbers {
 
 numbers!(c_int, isize, i64);
 
-/// Runs a call that a fork waits for. It waits only while [`pause`](roce_provider::calls)d.
+/// A fork waits for the call, unless it [`pause`](roce_provider::calls)s.
 pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     waiting(id, || {
         let _call = Call::begin();
@@ -76,17 +75,16 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// Runs a call that waits between [`Call`]s. At a cancellation point nothing may need to be dropped
-/// in its callers.
+/// The call waits between [`Call`]s. At a cancellation point its callers may hold nothing to drop.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     let verdict = if hooks::are_on() { verdict(id) } else { Ok(()) };
     finish(id, verdict.and_then(|()| work()))
 }
 
-/// Runs a call that moves data; a fork waits for it only if checks are on.
+/// A fork waits for it only under checks.
 #[inline]
 pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> T::C {
-    // two copies of the work: one without checks
+    // two copies: one without checks
     let result = match hooks::are_on() {
         false => work(Moving { id, is_checked: false }),
         true => hooked(id, work),
@@ -110,8 +108,7 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// Returns an object [without the lookup](Object::trust); with checks, `EINVAL` also for a
-    /// destroyed one.
+    /// [Skips the lookup](Object::trust); under checks, `EINVAL` for a destroyed object.
     ///
     /// # Safety
     /// That of [`Object::trust`].
@@ -123,7 +120,7 @@ impl Moving {
     }
 }
 
-/// The error that a fault rule injects now.
+/// Injected error.
 #[cold]
 fn verdict(id: CallId) -> Result<()> {
     match fault::decide(id) {
@@ -146,7 +143,7 @@ fn failure(id: CallId, error: &Errno) -> isize {
     id.failing().failure.value(error.number())
 }
 
-/// Explains an error, and sets `errno`.
+/// Explains and sets `errno`.
 #[cold]
 pub(crate) fn fail(call: &str, error: &Errno) {
     let _call = Call::begin();

@@ -1,6 +1,5 @@
-//! libibverbs's symbols for other devices' drivers. Programs load driver libraries even without
-//! such devices, so every symbol and version must exist. No device matches a registered driver, and
-//! all commands fail.
+//! libibverbs's driver symbols. Programs load driver libraries without such devices, so every
+//! symbol and version must exist. No device matches, and all commands fail.
 
 use std::ffi::{c_int, c_void};
 
@@ -28,7 +27,7 @@ extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     -1
 }
 
-/// Exports a function under several names, since a release.
+/// Several names, since a release.
 macro_rules! export_as {
     ($function:ident since $release:tt: $($name:ident,)*) => {
         $(use $function as $name;)*
@@ -91,7 +90,7 @@ export!(
     verbs_register_driver_65
 );
 
-// Read by drivers: true if objects of a removed device can be destroyed.
+// read by drivers: objects of a removed device can be destroyed
 core::arch::global_asm!(
     ".pushsection .data.roce_exports,\"aw\",%progbits",
     symbol!(verbs_allow_disassociate_destroy "object" "@@" 65),

@@ -17,7 +17,7 @@ use roce_provider::{
 
 use crate::{adapter, rule::Rule};
 
-/// A nonzero `errno` and its cause.
+/// Never 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Errno {
     number: c_int,
@@ -26,7 +26,7 @@ pub(crate) struct Errno {
 
 #[derive(Clone, Debug)]
 enum Why {
-    /// No error, like `EAGAIN`, or already explained.
+    /// No error (`EAGAIN`), or explained.
     Told,
     /// From the system.
     System,
@@ -39,7 +39,7 @@ impl Errno {
         Self { number: rule.errno().0, why: Why::Rule(rule) }
     }
 
-    /// Needs no explanation.
+    /// No failure, or already explained.
     pub(crate) const fn told(number: c_int) -> Self {
         Self { number, why: Why::Told }
     }
@@ -48,7 +48,7 @@ impl Errno {
         Self { number, why: Why::Reason(Box::new(reason)) }
     }
 
-    /// `errno` of this thread's last system call.
+    /// This thread's last.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
     }
@@ -57,7 +57,7 @@ impl Errno {
         self.number
     }
 
-    /// Explains it with the queue pair's events.
+    /// Explains it by the queue pair's events.
     pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
         if !matches!(self.why, Why::Told) {
             qp.explain_call(call, || self.reason());
@@ -65,7 +65,7 @@ impl Errno {
         Self::told(self.number)
     }
 
-    /// `errno` of an error already explained.
+    /// Already explained.
     pub(crate) fn explained(error: &impl Explain) -> Self {
         Self::told(errnos::of(error))
     }
@@ -78,12 +78,11 @@ impl Errno {
         }
     }
 
-    /// True if the call named a missing object.
     pub(crate) const fn is_missing_object(&self) -> bool {
         matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
     }
 
-    /// Explains it, if the environment asks for that.
+    /// If enabled.
     #[cold]
     pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
@@ -104,7 +103,7 @@ impl PartialEq for Errno {
     }
 }
 
-/// Results of calls to retry or to continue.
+/// The program retries or continues.
 const NO_FAILURES: [c_int; 5] =
     [libc::EAGAIN, libc::EINTR, libc::EINPROGRESS, libc::EALREADY, libc::EISCONN];
 
@@ -202,7 +201,7 @@ impl From<RegionError> for Errno {
     }
 }
 
-/// For inline data and copies from programs.
+/// From inline data and copies.
 impl From<Unreachable> for Errno {
     fn from(_: Unreachable) -> Self {
         Self::of(Rule::Unmapped)
@@ -264,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// The explanation names the call's `errno`.
+    /// Explanations name the same `errno`.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
         for error in errors {

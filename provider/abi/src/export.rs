@@ -1,8 +1,7 @@
 //! Symbols of the shared object.
 //!
-//! `#[no_mangle]` gives no version, since the compiler passes the linker an unversioned version
-//! script. Each exported name is therefore a jump to its function, and only `exports.map` lists the
-//! names.
+//! `#[no_mangle]` gives no version: the compiler's version script has none. Each exported name is a
+//! jump, and only `exports.map` lists the names.
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -43,8 +42,8 @@ macro_rules! export {
     };
 }
 
-/// Exports functions for drivers, with a version for each rdma-core release that changed the driver
-/// ABI, starting with the given one.
+/// For drivers: a version for each rdma-core release that changed the driver ABI, from the given
+/// one on.
 macro_rules! export_private {
     (34: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 57 34 })* };
     (59: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 })* };
@@ -65,7 +64,7 @@ macro_rules! in_releases {
     };
 }
 
-/// Defines a symbol of one release: an internal name and the exported one with its version.
+/// An internal name, and the exported one with a release's version.
 macro_rules! symbol {
     ($name:ident $kind:literal $at:literal $release:literal) => {
         concat!(

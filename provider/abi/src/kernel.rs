@@ -1,4 +1,4 @@
-//! Translations of kernel structures, for a librdmacm on the kernel.
+//! Kernel structures, for a librdmacm on the kernel.
 
 use crate::{
     export::export,

@@ -1,11 +1,10 @@
-//! The C ABI: one shared object that serves as `libibverbs.so.1` and `librdmacm.so.1`, so that
-//! programs run unchanged.
+//! The C ABI: one shared object, both `libibverbs.so.1` and `librdmacm.so.1`. Programs run
+//! unchanged.
 //!
-//! Each file of `objects` holds the functions of one kind of object. A function translates only:
-//! structures and masks to calls of [`roce_provider`], errors to numbers. All functions are
-//! `unsafe` since they trust the program's pointers, as the replaced libraries do. Pointers to
-//! objects are looked up first, except in calls that move data. The contract is C's: a pointer has
-//! its type, and no object is used after its destruction.
+//! A file of `objects` has the functions of one kind of object. They only translate, to
+//! [`roce_provider`]. All are `unsafe`: they trust the program's pointers, as the replaced
+//! libraries do. They look objects up first, except to move data. The contract is C's: a pointer
+//! has its type, and no object is used after its destruction.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
@@ -38,7 +37,7 @@ mod text;
 mod translate;
 mod wait;
 
-/// Reads the bytes of `struct ibv_flow_attr` and its specs; `EFAULT` if they end early.
+/// Reads `struct ibv_flow_attr` and its specs; `EFAULT` if they end early.
 ///
 /// # Errors
 /// That of `ibv_create_flow`.

@@ -1,4 +1,4 @@
-//! Work at load, before any call.
+//! Runs at load.
 
 use roce_provider::survive_forks;
 
@@ -7,7 +7,7 @@ use crate::{
     second,
 };
 
-/// At load, since another thread may fork during the first call.
+/// Another thread may fork during the first call.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -1,4 +1,4 @@
-//! Tests of programs compiled with older headers, whose structures end at a page's end.
+//! Programs with older headers, whose structures end with a page.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -30,7 +30,7 @@ use crate::{
     translate::qp::QP_ATTR,
 };
 
-/// Two pages; the second is inaccessible.
+/// The second is inaccessible.
 struct Pages(*mut c_void);
 
 impl Pages {
@@ -46,7 +46,7 @@ impl Pages {
         }
     }
 
-    /// Copies the start of a structure to the first page's end.
+    /// Ends with the first page.
     fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
         unsafe {
             let place = self.0.byte_add(rustix::param::page_size() - length).cast::<T>();

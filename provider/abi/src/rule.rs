@@ -1,5 +1,4 @@
-//! Rules of the C interface: each with its `errno` and advice. Rules of objects stand with the
-//! objects.
+//! Rules of the C interface. Those of objects stand with the objects.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,10 +9,9 @@ use roce_provider::transport::{
 
 use crate::layout::consts::*;
 
-/// Name, `errno`, cause, text and advice of each rule.
+/// Name, `errno`, cause, text, advice.
 macro_rules! rules {
     ($($name:ident $errno:ident $cause:literal $rule:literal $advice:literal;)*) => {
-        /// The reason of a refusal.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Rule {
             $($name,)*
@@ -41,7 +39,7 @@ macro_rules! rules {
                 }
             }
 
-            /// Cause, text and advice of a plain rule.
+            /// Cause, text, advice.
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*

@@ -1,5 +1,4 @@
-//! Detects a second libibverbs, which finds no device here: software with a bundled copy loads it
-//! under another name or path.
+//! A second, bundled libibverbs finds no device here.
 
 use std::{fs, path::Path, sync::Once};
 
@@ -22,7 +21,7 @@ pub(crate) fn warn() {
     }
 }
 
-/// Path of a libibverbs that is not mapped at `own`.
+/// Not the one at `own`.
 fn find(maps: &str, own: usize) -> Option<String> {
     let own = maps.lines().find(|line| range(line).is_some_and(|range| range.contains(&own)));
     let own = own.and_then(path);
@@ -30,13 +29,13 @@ fn find(maps: &str, own: usize) -> Option<String> {
     let is_libibverbs = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         let rest = name.strip_prefix("libibverbs");
-        // a wheel's suffix; not pyverbs's libibverbs_enums
+        // of a wheel; not pyverbs's libibverbs_enums
         rest.is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
     };
     paths.find(is_libibverbs).map(str::to_owned)
 }
 
-/// Addresses of `start-end rwxp offset device inode path`.
+/// From `start-end rwxp offset device inode path`.
 fn range(line: &str) -> Option<std::ops::Range<usize>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();

@@ -1,5 +1,5 @@
-//! Locks without poisoning: a panic under a lock is a bug, and the state stays usable.
-//! `provider/src/sync.rs` says why they are the standard library's.
+//! Locks without poisoning: a panic under one is a bug, and the state stays usable. They are std's:
+//! `provider/src/sync.rs` says why.
 
 use std::{
     sync::{
@@ -21,7 +21,6 @@ impl Condvar {
         self.0.notify_one();
     }
 
-    /// Waits while `condition` holds.
     pub(crate) fn wait_while<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -31,13 +30,12 @@ impl Condvar {
     }
 }
 
-/// A value whose changes threads await without a limit. They hold no lock meanwhile, and are in no
-/// [call](calls), so other threads can fork.
+/// Threads await changes without a limit, without locks and outside [calls](calls), so other
+/// threads can fork.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU32,
-    /// Waiting threads. A thread that starts to wait after `announce` has read this sees `count`
-    /// changed.
+    /// A thread that starts to wait after `announce` has read this sees `count` changed.
     waiting: AtomicU32,
 }
 
@@ -46,7 +44,7 @@ impl Changes {
         Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// Call after each change.
+    /// After each change.
     pub(crate) fn announce(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -54,7 +52,7 @@ impl Changes {
         }
     }
 
-    /// Returns the first result of `attempt`, retried after each change.
+    /// Retries `attempt` after each change.
     pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
         loop {
             let seen = self.count.load(Ordering::SeqCst);
@@ -82,7 +80,7 @@ impl Changes {
         }
     }
 
-    /// Waits for a change since `seen`; may return early.
+    /// May return early.
     fn pause(&self, seen: u32, limit: Option<&Timespec>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         calls::pause(|| {

@@ -1,4 +1,4 @@
-//! Test fixtures: a context, and completions without traffic.
+//! Contexts, and completions without traffic.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use crate::{
     objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
-/// A separate loopback context; closed on drop.
+/// On loopback; closed on drop.
 pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
@@ -35,7 +35,7 @@ impl Drop for Opened {
     }
 }
 
-/// A protection domain; freed on drop.
+/// Freed on drop.
 pub(crate) struct Allocated(pub(crate) *mut ibv_pd);
 
 impl Allocated {
@@ -52,7 +52,7 @@ impl Drop for Allocated {
     }
 }
 
-/// A queue pair in ERR, which flushes requests.
+/// In ERR: flushes requests.
 pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     // SAFETY: A queue of the test's.
     let cq = unsafe { Cq::get(cq) }.unwrap();

@@ -1,4 +1,4 @@
-//! Names, rates, and calls without effect.
+//! Names, rates, calls without effect.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
@@ -17,7 +17,6 @@ use crate::{
 
 const UNKNOWN: &CStr = c"unknown";
 
-/// Name of a number, as programs print it.
 fn name(names: &[&'static CStr], number: c_int) -> *const c_char {
     let name = usize::try_from(number).ok().and_then(|index| names.get(index));
     name.unwrap_or(&UNKNOWN).as_ptr()
@@ -120,7 +119,7 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     name(NAMES, node_type)
 }
 
-/// Rates of `enum ibv_rate` from 2 on: Mbit/s, and the multiple of 2.5 Gbit/s, if any.
+/// `enum ibv_rate` from 2: Mbit/s, and multiples of 2.5 Gbit/s.
 const RATES: [(c_int, c_int); 23] = [
     (2_500, 1),
     (10_000, 4),
@@ -151,7 +150,7 @@ fn rate(code: c_int) -> (c_int, c_int) {
     code.checked_sub(2).and_then(|index| RATES.get(index as usize)).copied().unwrap_or((-1, -1))
 }
 
-/// Code of a rate; 0, the greatest, if unknown.
+/// 0, the greatest, if unknown.
 fn code(is_it: impl Fn(&(c_int, c_int)) -> bool) -> c_int {
     RATES.iter().position(is_it).map_or(0, |index| index as c_int + 2)
 }
@@ -172,7 +171,7 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// No device bypasses the kernel's copy-on-write, so nothing needs preparing.
+/// No device bypasses copy-on-write.
 extern "C" fn ibv_fork_init() -> c_int {
     call::control(CallId::ibv_fork_init, || {
         forks::prepared();
@@ -197,7 +196,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// Reads a sysfs file without its newline; returns the length, or -1.
+/// Without the newline; length, or -1.
 unsafe extern "C" fn ibv_read_sysfs_file(
     directory: *const c_char,
     file: *const c_char,
@@ -220,7 +219,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// ECE is for adapters of one vendor.
+/// Between one vendor's adapters only.
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_query_ece, || {
         *ece = ibv_ece::zeroed();
@@ -232,7 +231,7 @@ extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_set_ece, || Err(errno::Errno::of(Rule::NotSupported)))
 }
 
-/// No guarantees about byte order in memory.
+/// A message's bytes may appear in any order.
 extern "C" fn ibv_query_qp_data_in_order(
     _qp: *mut ibv_qp,
     _operation: c_uint,
@@ -241,7 +240,7 @@ extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// The system resolves Ethernet addresses and does not report them.
+/// The system resolves them, unreported.
 extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
     _attr: *mut ibv_ah_attr,
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!((ibv_rate_to_mbps(0), ibv_rate_to_mbps(25), mbps_to_ibv_rate(-1)), (-1, -1, 0));
     }
 
-    /// As in a kernel with copy-on-fork of pinned pages.
+    /// As in a kernel that copies pinned pages on fork.
     #[test]
     fn forks_need_no_preparation() {
         assert_eq!(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);

@@ -14,17 +14,17 @@ use crate::{
     hooks::check::waits,
 };
 
-/// Makes a descriptor blocking, the default that programs expect.
+/// Programs expect blocking descriptors.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(descriptor)?;
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// Result of a check for events. Nothing in it needs a drop.
+/// An event, or the descriptor to wait on; nothing to drop.
 #[derive(Clone, Copy)]
 pub(crate) enum Look<T: Copy> {
     Event(T),
-    /// No event: wait on this descriptor.
+    /// Wait on this descriptor.
     Nothing(c_int),
 }
 
@@ -46,9 +46,9 @@ mod cancellable {
     }
 }
 
-/// True if the kernel would restart an interrupted read: every handler has `SA_RESTART`. `poll`
-/// itself never restarts, and the signal's number is unknown. Handlers of faults do not count: a
-/// waiting thread has none.
+/// True if the kernel would restart a read: every handler has `SA_RESTART`. Fault handlers do not
+/// count, since a waiting thread has no faults. `poll` never restarts, and the signal's number is
+/// unknown.
 fn signals_restart() -> bool {
     const FAULTS: [c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
@@ -63,7 +63,6 @@ fn signals_restart() -> bool {
     })
 }
 
-/// A program's descriptor; `None` if negative.
 unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
     (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
 }
@@ -73,27 +72,26 @@ unsafe fn flags_of(descriptor: c_int) -> Result<OFlags> {
     fcntl_getfl(descriptor).map_err(|error| Errno::told(error.raw_os_error()))
 }
 
-/// True if a read from the descriptor can block.
 pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
     flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
-/// `EINTR` unless the call would restart.
+/// `EINTR` unless restarted.
 pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
 }
 
-/// Ends a cancelled thread, for calls that need not wait.
+/// Ends a cancelled thread in a call that need not wait.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(crate) extern "C-unwind" fn may_end_here() {
     cancellable::pthread_testcancel();
 }
 
-/// Waits like a read until a descriptor is readable: `EAGAIN` if non-blocking, `EINTR` after a
-/// handler without `SA_RESTART`.
+/// Waits like a read until readable: `EAGAIN` if non-blocking, `EINTR` after a handler without
+/// `SA_RESTART`.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::told(libc::EAGAIN));
@@ -107,10 +105,9 @@ pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     }
 }
 
-/// Polls descriptors for up to `timeout` milliseconds. Returns their number, -1, or 0 on timeout or
-/// after a handler with `SA_RESTART`.
+/// Like `poll`, but 0 after a handler with `SA_RESTART`.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(crate) unsafe extern "C-unwind" fn wait_for(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -123,7 +120,7 @@ pub(crate) unsafe extern "C-unwind" fn wait_for(
 
 /// Polls until any signal.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(crate) unsafe extern "C-unwind" fn poll_once(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -132,10 +129,9 @@ pub(crate) unsafe extern "C-unwind" fn poll_once(
     cancellable::poll(descriptors, number, timeout)
 }
 
-/// Like [`wait_readable`], for a checked program: `endless` explains a wait that cannot end,
-/// reported once.
+/// Like [`wait_readable`] under checks; reports once if `endless` explains the wait.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(crate) unsafe fn wait_checked(
     descriptor: c_int,
     endless: impl Fn() -> Option<String>,
@@ -145,7 +141,7 @@ pub(crate) unsafe fn wait_checked(
     loop {
         let began = Instant::now();
         let done = wait_for(&raw mut wanted, 1, waits::SOON.as_millis() as c_int);
-        // a signal may have ended it early
+        // a signal may end it early
         if done != 0 || began.elapsed() < waits::SOON {
             let error = Errno::last();
             waits::left();
@@ -155,7 +151,7 @@ pub(crate) unsafe fn wait_checked(
     }
 }
 
-/// `poll`'s timeout, rounded up to milliseconds; -1: none.
+/// Rounds up; -1: none.
 pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
     time.map_or(-1, |time| {
         let rounded = time.as_micros().div_ceil(1000);

@@ -12,7 +12,7 @@ use crate::{
     watched,
 };
 
-/// Ends a socket's rsocket; it becomes TCP.
+/// Becomes TCP.
 unsafe fn give_up(fd: c_int) {
     let before = errno();
     if let Some((rsocket, is_last)) = table::take(fd) {
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     listens
 }
 
-/// Creates a socket for an accepted rsocket.
+/// For an accepted rsocket.
 unsafe fn adopt(listener: c_int, rsocket: c_int, flags: c_int) -> c_int {
     let (mut domain, mut size) = (libc::AF_INET, size_of::<c_int>() as socklen_t);
     next::getsockopt(
@@ -134,7 +134,7 @@ unsafe extern "C-unwind" fn accept(
     accept4(fd, address, length, 0)
 }
 
-/// Blocks even a non-blocking program until the rsocket is decided.
+/// Blocks until decided, even if non-blocking.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn connect(
     fd: c_int,

@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_ulong, c_void};
 
 use crate::{fork, next, rdma, table, watched};
 
-/// Ends the rsocket of a closing socket.
 unsafe fn forget(fd: c_int) {
     if let Some((rsocket, is_last)) = table::take(fd) {
         watched::forget(fd, rsocket);
@@ -14,7 +13,7 @@ unsafe fn forget(fd: c_int) {
     }
 }
 
-/// Shares the rsocket with a duplicate.
+/// A duplicate shares the rsocket.
 unsafe fn share(fd: c_int, with: c_int) -> c_int {
     if let (Some((rsocket, state)), true) = (table::entry(fd), with >= 0) {
         table::put(with, rsocket, state);
@@ -70,7 +69,7 @@ unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong
     fcntl(fd, command, argument)
 }
 
-/// Variadic in C, as above.
+/// Variadic in C.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     fork::look(fd);

@@ -33,7 +33,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
     let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
-    // also TCP's listener and undecided sockets
+    // and undecided sockets
     let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
     let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
     match wanted {
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     done
 }
 
-/// Events to request. For an offered rsocket any event decides, and nothing can be sent before.
+/// With an offer, any event decides, and nothing can be sent.
 fn asked(state: State, events: u32) -> u32 {
     if state == State::Offered {
         // same bits as `poll`
@@ -56,7 +56,6 @@ fn asked(state: State, events: u32) -> u32 {
     }
 }
 
-/// Takes every possible step of pending connections.
 unsafe fn look_at_all(epoll: c_int) {
     if !fork::is_on() {
         return;
@@ -71,7 +70,7 @@ unsafe fn look_at_all(epoll: c_int) {
     }
 }
 
-/// Replaces the kernel instance's marker by its events.
+/// Replaces the marker by the kernel's events.
 unsafe fn expand(epoll: c_int, events: *mut epoll_event, found: usize, most: usize) -> c_int {
     let marked = (0..found).find(|index| (*events.add(*index)).u64 == KERNELS);
     let Some(marked) = marked else { return found as c_int };

@@ -1,14 +1,14 @@
 //! Servers that fork per connection: `RDMAV_FORK_SAFE=1`, on both sides.
 //!
-//! A child cannot use its parent's rsockets. A connection therefore begins as TCP and becomes an
-//! rsocket in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting
-//! side listens with an rsocket at the same address and offers it by four zero bytes. The
-//! connecting side responds by connecting an rsocket there. A host has one rsocket listener per
-//! port; others wait up to 2 s, then stay with TCP.
+//! A child cannot use its parent's rsockets, so a connection begins as TCP and becomes an rsocket
+//! in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting side
+//! listens with an rsocket at the same address and offers it by four zero bytes; the connecting
+//! side connects one to it. A host has one rsocket listener per port; others wait 2 s, then stay
+//! with TCP.
 //!
-//! A side that sends before the offer stays with TCP and skips a later offer. The offering side
-//! checks for such data before and after its offer. A side that cannot connect declines by urgent
-//! data. No side changes alone, and none waits forever.
+//! A side that sends before the offer stays with TCP and skips it; the offering side checks for
+//! such data before and after. A side that cannot connect declines by urgent data. No side changes
+//! alone, and none waits forever.
 
 use std::{
     ffi::{c_int, c_short},
@@ -37,10 +37,10 @@ const OFFER: [u8; 4] = [0; 4];
 /// Longest wait for the port.
 const PORT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Interval between two attempts.
+/// Between attempts.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Socket options copied from TCP to the rsocket.
+/// Options copied from TCP.
 const KEPT: [(c_int, c_int); 5] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
@@ -56,7 +56,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Timeout of a call in milliseconds; -1: none.
+    /// Timeout in milliseconds; -1: none.
     unsafe fn limit(self, fd: c_int) -> c_int {
         let name = if self == Self::Send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
         let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -79,7 +79,7 @@ pub(crate) fn is_on() -> bool {
     })
 }
 
-/// Registers a new TCP connection as `Accepted` or `Expects`.
+/// Registers a TCP connection.
 pub(crate) unsafe fn begin(fd: c_int, state: State) {
     static CONNECTIONS: AtomicI32 = AtomicI32::new(0);
     let before = errno();
@@ -110,7 +110,7 @@ struct Address {
 type Ask = unsafe fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
 
 impl Address {
-    /// Local or peer address; IPv4-mapped IPv6 becomes IPv4, as the peer may know it.
+    /// IPv4-mapped IPv6 becomes IPv4, as the peer may know it.
     unsafe fn ask(fd: c_int, ask: Ask) -> Option<Self> {
         let mut storage = MaybeUninit::<sockaddr_storage>::zeroed().assume_init();
         let mut size = size_of::<sockaddr_storage>() as socklen_t;
@@ -147,7 +147,7 @@ impl Address {
     }
 }
 
-/// Creates an rsocket with the options of a TCP socket.
+/// Creates an rsocket with a TCP socket's options.
 unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
     let rsocket = rdma::make(domain)?;
     for (level, name) in KEPT {
@@ -176,7 +176,7 @@ unsafe fn hear(fd: c_int) -> Heard {
     }
 }
 
-/// Removes the offer from the TCP stream and declines by a byte of urgent data, outside the stream.
+/// Consumes the offer; declines by urgent data, outside the stream.
 unsafe fn decline(fd: c_int) {
     let mut bytes = OFFER;
     next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
@@ -188,16 +188,16 @@ unsafe fn is_declined(fd: c_int) -> bool {
     next::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_OOB | libc::MSG_DONTWAIT) == 1
 }
 
-/// Events that may decide between TCP and rsocket.
+/// Events that may decide.
 pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
 
-/// Waits for such an event, for `limit` milliseconds (-1: forever); returns `poll`'s result.
+/// Waits up to `limit` milliseconds (-1: forever); returns `poll`'s result.
 unsafe fn wait_for<const N: usize>(fds: [c_int; N], limit: c_int) -> c_int {
     let mut all = fds.map(|fd| pollfd { fd, events: ANYTHING, revents: 0 });
     rdma::rpoll(all.as_mut_ptr(), N as _, limit)
 }
 
-/// Lock for steps. It holds the process id: a forked child sees its parent's id and does not wait.
+/// Lock for steps. It holds the process id, so a forked child does not wait for its parent.
 struct Turn;
 
 impl Turn {
@@ -220,10 +220,9 @@ impl Drop for Turn {
     }
 }
 
-/// The holder's process id.
 static TURN_OF: AtomicU32 = AtomicU32::new(0);
 
-/// Opens a listener at this side's address once the port is free.
+/// Listens at this side's address once the port is free.
 unsafe fn listener(fd: c_int) -> Option<c_int> {
     let own = Address::ask(fd, next::getsockname)?;
     let rsocket = like(fd, c_int::from(own.storage.ss_family))?;
@@ -247,7 +246,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     None
 }
 
-/// Takes the next step of a pending connection; false if none is possible now.
+/// Takes the next step; false if none is possible.
 unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     match state {
         State::Accepted => {
@@ -294,7 +293,7 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     }
 }
 
-/// Accepts the rsocket of the peer's host, whose local addresses may differ.
+/// Accepts the peer host's rsocket, whose local addresses may differ.
 unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
     let peer = Address::ask(fd, next::getpeername)?.host();
     loop {
@@ -322,7 +321,7 @@ unsafe fn connected(fd: c_int) -> Option<c_int> {
     None
 }
 
-/// Changes the state of all descriptors of a connection; `None`: plain TCP.
+/// Changes the state of all descriptors; `None`: TCP.
 unsafe fn move_on(fd: c_int, to: Option<(c_int, State)>) {
     let Some(from) = table::entry(fd) else { return };
     for fd in table::change(from, to) {
@@ -336,7 +335,7 @@ unsafe fn become_rsocket(fd: c_int, rsocket: c_int) {
     next::shutdown(fd, libc::SHUT_RDWR);
 }
 
-/// Takes all possible steps before a program waits; true if there was one.
+/// Takes all possible steps; true if any.
 pub(crate) unsafe fn look(fd: c_int) -> bool {
     let before = errno();
     let mut any = false;
@@ -352,7 +351,7 @@ pub(crate) unsafe fn look(fd: c_int) -> bool {
     any
 }
 
-/// Decides between TCP and rsocket before data moves; false: the call has failed.
+/// Decides before data moves; false: failed.
 pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     let before = errno();
     loop {
@@ -388,7 +387,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     true
 }
 
-/// Keeps a pending connection with TCP, since one direction is shut down.
+/// Stays with TCP: one direction is shut down.
 pub(crate) unsafe fn stay(fd: c_int) {
     match table::pending(fd) {
         Some((number, State::Expects)) => move_on(fd, Some((number, State::Late))),

@@ -12,13 +12,13 @@ use std::{
 
 #[derive(Clone, Copy)]
 pub(crate) enum Library {
-    /// The next library in the dynamic linker's order: the C library.
+    /// The C library, next in the dynamic linker's order.
     Next,
     Rdmacm,
 }
 
 thread_local! {
-    /// True inside librdmacm, whose calls go to the C library.
+    /// librdmacm's own calls go to the C library.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Calls a library function. A cancelled thread's flag no longer matters.
+/// The flag of a cancelled thread no longer matters.
 pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
     let before = INSIDE.replace(matches!(library, Library::Rdmacm) || is_inside());
     let result = function();
@@ -45,7 +45,7 @@ fn rdmacm() -> *mut c_void {
     ptr::with_exposed_provenance_mut(*library)
 }
 
-/// A function, resolved on first call.
+/// Resolved on first call.
 pub(crate) struct Function {
     name: &'static CStr,
     library: Library,
@@ -57,7 +57,7 @@ impl Function {
         Self { name, library, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Its address, or null.
+    /// Or null.
     pub(crate) fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Acquire);
         if !found.is_null() {
@@ -88,7 +88,7 @@ impl Function {
     }
 }
 
-/// Declares functions as in C. They may unwind: some are cancellation points.
+/// Declared as in C. Some are cancellation points, and unwind.
 macro_rules! functions {
     ($library:ident; $(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
         $(

@@ -1,12 +1,12 @@
 //! `librspreload.so`: runs TCP programs over rsockets where both sides can.
 //!
-//! A program's socket stays TCP, beside an rsocket, until one of the two is chosen. A listener
-//! listens on both. A connect tries the rsocket first; without a device to the peer or an rsocket
-//! there, the socket is plain TCP. An accepted or connected rsocket keeps an unconnected TCP
-//! socket: the program knows its number, and it stores the options that rsockets lack.
+//! A socket stays TCP, beside an rsocket, until one is chosen. A listener listens on both. A
+//! connect tries the rsocket first; without a device or a peer's rsocket the socket is plain TCP.
+//! Beside a connected rsocket, an unconnected TCP socket has the program's number, and options that
+//! rsockets lack.
 //!
-//! The functions wrap those of the C library, and pass other descriptors on. They are `unsafe`
-//! likewise: they trust the program's pointers.
+//! The functions wrap the C library's, and are `unsafe` likewise: they trust the program's
+//! pointers.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(

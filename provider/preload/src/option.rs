@@ -1,4 +1,4 @@
-//! Options: TCP's socket keeps all, an rsocket those it knows.
+//! Options: TCP keeps all, rsockets those they know.
 
 use std::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ unsafe extern "C-unwind" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if let Some((rsocket, _)) = table::find(fd) {
-        // no effect for an unknown option
+        // unknown: no effect
         rdma::rsetsockopt(rsocket, level, name, value, length);
     }
     next::setsockopt(fd, level, name, value, length)

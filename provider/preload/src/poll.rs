@@ -1,4 +1,4 @@
-//! Waits for TCP sockets, rsockets and other descriptors.
+//! Waits for all descriptors.
 
 use std::{
     cell::RefCell,
@@ -15,18 +15,18 @@ use crate::{
 };
 
 thread_local! {
-    /// Descriptors to wait for; static, since a cancelled thread would leak a list on its stack.
+    /// Static: a cancelled thread would leak a stack's list.
     static LIST: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
-    /// Descriptors of `select`.
+    /// Of `select`.
     static SELECTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// True if the kernel alone cannot wait for them.
+/// Beyond the kernel's `poll`.
 fn has_rsockets(all: &[pollfd]) -> bool {
     all.iter().any(|one| table::entry(one.fd).is_some_and(|(_, state)| state != State::New))
 }
 
-/// Rsockets to wait for beside their TCP sockets.
+/// Polled beside their TCP sockets.
 fn beside(fd: c_int) -> Option<c_int> {
     let both = |state| matches!(state, State::Listens | State::Offered);
     table::find(fd).filter(|(_, state)| both(*state)).map(|(number, _)| number)
@@ -36,8 +36,7 @@ fn is_offered(fd: c_int) -> bool {
     matches!(table::find(fd), Some((_, State::Offered)))
 }
 
-/// Lists the descriptors, then the rsockets beside some. For an offered rsocket any event decides,
-/// and nothing can be sent before.
+/// Rsockets beside some follow. With an offer, any event decides, and nothing can be sent.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();
@@ -56,7 +55,6 @@ fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     })
 }
 
-/// Stores the results for the program.
 fn finish(all: &mut [pollfd]) -> c_int {
     LIST.with_borrow(|list| {
         let (own, mut others) = list.split_at(all.len().min(list.len()));
@@ -71,7 +69,7 @@ fn finish(all: &mut [pollfd]) -> c_int {
     })
 }
 
-/// Takes the possible steps of pending connections that `is_meant` selects; true if there was one.
+/// Takes possible steps; true if any.
 unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
     let mut any = false;
     for one in all.iter().filter(|one| is_meant(one)) {
@@ -106,7 +104,7 @@ pub(crate) unsafe extern "C-unwind" fn poll(
             return ready;
         }
         let ready = finish(slice(all, count));
-        // the event may have been the handshake's
+        // perhaps the handshake's event
         if !look_at(slice(all, count), |one| one.revents != 0) {
             return ready;
         }
@@ -123,7 +121,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     poll(all, count, timeout)
 }
 
-/// Rounds up to milliseconds; `None` if invalid.
+/// Rounds up; `None` if invalid.
 fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     if seconds < 0 || nanoseconds < 0 {
         return None;
@@ -133,13 +131,13 @@ fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     Some(c_int::try_from(milliseconds).unwrap_or(c_int::MAX))
 }
 
-/// -1: no limit; `None` if invalid.
+/// -1: none; `None` if invalid.
 unsafe fn of_timespec(time: *const timespec) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_nsec).filter(|_| time.tv_nsec < 1_000_000_000)
 }
 
-/// -1: no limit; like the C library, accepts a second and more of microseconds.
+/// Like the C library, accepts more than a second of microseconds.
 unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_usec.saturating_mul(1000))
@@ -150,7 +148,6 @@ fn invalid() -> c_int {
     -1
 }
 
-/// Waits under a signal mask.
 pub(crate) unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
     if mask.is_null() {
         return wait();
@@ -182,7 +179,7 @@ const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 const FOUND: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// Lists the descriptors of `select`; `None` without an rsocket.
+/// `None` without an rsocket.
 unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd, usize)> {
     SELECTED.with_borrow_mut(|list| {
         list.clear();
@@ -198,7 +195,6 @@ unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd,
     })
 }
 
-/// Keeps ready descriptors in the sets; returns their number.
 unsafe fn keep_ready(sets: [*mut fd_set; 3]) -> c_int {
     SELECTED.with_borrow(|list| {
         let mut count = 0;

@@ -7,10 +7,10 @@ use std::{
 
 use crate::function::is_inside;
 
-/// Sockets from this number on are plain TCP.
+/// Above: plain TCP.
 const MOST: usize = 1 << 16;
 
-/// Per socket: number of the rsocket or connection plus one, with the state above; 0: none.
+/// Number plus one, with the state above; 0: none.
 static RSOCKETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
 const STATE: u32 = 28;
@@ -18,25 +18,24 @@ const STATE: u32 = 28;
 /// Upper bound of the numbers.
 pub(crate) const NUMBERS: c_int = (1 << STATE) - 1;
 
-/// State of a socket that has or may get an rsocket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
     New,
     Listens,
     Connected,
-    /// Accepted by TCP, without an offer; the number is the connection's.
+    /// Accepted, no offer yet; the connection's number.
     Accepted,
-    /// Has offered an rsocket and listens; the number is the listener's.
+    /// Offers an rsocket; the listener's number.
     Offered,
-    /// Connected or connecting by TCP, expects an offer; the number is the connection's.
+    /// Expects an offer; the connection's number.
     Expects,
-    /// Like `Expects`, but has sent before the offer.
+    /// Has sent before the offer.
     Late,
 }
 
 impl State {
-    /// True while TCP or rsocket is undecided.
+    /// True if undecided.
     pub(crate) fn is_pending(self) -> bool {
         matches!(self, Self::Accepted | Self::Offered | Self::Expects | Self::Late)
     }
@@ -61,7 +60,7 @@ fn value(number: c_int, state: State) -> i32 {
     (number + 1) | (i32::from(state as u8) << STATE)
 }
 
-/// Entry of a socket; `None` inside librdmacm.
+/// `None` inside librdmacm.
 pub(crate) fn entry(fd: c_int) -> Option<(c_int, State)> {
     if is_inside() {
         return None;
@@ -73,7 +72,7 @@ pub(crate) fn find(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.has_rsocket())
 }
 
-/// The rsocket that replaces a socket.
+/// The rsocket that replaces the socket.
 pub(crate) fn connected(fd: c_int) -> Option<c_int> {
     find(fd).filter(|(_, state)| *state == State::Connected).map(|(number, _)| number)
 }
@@ -83,14 +82,14 @@ pub(crate) fn pending(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.is_pending())
 }
 
-/// Stores an entry; false if a number is out of range.
+/// False if out of range.
 pub(crate) fn put(fd: c_int, number: c_int, state: State) -> bool {
     let Some(place) = place(fd).filter(|_| (0..NUMBERS).contains(&number)) else { return false };
     place.store(value(number, state), Ordering::Release);
     true
 }
 
-/// Changes the entries of a connection; returns its sockets.
+/// Returns the changed sockets.
 pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_int> {
     let to = to.map_or(0, |(number, state)| value(number, state));
     let from = value(from.0, from.1);
@@ -99,7 +98,7 @@ pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_
     (0..).zip(&RSOCKETS).filter(|(_, place)| changes(place)).map(|(fd, _)| fd).collect()
 }
 
-/// Removes an entry; returns its rsocket, and true if no other socket has it.
+/// Returns the rsocket, and true if no socket shares it.
 pub(crate) fn take(fd: c_int) -> Option<(c_int, bool)> {
     let (number, state) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
     let is_same = |place: &AtomicI32| {

@@ -1,4 +1,4 @@
-//! Data transfer and other calls of connected sockets.
+//! Calls of connected sockets.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::{
     next, rdma, table,
 };
 
-/// Calls that move data: by rsocket if connected, else by the C library. The first call decides.
+/// The first call decides between rsocket and TCP.
 macro_rules! transfers {
     ($(
         $by:ident $flags:tt, $rsocket:ident:
@@ -47,7 +47,6 @@ transfers! {
     Send flags, rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
 }
 
-/// Other socket calls.
 macro_rules! calls {
     ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> c_int;)*) => {
         $(
@@ -76,7 +75,7 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// Fortified variants, without the size check.
+/// Without the size check.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -111,10 +110,8 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     recvfrom(fd, to, length, flags, address, size)
 }
 
-/// Bytes per `send`.
 const PIECE: usize = 1 << 16;
 
-/// Sends a file over an rsocket.
 unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
     let mut sent = 0;
     let mut piece = [0_u8; PIECE];

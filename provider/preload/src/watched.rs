@@ -1,5 +1,4 @@
-//! `epoll` with rsockets: each kernel instance has one of `repoll_create` beside it, which watches
-//! it.
+//! Each `epoll` instance has one of `repoll_create` beside it, which watches it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,11 +11,10 @@ use libc::epoll_event;
 
 use crate::{next, rdma, table::State};
 
-/// Watches of one kernel instance.
 pub(crate) struct Instance {
     /// The rsockets' instance.
     pub(crate) beside: c_int,
-    /// Sockets with an rsocket: events and data.
+    /// With events and data.
     pub(crate) watched: BTreeMap<c_int, (u32, u64)>,
 }
 
@@ -26,10 +24,10 @@ pub(crate) fn instances() -> MutexGuard<'static, BTreeMap<c_int, Instance>> {
     INSTANCES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Data of the kernel's instance in the one beside it.
+/// The kernel's instance in the one beside it.
 pub(crate) const KERNELS: u64 = 0x726f_6365_6570_6f6c;
 
-/// Returns the instance beside a kernel's, created on demand.
+/// Created on demand.
 pub(crate) unsafe fn beside(
     all: &mut BTreeMap<c_int, Instance>,
     epoll: c_int,
@@ -51,7 +49,7 @@ pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
     moved(fd, (rsocket, State::New), None);
 }
 
-/// A socket's entry changes; `None`: it is TCP.
+/// `None`: TCP.
 pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
     use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
     for (epoll, instance) in instances().iter_mut() {
@@ -76,7 +74,6 @@ pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, S
     }
 }
 
-/// A socket's number is removed.
 pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     for instance in instances().values_mut() {
         if instance.watched.remove(&fd).is_some() {
@@ -85,7 +82,7 @@ pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     }
 }
 
-/// A descriptor is closed; it may be an instance.
+/// Perhaps an instance.
 pub(crate) unsafe fn closed(fd: c_int) {
     let Ok(mut all) = INSTANCES.try_lock() else { return };
     let removed = all.remove(&fd);

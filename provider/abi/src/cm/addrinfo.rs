@@ -16,15 +16,13 @@ use crate::{
     rule::Rule,
 };
 
-/// Queue pair types of `rdma_addrinfo`.
 const RC: c_int = IBV_QPT_RC as c_int;
 const UC: c_int = IBV_QPT_UC as c_int;
 const UD: c_int = IBV_QPT_UD as c_int;
 const XRC_SEND: c_int = IBV_QPT_XRC_SEND as c_int;
 const XRC_RECV: c_int = IBV_QPT_XRC_RECV as c_int;
 
-/// Hints for the C library: socket type and protocol that match queue pair type and port space. It
-/// rejects mismatches.
+/// The C library's hints for queue pair type and port space. It rejects mismatches.
 unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     let mut wanted: addrinfo = std::mem::zeroed();
     for (flag, like) in [(RAI_PASSIVE, libc::AI_PASSIVE), (RAI_NUMERICHOST, libc::AI_NUMERICHOST)] {
@@ -46,7 +44,7 @@ unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     wanted
 }
 
-/// Queue pair type and port space: the hints', or those that match the socket.
+/// Queue pair type and port space, from the hints or the socket.
 const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     let qp_type = match (hints.ai_qp_type, socket.ai_socktype) {
         (0, libc::SOCK_DGRAM) => UD,
@@ -61,7 +59,7 @@ const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     (qp_type, port_space)
 }
 
-/// Copies an address for `rdma_freeaddrinfo`; null for null.
+/// Null for null.
 unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
     if address.is_null() || length == 0 {
         return ptr::null_mut();
@@ -95,7 +93,6 @@ unsafe fn append(end: &mut *mut *mut rdma_addrinfo, info: rdma_addrinfo) {
     *end = &raw mut (*place).ai_next;
 }
 
-/// An owned list of addresses.
 pub(super) struct AddressList(*mut rdma_addrinfo);
 
 // SAFETY: It may be used on any thread.
@@ -114,17 +111,16 @@ impl Drop for AddressList {
     }
 }
 
-/// Addresses that an id has looked up.
 #[derive(Default)]
 pub(super) enum Addresses {
     #[default]
     None,
     Pending,
-    /// Not yet taken by the program.
+    /// Not yet taken.
     Found(AddressList),
 }
 
-/// [`rdma_getaddrinfo`], with errors of `errno.h`.
+/// [`rdma_getaddrinfo`] with `errno` values.
 pub(super) unsafe fn look_up(
     node: *const c_char,
     port: *const c_char,
@@ -140,14 +136,14 @@ pub(super) unsafe fn look_up(
     }
 }
 
-/// Looks names up; returns 0 or an error of `getaddrinfo`.
+/// Returns 0 or an error of `getaddrinfo`.
 unsafe fn find(
     node: *const c_char,
     port: *const c_char,
     hints: *const rdma_addrinfo,
     to: *mut *mut rdma_addrinfo,
 ) -> Result<c_int> {
-    // a name server may never respond, so a fork must not wait for this call
+    // a fork does not wait for this call: a name server may never respond
     let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -158,7 +154,7 @@ unsafe fn find(
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up: return the hints
+        // nothing to look up
         let mut info = rdma_addrinfo {
             ai_flags: hints.ai_flags,
             ai_family: hints.ai_family,
@@ -181,7 +177,7 @@ unsafe fn find(
         let mut next = found;
         while let Some(one) = next.as_ref() {
             next = one.ai_next;
-            // each address once, with its first socket type
+            // the first socket type of each address
             if one.ai_socktype != (*found).ai_socktype {
                 continue;
             }
@@ -238,7 +234,6 @@ mod tests {
     use super::*;
     use crate::cm::address;
 
-    /// Queue pair type and port space, or the error, found with these hints.
     fn of_hints(qp_type: c_int, port_space: c_int) -> Result<(c_int, c_int), c_int> {
         let hints = rdma_addrinfo {
             ai_qp_type: qp_type,

@@ -18,7 +18,6 @@ use crate::{
     wait::blocking,
 };
 
-/// An event channel as programs hold it.
 #[repr(C)]
 pub(super) struct Channel {
     c: UnsafeCell<rdma_event_channel>,
@@ -43,7 +42,6 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }
 
-/// Reports ids that still use a channel.
 unsafe fn tell_ids(channel: *mut rdma_event_channel) {
     let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
     if number > 0 {

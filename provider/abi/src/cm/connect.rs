@@ -32,7 +32,7 @@ unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
     }
 }
 
-/// Connection parameters, `first` before the private data. Null: maximum values.
+/// `first` precedes the private data. Null: maximum values.
 unsafe fn conn_param(
     id: *const rdma_cm_id,
     c: *const rdma_conn_param,
@@ -110,7 +110,7 @@ unsafe extern "C" fn rdma_reject_ece(
     })
 }
 
-/// For the program's own queue pairs; an id's needs no call.
+/// For the program's own queue pairs.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_establish, || {
         let object = Id::get(id)?;
@@ -148,7 +148,7 @@ unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// Accepts and drops the options: this adapter has none.
+/// Accepted for the program's own queue pair, not sent: this adapter has no options.
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     call::control(CallId::rdma_set_local_ece, || {
         let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
@@ -157,7 +157,6 @@ unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) 
     })
 }
 
-/// The peer's options are not read.
 unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     call::control(CallId::rdma_get_remote_ece, || {
         let _ = Id::get(id)?;

@@ -1,4 +1,4 @@
-//! Contexts of ids, one per device, opened by this library and never closed.
+//! Contexts of ids, one per device, never closed.
 
 use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
@@ -25,7 +25,6 @@ use crate::{
     sync::Mutex,
 };
 
-/// Shared by a device's ids.
 #[derive(Clone, Copy)]
 pub(super) struct DeviceAddr {
     pub(super) verbs: *mut ibv_context,
@@ -38,7 +37,7 @@ unsafe impl Send for DeviceAddr {}
 
 static DEVICE_ADDRS: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
-/// Public devices, each open at most once.
+/// Each open at most once.
 struct Devices;
 
 impl DeviceSource for Devices {
@@ -51,7 +50,7 @@ impl DeviceSource for Devices {
     }
 }
 
-/// Makes ids use the public devices. Call before the first id.
+/// Call before the first id.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -59,7 +58,6 @@ pub(crate) fn prepare() {
     });
 }
 
-/// Objects for a context's device.
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
     shared(Dev::named(context.name()).ok_or(Errno::of(Rule::NoDevice))?)
 }
@@ -88,7 +86,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     Ok(addr)
 }
 
-/// Skips devices whose addresses another program owns.
+/// Skips devices whose addresses another program has.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
     call::control(CallId::rdma_get_devices, || {
         prepare();

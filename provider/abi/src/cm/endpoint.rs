@@ -1,4 +1,4 @@
-//! Endpoints: ids without a channel, from one call.
+//! Endpoints: ids without a channel.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -29,7 +29,7 @@ use crate::{
     translate::qp::type_from_c,
 };
 
-/// Resolution timeout in milliseconds.
+/// Milliseconds.
 const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
@@ -38,7 +38,7 @@ unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {
-        // rdma_getaddrinfo's default for the type; these queue pairs need another port space
+        // rdma_getaddrinfo's default, wrong for these types
         (PortSpace::Tcp, Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget)) => {
             PortSpace::Ib
         }
@@ -80,7 +80,7 @@ unsafe fn create_queues(
     create_plain_qp(id, pd, attr)
 }
 
-/// Resolves the peer and creates the queues; stops at the first error.
+/// Stops at the first error.
 unsafe fn prepare(
     id: *mut rdma_cm_id,
     info: *const rdma_addrinfo,
@@ -121,7 +121,7 @@ unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let _ = lifecycle::destroy(id); // null
 }
 
-/// Takes the id of the request in the listener's last event.
+/// From the listener's last event.
 unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
     let event = *(*listener).event;
@@ -133,7 +133,7 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     }
     let template = Id::get(listener)?.settings().template;
     if let Some(QpTemplate(mut attr)) = template {
-        // the listener may listen on all devices
+        // the listener may have all devices
         let made = create_plain_qp(event.id, (*listener).pd, &mut attr);
         if let Err(error) = made {
             lifecycle::destroy(event.id)?;

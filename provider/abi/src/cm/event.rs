@@ -1,4 +1,4 @@
-//! Events, as programs hold them.
+//! Events.
 
 use std::{
     cell::UnsafeCell,
@@ -16,16 +16,15 @@ use crate::{
     objects::object::Object,
 };
 
-/// Fills acknowledged events under checks: no address, kind or status.
+/// Under checks: no address, kind or status.
 const GONE: u8 = 0xBA;
 
-/// An event as programs hold it.
 #[repr(C)]
 pub(super) struct Event {
     c: UnsafeCell<rdma_cm_event>,
     /// Target of `private_data`.
     private_data: Box<[u8]>,
-    /// Keeps its id, or a request's listener.
+    /// Keeps its id, or the listener.
     _taken: TakenEvent,
 }
 
@@ -44,7 +43,7 @@ impl Event {
         Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
     }
 
-    /// Takes an event back; under checks, later reads see [`GONE`].
+    /// Under checks, later reads see [`GONE`].
     unsafe fn acknowledge(event: *mut rdma_cm_event) {
         let mut object = Self::from_raw(event);
         if check::is_on() {
@@ -56,7 +55,7 @@ impl Event {
     }
 }
 
-/// Acknowledges the event that a blocking call left with its id.
+/// From a blocking call.
 pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     let _call = Call::begin();
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());

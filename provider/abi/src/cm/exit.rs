@@ -1,19 +1,18 @@
-//! Process exit: notifies peers, as a kernel cleans up after a program.
+//! Process exit: notifies peers, as a kernel would.
 
 use std::time::Duration;
 
 use super::{id::Id, registry};
 use crate::objects::object::Object;
 
-/// Longest delay of the exit; only a held lock delays it.
+/// Only a held lock takes time.
 pub(crate) const LIMIT: Duration = Duration::from_millis(200);
 
 pub(crate) fn any() -> bool {
     registry::any_ids()
 }
 
-/// Ends all connections and rejects pending requests; programs may still hold the ids. A forked
-/// child's copies send nothing.
+/// Rejects pending requests; programs may hold the ids. A forked child's copies send nothing.
 pub(crate) fn end_all() {
     for id in registry::pointers() {
         // SAFETY: It was there, and a program that destroys ids in its last moments, in other

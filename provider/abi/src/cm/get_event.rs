@@ -1,4 +1,4 @@
-//! Taking events: their effect on public structures, and waits for them.
+//! Taking events, and their effect on public structures.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -36,7 +36,6 @@ use crate::{
     wait::{Look, is_blocking, may_end_here, wait_checked, wait_readable},
 };
 
-/// Takes a channel's next event; `None` if there is none.
 unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     loop {
         let event = channel.poll()?;
@@ -46,8 +45,7 @@ unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// Translates an event. `None` if its id is being destroyed, or for a request out of resources,
-/// which is rejected.
+/// `None` if its id is being destroyed, or a request lacks resources and is rejected.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -102,7 +100,6 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     Some(Event::create_raw(c, private_data, taken))
 }
 
-/// Creates the id of a request.
 unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let listens = Id::get(listener)?;
     let sync = listens.is_sync();
@@ -117,7 +114,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     Ok(id)
 }
 
-/// Applies an event to its id and queue pair.
+/// Updates id and queue pair.
 unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
@@ -146,7 +143,7 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     }
 }
 
-/// Attaches an id's queue pair, if any.
+/// Without a queue pair: nothing.
 pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     if qp.is_null() {
         return Ok(());
@@ -157,10 +154,10 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event of a channel. A cancellation point: nothing needs to be dropped.
+/// Cancellation point: nothing to drop.
 ///
-/// If another thread destroys the channel, this one sleeps on, as in librdmacm; its next check
-/// returns `EBADF`.
+/// If another thread destroys the channel, it sleeps on, as in librdmacm; the next check gives
+/// `EBADF`.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     may_end_here();
     let mut awaited = Awaited::default();
@@ -175,7 +172,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     }
 }
 
-/// Explains why the event that the only thread waits for cannot come.
+/// Why the only thread's event cannot come.
 unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
@@ -204,14 +201,12 @@ unsafe fn look(
     Ok(Look::of(take(&channel), descriptor))
 }
 
-/// True if the id's calls block.
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     let _call = Call::begin();
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Completes a call: at once if the id has a channel, else on its event, ignoring those of an
-/// earlier connection or address.
+/// Without a channel, waits for the call's event, not an earlier one's.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());

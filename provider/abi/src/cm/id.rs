@@ -31,7 +31,6 @@ use crate::{
     translate::qp::type_to_c,
 };
 
-/// An id as programs hold it.
 #[repr(C)]
 pub(super) struct Id {
     c: UnsafeCell<rdma_cm_id>,
@@ -45,16 +44,16 @@ pub(super) struct Id {
 
 #[derive(Default)]
 pub(super) struct Settings {
-    /// True without a channel of the program: its calls block.
+    /// Without a channel: calls block.
     pub(super) sync: bool,
-    /// Private data from an endpoint's address, sent first on connect.
+    /// From an endpoint's address, sent first.
     pub(super) connect: Vec<u8>,
     /// For a listening endpoint.
     pub(super) template: Option<QpTemplate>,
     pub(super) addresses: Addresses,
 }
 
-/// Attributes for queue pairs of an endpoint's requests.
+/// For an endpoint's requests.
 #[derive(Clone, Copy)]
 pub(super) struct QpTemplate(pub(super) ibv_qp_init_attr);
 
@@ -76,7 +75,6 @@ pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
 }
 
 impl Id {
-    /// Creates an id for the program.
     pub(super) fn create_raw(
         cm: &CmId,
         channel: *mut rdma_event_channel,
@@ -106,7 +104,6 @@ impl Id {
         self.cm.lock().clone().ok_or(Errno::of(Rule::IdWithoutDevice))
     }
 
-    /// Takes the provider's id; later calls find none.
     pub(super) fn take_cm(&self) -> Option<CmId> {
         self.cm.lock().take()
     }
@@ -123,17 +120,17 @@ impl Id {
         registry::enter_group(self.serial, ip, context, receives);
     }
 
-    /// Leaves a group once its events are acknowledged.
+    /// Waits until its events are acknowledged.
     pub(super) fn leave_group(&self, ip: IpAddr) -> Option<Group> {
         registry::leave_group(self.serial, ip)
     }
 
-    /// Writes the known device and addresses to the public structure.
+    /// Fills in the known device and addresses.
     pub(super) fn fill(&self) -> Result<()> {
         let cm = self.cm()?;
-        // Programs share this structure: access members only.
+        // shared with the program: access members only
         let c = self.c();
-        // In the kernel, a loopback address without a peer is a wildcard: the id has no device yet.
+        // As in the kernel, a loopback address without a peer is a wildcard without a device.
         // libfabric relies on it ("localhost" for any address).
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());

@@ -1,4 +1,4 @@
-//! Creating, destroying and migrating ids.
+//! Creating, destroying, migrating ids.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Creates an id; without a channel its calls block.
+/// Without a channel its calls block.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -40,7 +40,7 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Destroys an id, once its taken events are acknowledged.
+/// Waits until its events are acknowledged.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.take_cm();
@@ -69,7 +69,6 @@ unsafe extern "C" fn rdma_create_id(
     })
 }
 
-/// Waits for the acknowledgement of all events.
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_destroy_id, || destroy(id))
 }
@@ -95,7 +94,6 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_chann
     Ok(())
 }
 
-/// Waits until the old channel's events are acknowledged.
 unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,

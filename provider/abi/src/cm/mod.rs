@@ -1,8 +1,7 @@
-//! Connection management: librdmacm on top of [`roce_provider::cm`].
+//! librdmacm on top of [`roce_provider::cm`], which moves queue pairs and finds devices.
 //!
-//! The provider moves queue pairs and finds devices by address. As in librdmacm, taking an event
-//! fills in the id, ids of a device share context and protection domain, and an id without a
-//! channel blocks.
+//! As in librdmacm, taking an event fills in the id, a device's ids share context and protection
+//! domain, and an id without a channel blocks.
 
 pub(crate) mod address;
 mod addrinfo;

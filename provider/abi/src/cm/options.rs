@@ -14,10 +14,10 @@ use crate::{
     rule::Rule,
 };
 
-/// The kernel's error for an unknown option.
+/// As the kernel.
 const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
 
-/// Flags of the only paths accepted: bidirectional, primary, for CM and data.
+/// Flags of an accepted path: bidirectional, primary, for CM and data.
 const WHOLE_PATH: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
@@ -27,7 +27,6 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
     Ok(value.cast::<T>().read_unaligned())
 }
 
-/// `EINVAL` without a whole path.
 unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
     let paths = at.cast::<ibv_path_data>();
     let is_whole = |number| (&raw const (*paths.add(number)).flags).read_unaligned() == WHOLE_PATH;
@@ -67,7 +66,7 @@ unsafe fn set(
             }
             cm.set_ack_timeout(code)?;
         }
-        // The program's path replaces a resolved one. There is only one, which is resolved again.
+        // A given path replaces a resolved one. There is only one: resolve again.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             check_paths(at, length)?;
             if cm.state() != IdState::AddrResolved {
@@ -106,7 +105,6 @@ mod tests {
         testing::errno,
     };
 
-    /// An id without a channel.
     struct Created(*mut rdma_cm_id);
 
     impl Created {
@@ -115,7 +113,6 @@ mod tests {
             Self(unsafe { lifecycle::create(null_mut(), null_mut(), port_space, None) }.unwrap())
         }
 
-        /// 0, or the error.
         fn set<T>(&self, level: c_int, option: c_int, value: *const T, length: usize) -> c_int {
             match unsafe { rdma_set_option(self.0, level, option, value.cast_mut().cast(), length) }
             {
@@ -183,7 +180,7 @@ mod tests {
         address.sin_port = 7471u16.to_be();
         address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
         let to = (&raw mut address).cast::<libc::sockaddr>();
-        // an id without a channel blocks
+        // blocks without a channel
         assert_eq!(unsafe { resolve::rdma_resolve_addr(id.0, null_mut(), to, 2000) }, 0);
         for length in [0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE - 1] {
             assert_eq!(set(&paths, length), libc::EINVAL, "{length} bytes, no whole path");

@@ -1,4 +1,4 @@
-//! Queue pair, completion queues and SRQ of an id.
+//! Queue pair, completion queues, SRQ of an id.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use crate::{
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-/// The explained error of a call that returned null.
+/// Already explained.
 fn last_errno() -> Errno {
     Errno::told(Errno::last().number())
 }
@@ -41,7 +41,7 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// Creates a completion queue and its channel; the context is the id.
+/// With a channel; the context is the id.
 unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
@@ -67,7 +67,7 @@ unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Destroys the id's own completion queues unless in use.
+/// Unless in use.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     for (cq, channel) in [
         (&raw mut (*id).send_cq, &raw mut (*id).send_cq_channel),
@@ -80,7 +80,6 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
-/// True if the program names a queue other than the id's.
 fn differs<T>(given: *mut T, own: *mut T) -> bool {
     !given.is_null() && !own.is_null() && given != own
 }
@@ -94,7 +93,7 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         attr.pd = (*id).pd;
     }
-    // an endpoint's may be another device's
+    // perhaps another device's
     if (*attr.pd).context != (*id).verbs
         || differs(attr.send_cq, (*id).send_cq)
         || differs(attr.recv_cq, (*id).recv_cq)
@@ -160,7 +159,7 @@ unsafe extern "C" fn rdma_create_qp_ex(
     })
 }
 
-/// Creates a queue pair from the basic structure, and writes the results back.
+/// Writes the results back.
 pub(super) unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
@@ -198,9 +197,9 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     destroy_cqs(id);
 }
 
-/// Default XRC domain, shared by a device's ids.
+/// Shared by a device's ids.
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
-    /// By context, which is never closed.
+    /// A context is never closed.
     static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
     let mut shared = SHARED.lock();
     if let Some(&xrcd) = shared.get(&(verbs as usize)) {

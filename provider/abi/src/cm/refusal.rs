@@ -1,5 +1,5 @@
-//! Explains on stderr why loopback refused a connection: each program has its own address there,
-//! shown only by `roce devinfo --counters`.
+//! Why loopback refused a connection: there each program has an address, shown only by `roce
+//! devinfo --counters`.
 
 use std::sync::Once;
 
@@ -9,7 +9,7 @@ use roce_provider::{
     transport::addr::Gid,
 };
 
-/// Names the address's owner, once: programs retry.
+/// Once: programs retry.
 pub(super) fn explain(event: &CmEvent) {
     static ONCE: Once = Once::new();
     let peer = event.id().peer_addr().filter(|peer| peer.ip().to_canonical().is_loopback());

@@ -1,5 +1,4 @@
-//! Ids of the process by the number that the provider's id carries. Unacknowledged events keep an
-//! id from destruction.
+//! Ids by serial number. Unacknowledged events delay destruction.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
@@ -11,27 +10,25 @@ use crate::{
     sync::{Changes, Mutex},
 };
 
-/// An id; numbers are never reused.
+/// Numbers are never reused.
 #[derive(Default)]
 struct Entry {
-    /// Pointer of the program.
     id: usize,
-    /// Taken, unacknowledged events.
+    /// Unacknowledged.
     events: u32,
     groups: BTreeMap<IpAddr, Group>,
 }
 
 #[derive(Default)]
 pub(super) struct Group {
-    /// Context from the join, for its events.
+    /// From the join.
     context: usize,
-    /// True if the queue pair is attached on join.
+    /// Attaches the queue pair.
     pub(super) receives: bool,
     events: u32,
 }
 
 static IDS: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
-/// Notified on acknowledgement.
 static ACKNOWLEDGED: Changes = Changes::new();
 
 pub(super) fn insert(serial: u64, id: *mut rdma_cm_id) {
@@ -42,7 +39,7 @@ pub(super) fn wait_for_acknowledgements(serial: u64) {
     drop(wait(serial, |entry| entry.events == 0));
 }
 
-/// Waits likewise, then ends the id's events.
+/// No events follow.
 pub(super) fn remove(serial: u64) {
     wait(serial, |entry| entry.events == 0).remove(&serial);
 }
@@ -53,13 +50,13 @@ pub(super) fn enter_group(serial: u64, ip: IpAddr, context: usize, receives: boo
     }
 }
 
-/// Removes a group once its events are acknowledged.
+/// Waits until its events are acknowledged.
 pub(super) fn leave_group(serial: u64, ip: IpAddr) -> Option<Group> {
     let mut ids = wait(serial, |entry| entry.groups.get(&ip).is_none_or(|group| group.events == 0));
     ids.get_mut(&serial)?.groups.remove(&ip)
 }
 
-/// True if any id exists. Never waits: a held lock means yes.
+/// Never waits: a held lock means yes.
 pub(super) fn any_ids() -> bool {
     IDS.try_lock().is_none_or(|ids| !ids.is_empty())
 }
@@ -68,7 +65,6 @@ pub(super) fn pointers() -> Vec<*const rdma_cm_id> {
     IDS.lock().values().map(|entry| entry.id as *const rdma_cm_id).collect()
 }
 
-/// Waits until `done` holds for an id.
 fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTreeMap<u64, Entry>> {
     let is_done = |ids: &BTreeMap<u64, Entry>| ids.get(&serial).is_none_or(&done);
     let attempt = || Some(IDS.lock()).filter(|ids| is_done(ids));
@@ -78,20 +74,19 @@ fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTree
     })
 }
 
-/// A taken event; acknowledged on drop.
+/// Acknowledged on drop.
 pub(super) struct TakenEvent {
     pub(super) id: *mut rdma_cm_id,
     serial: u64,
     group: Option<IpAddr>,
-    /// Context of the group.
+    /// The group's.
     pub(super) context: usize,
-    /// True if the group attaches the queue pair on join.
+    /// The group attaches the queue pair.
     pub(super) receives: bool,
 }
 
 impl TakenEvent {
-    /// Takes an event of an id and its group. `None` if the program is destroying the id, or has
-    /// left the group.
+    /// `None` if the id is being destroyed, or has left the group.
     pub(super) fn new(id: &CmId, group: Option<IpAddr>) -> Option<Self> {
         let serial = id.user_data();
         let mut ids = IDS.lock();

@@ -76,7 +76,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
     })
 }
 
-/// Network byte order, like its counterpart.
+/// Network byte order.
 unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     if id.is_null() { 0 } else { address::port(&(*id).route.addr.src_addr) }
 }

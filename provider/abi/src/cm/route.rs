@@ -7,9 +7,8 @@ use crate::{
     translate::mtu,
 };
 
-/// Packet lifetime 4.096 µs · 2^16, the kernel's on Ethernet.
+/// 4.096 µs · 2^16, the kernel's on Ethernet.
 const LIFE_TIME: u8 = 16;
-/// Selector for an exact value.
 const EXACTLY: u8 = 2;
 
 pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
@@ -37,7 +36,7 @@ pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
     }
 }
 
-/// `enum ibv_rate` of a rate in Mbit/s, rounded like the kernel; 0: the port's.
+/// Rounded like the kernel, from Mbit/s; 0: the port's.
 const fn rate(mbps: Option<u32>) -> u8 {
     match mbps {
         Some(40_000..) => 7,

@@ -1,4 +1,4 @@
-//! Events without a peer: written by the program, or of an address lookup.
+//! Events written by the program, and of lookups.
 
 use std::{
     ffi::{c_char, c_int, c_uint},
@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Programs may write only `RDMA_CM_EVENT_USER`.
+/// `RDMA_CM_EVENT_USER` only.
 unsafe extern "C" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,
     event: c_uint,
@@ -38,8 +38,8 @@ unsafe extern "C" fn rdma_write_cm_event(
     })
 }
 
-/// Reserves the id's addresses. `EBUSY` until the program has taken the previous ones; `EOPNOTSUPP`
-/// for a subnet administrator's, since RoCE has none.
+/// `EBUSY` until the previous addresses are taken; `EOPNOTSUPP` for a subnet administrator's: RoCE
+/// has none.
 unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -59,7 +59,7 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     Ok(())
 }
 
-/// Stores the result with the id; reports success as an event.
+/// Keeps the result; success is an event.
 unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -74,8 +74,7 @@ unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> 
     result
 }
 
-/// Looks a name up. As in librdmacm the call waits for the name server; the event follows at once,
-/// or none on failure.
+/// As in librdmacm, waits for the name server; the event follows at once, or none on failure.
 unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
@@ -89,7 +88,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     })
 }
 
-/// `ENOENT` if nothing was found, or already taken.
+/// `ENOENT` if not found, or taken.
 unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     to: *mut *mut rdma_addrinfo,
@@ -137,7 +136,7 @@ mod tests {
         testing::errno,
     };
 
-    /// Takes an event: number, status and argument.
+    /// Number, status, argument.
     unsafe fn take(channel: *mut rdma_event_channel) -> (c_uint, c_int, u64) {
         let event = next(channel).unwrap();
         let taken = ((*event).event, (*event).status, (*event).param.arg);
@@ -190,7 +189,7 @@ mod tests {
             lifecycle::destroy(id).unwrap(); // with results nobody took
             channel::destroy(channel);
 
-            // an id with blocking calls takes its event itself
+            // an id without a channel takes its event itself
             let id = lifecycle::create(null_mut(), null_mut(), PortSpace::Tcp, None).unwrap();
             assert_eq!(rdma_resolve_addrinfo(id, host, null(), null()), 0);
             assert_eq!(rdma_query_addrinfo(id, &raw mut found), 0);

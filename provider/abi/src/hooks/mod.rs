@@ -1,4 +1,4 @@
-//! Optional hooks around C calls: injected faults, and checks.
+//! Fault injection and checks around C calls.
 
 pub(crate) mod check;
 pub(crate) mod fault;

@@ -1,5 +1,4 @@
-//! Attribute structures of `infiniband/verbs.h`, in version 65. Older programs see the same
-//! offsets.
+//! Attributes of `infiniband/verbs.h`, version 65. Older programs see the same offsets.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -339,7 +338,7 @@ layouts! {
         opcode: c_uint,
         vendor_err: u32,
         byte_len: u32,
-        // network byte order, or the invalidated key
+        // network byte order; or the key
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,

@@ -1,8 +1,8 @@
-//! Constants of the C interface, under their C names.
+//! C's constants.
 
 use std::ffi::{c_int, c_uint};
 
-/// Declares constants, and lists them for the test.
+/// Lists them for the test.
 macro_rules! constants {
     ($($type:ty { $($name:ident = $value:expr,)* })*) => {
         $($(pub(crate) const $name: $type = $value;)*)*

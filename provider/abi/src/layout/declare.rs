@@ -1,6 +1,6 @@
-//! Declaring structures with the layout of C.
+//! C structures.
 
-/// A function pointer that is never called.
+/// Never called.
 pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 
 #[cfg(test)]
@@ -10,7 +10,7 @@ pub(crate) struct Layout {
     pub(crate) members: &'static [(&'static str, usize)],
 }
 
-/// Declares C structures, and lists them for the test.
+/// Lists them for the test.
 macro_rules! layouts {
     ($($(#[$attr:meta])* struct $name:ident { $($member:ident: $type:ty,)* })*) => {
         $(
@@ -20,7 +20,7 @@ macro_rules! layouts {
             pub(crate) struct $name { $(pub(crate) $member: $type,)* }
 
             impl $name {
-                /// All zero: null pointers, no functions.
+                /// Null pointers, no functions.
                 pub(crate) const fn zeroed() -> Self {
                     // SAFETY: Every member is a number, a raw pointer, an `Option` of a function,
                     // or made of those: zero is a value of each.

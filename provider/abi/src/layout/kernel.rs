@@ -1,4 +1,4 @@
-//! Kernel structures that programs have translated, and a path record made from one.
+//! Kernel structures, translated for programs.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,4 @@
-//! Structures and constants of the C interface. Tests compare all with recorded and installed
-//! headers of rdma-core.
+//! C's structures and constants, tested against recorded and installed headers.
 
 #![allow(non_camel_case_types, reason = "names as in C")]
 #![allow(dead_code, reason = "programs read what nothing here does")]

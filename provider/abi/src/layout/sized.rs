@@ -1,7 +1,7 @@
-//! Structures of programs compiled against older headers. Memory behind a shorter structure is not
-//! ours: copy only its members, and never form a reference to the full one.
+//! Structures of older headers. Memory behind them is not ours: copy only their members, and form
+//! no reference to a full one.
 
-/// Copies a structure, truncated or zero-filled to the caller's size.
+/// Truncates or zero-fills.
 ///
 /// # Safety
 /// `to` has room for so many bytes.
@@ -11,7 +11,7 @@ pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
         .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
-/// Reads the first `length` bytes over `rest`.
+/// Overwrites the start of `rest`.
 ///
 /// # Safety
 /// So many bytes are there, and any bytes are a `T`.
@@ -30,7 +30,7 @@ mod tests {
         // SAFETY: There is room for that.
         unsafe { copy_sized(&[1u32, 2, 3, 4], &raw mut place, 8) };
         assert_eq!(place, [1, 2, 7, 7]);
-        let short = Box::new([5u32, 6]); // the next byte is out of bounds
+        let short = Box::new([5u32, 6]); // out of bounds
         // SAFETY: Eight bytes are there.
         let read = unsafe { read_sized((&raw const *short).cast::<[u32; 4]>(), 8, [9; 4]) };
         assert_eq!(read, [5, 6, 9, 9]);

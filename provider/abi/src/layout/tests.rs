@@ -1,4 +1,4 @@
-//! Compares structures and constants with recorded and installed headers of rdma-core.
+//! Structures and constants against recorded and installed headers of rdma-core.
 //!
 //! The records, `tests/data/rdma-core-*.txt`, hold names and numbers. To rewrite one, install its
 //! version (Debian 12: libibverbs-dev, librdmacm-dev), or unpack it in a directory:
@@ -34,7 +34,7 @@ const HEADERS: [&str; 5] = [
     "rdma/rdma_cma.h",
 ];
 
-/// Newer than the oldest record; members before them are compared.
+/// Newer than the oldest record.
 const NEWER_STRUCTURES: [&str; 5] = [
     "ibv_comp_cntr",
     "ibv_comp_cntr_caps",
@@ -79,10 +79,10 @@ const NEWER_CONSTANTS: [&str; 24] = [
     "IBV_FLUSH_MR",
 ];
 
-/// The kernel's capabilities without a name in `infiniband/verbs.h`.
+/// Without a name in `infiniband/verbs.h`.
 const NAMELESS: [&str; 2] = ["IBV_DEVICE_FLUSH_GLOBAL", "IBV_DEVICE_ATOMIC_WRITE"];
 
-/// Members after which the layout depends on the processor's lock sizes.
+/// Behind these the layout depends on the processor's lock sizes.
 const FIRST_LOCKS: [(&str, &str); 7] = [
     ("ibv_context", "mutex"),
     ("ibv_cq", "mutex"),
@@ -97,7 +97,6 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
     [attr::LAYOUTS, verbs::LAYOUTS, kernel::LAYOUTS, cm::LAYOUTS].into_iter().flatten()
 }
 
-/// Part of the declarations in a version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Oldest,
@@ -124,7 +123,7 @@ impl Layout {
     }
 }
 
-/// Facts of a version, without numbers.
+/// Without numbers.
 fn wanted(extent: Extent) -> impl Iterator<Item = String> {
     let structures = layouts().filter(move |layout| layout.is_in(extent)).flat_map(move |layout| {
         let name = layout.name;
@@ -136,7 +135,7 @@ fn wanted(extent: Extent) -> impl Iterator<Item = String> {
     structures.chain(constants)
 }
 
-/// Constants of a version, declared here or shared with the adapter.
+/// Declared here, or the adapter's.
 fn constants(extent: Extent) -> impl Iterator<Item = (&'static str, i64)> {
     let declared = consts::CONSTANTS.iter().copied().chain(shared_numbers());
     declared
@@ -144,7 +143,7 @@ fn constants(extent: Extent) -> impl Iterator<Item = (&'static str, i64)> {
         .filter(move |(name, _)| extent == Extent::All || !NEWER_CONSTANTS.contains(name))
 }
 
-/// The adapter's numbers that equal C's.
+/// Equal to C's.
 fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
     let access = [
         ("IBV_ACCESS_LOCAL_WRITE", Access::LOCAL_WRITE),
@@ -209,7 +208,7 @@ fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
         .chain(events)
 }
 
-/// Facts to compare with: a record, or installed headers.
+/// A record, or installed headers.
 struct Source {
     name: String,
     facts: Facts,
@@ -242,7 +241,7 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Compares with a source. Structures may have grown, one of them at its start.
+/// Structures may have grown, one of them at its start.
 fn compare(layouts: &[Layout]) {
     for Source { name: source, facts, extent, recorded } in &sources() {
         // records are of x86-64
@@ -264,7 +263,7 @@ fn compare(layouts: &[Layout]) {
             } else {
                 assert!(lock.is_some() || layout.size == size, "{source}: struct {name}");
             }
-            // programs point to the last member; it grows at its start
+            // grows at its start; programs point to its last member
             let bases = if name == "verbs_context" {
                 let theirs = theirs("member verbs_context context".into());
                 (layout.offset("context").unwrap(), theirs)
@@ -276,7 +275,7 @@ fn compare(layouts: &[Layout]) {
                     continue;
                 }
                 let theirs = theirs(format!("member {name} {member}"));
-                // equal sums: equal distances from the base
+                // equal distances from the base
                 assert_eq!(ours + bases.1, theirs + bases.0, "{source}: {name}.{member}");
             }
         }
@@ -318,7 +317,7 @@ fn the_records_hold_what_is_compared_and_nothing_else() {
     }
 }
 
-/// Symbols of a library, as `symbol name@VERSION`.
+/// `symbol name@VERSION`.
 fn symbols(library: &str) -> Vec<String> {
     let listed = Command::new("nm")
         .args(["--dynamic", "--defined-only", "--with-symbol-versions", library])

@@ -1,5 +1,5 @@
-//! Objects of `infiniband/verbs.h` and the structures they use, in version 65. Older programs see
-//! the same offsets; `ibv_context` ends a structure that grows at its start.
+//! `infiniband/verbs.h`, version 65. Older programs see the same offsets; `ibv_context` ends a
+//! structure that grows at its start.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -440,7 +440,7 @@ layouts! {
         num_sge: c_int,
         opcode: c_uint,
         send_flags: c_uint,
-        // network byte order, or the key to invalidate
+        // network byte order; or the key
         imm_data: u32,
         wr: WrUnion,
         qp_type: XrcPart,
@@ -491,7 +491,7 @@ pub(crate) struct XrcPart {
     pub(crate) remote_srqn: u32,
 }
 
-/// The union's other member, for segmentation offload, is smaller and unused.
+/// The other union member, for segmentation offload, is unused.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BindPart {

@@ -19,7 +19,6 @@ use crate::{
     translate::address,
 };
 
-/// An address handle as programs hold it.
 #[repr(C)]
 pub(crate) struct Ah {
     c: UnsafeCell<ibv_ah>,
@@ -60,10 +59,10 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// For responses: the highest.
+/// Highest.
 const HOP_LIMIT: u8 = 0xFF;
 
-/// Path back to a datagram's sender, from `wc` and the 40 bytes before the data.
+/// To a datagram's sender; 40 bytes precede the data.
 unsafe fn reply_path(
     context: *mut ibv_context,
     port: u8,
@@ -94,7 +93,7 @@ unsafe fn reply_path(
         &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
     );
     attr.grh.hop_limit = HOP_LIMIT;
-    // on Ethernet wc.sl is the packet type
+    // on Ethernet the packet type
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
 }
 

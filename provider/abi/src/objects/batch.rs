@@ -1,5 +1,4 @@
-//! Batches: `ibv_start_poll` to `ibv_end_poll`, or `ibv_wr_start` to `ibv_wr_complete`, one thread
-//! at a time.
+//! `ibv_start_poll` to `ibv_end_poll`, `ibv_wr_start` to `ibv_wr_complete`: one thread at a time.
 
 use std::cell::UnsafeCell;
 
@@ -11,7 +10,7 @@ use crate::{
 };
 
 pub(crate) struct Batch<T> {
-    /// Owning thread, 0: none. `None`: the program promised a single thread.
+    /// Owner, 0: none. `None`: promised to one thread.
     taken: Option<(Mutex<usize>, Condvar)>,
     state: UnsafeCell<T>,
 }
@@ -25,8 +24,7 @@ impl<T> Batch<T> {
         Self { taken: None, state: UnsafeCell::new(state) }
     }
 
-    /// Waits for the batch of another thread, then begins one. Blocks forever if this thread has
-    /// it.
+    /// Waits for other threads; forever for its own.
     pub(crate) fn begin(&self, call: &str) {
         let Some((taken, ended)) = &self.taken else { return };
         let this = this_thread();
@@ -45,13 +43,12 @@ impl<T> Batch<T> {
         ended.notify_one();
     }
 
-    /// State, for the owning thread.
+    /// For the owner.
     pub(crate) const fn state(&self) -> *mut T {
         self.state.get()
     }
 }
 
-/// Unique number of this thread.
 fn this_thread() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| std::ptr::from_ref(place).addr())

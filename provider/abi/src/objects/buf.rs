@@ -1,4 +1,4 @@
-//! Buffers allocated for a program, and generic registration.
+//! `ibv_buf`, and generic registration.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `ibv_buf`, opaque: a buffer and its protection domain.
+/// Opaque.
 pub(crate) struct Buf {
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -24,7 +24,7 @@ pub(crate) struct Buf {
 }
 
 impl Buf {
-    /// `EINVAL` for another protection domain, or outside the buffer.
+    /// `EINVAL` for another domain, or outside.
     fn check(&self, pd: *mut ibv_pd, address: *mut c_void, length: usize) -> Result<()> {
         let offset = (address as usize).checked_sub(self.address as usize);
         let room = offset.and_then(|offset| self.layout.size().checked_sub(offset));
@@ -33,11 +33,11 @@ impl Buf {
     }
 }
 
-/// Allocates page-aligned memory and its handle.
+/// Page-aligned.
 unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*mut c_void> {
     Pd::get(pd)?;
     let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-    // the allocator needs at least one byte
+    // at least one byte
     let layout =
         Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
     let address = alloc(layout).cast::<c_void>();
@@ -62,7 +62,7 @@ unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
     }
 }
 
-/// Process memory without a descriptor: `ENODATA`.
+/// No descriptor: `ENODATA`.
 unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
     call::control::<()>(CallId::ibv_export_buf_dmabuf_fd, || Err(Errno::of(Rule::NoDescriptor)))
 }
@@ -81,7 +81,7 @@ unsafe extern "C" fn ibv_reg_buf_mr(
     })
 }
 
-/// Reads only the members in the mask: the structure has grown.
+/// Masked members only: the structure has grown.
 unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mut ibv_mr> {
     const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
     const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;

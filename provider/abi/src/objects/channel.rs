@@ -30,16 +30,14 @@ use crate::{
     },
 };
 
-/// Time after which an event for existing completions comes no more; above the moderation time.
+/// Above the moderation time: after it, existing completions cause no event.
 const A_WHILE: Duration = Duration::from_millis(150);
 
-/// A completion channel as programs hold it.
 #[repr(C)]
 pub(crate) struct Channel {
     c: UnsafeCell<ibv_comp_channel>,
     pub(crate) channel: CompletionChannel,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Its completion queues.
     pub(crate) users: Users,
 }
 
@@ -58,18 +56,17 @@ impl Channel {
     }
 }
 
-/// Takes the next event; returns its queue.
 fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> {
     loop {
         let cq = channel.poll()?;
-        // a queue being destroyed has no events
+        // a queue being destroyed has none
         if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
             return Some(cq as *mut ibv_cq);
         }
     }
 }
 
-/// Updates `refcnt`; the channel may be null.
+/// Null is allowed.
 pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     if !channel.is_null() {
         AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
@@ -93,8 +90,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     })
 }
 
-/// A cancellation point: nothing needs to be dropped. If another thread destroys the channel, it
-/// sleeps on, as in libibverbs.
+/// Cancellation point: nothing to drop. Sleeps on if another thread destroys the channel, as in
+/// libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
@@ -136,7 +133,7 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     Ok(Look::of(take(&channel, &ctx), descriptor))
 }
 
-/// Serves the device for a while instead of sleeping; true if there may be an event.
+/// Serves instead of sleeping; true if there may be an event.
 unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
     let shared = {
         let _call = Call::begin();
@@ -146,7 +143,7 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result
     let served = shared.prepare_to_wait();
     {
         let _call = Call::begin();
-        drop(shared); // ends the channel if it was destroyed meanwhile
+        drop(shared); // may end the channel
     }
     match served {
         Ok(has_event) => Ok(has_event),
@@ -156,16 +153,16 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result
     }
 }
 
-/// Serves the device for a program that polls the descriptor itself; true if there is an event.
+/// Serves for a polling program; true if there is an event.
 unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
     let _call = Call::begin();
     let shared = Channel::share(channel, awaited, |c| c.channel.clone());
-    shared.map_or(true, |channel| channel.serve()) // the next check reports the error
+    shared.map_or(true, |channel| channel.serve()) // the next check reports it
 }
 
-/// Waits, and checks periodically for an event that cannot come.
+/// Waits, and checks for endless waits.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<()> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
@@ -174,7 +171,7 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     if done < 0 {
         return Err(Errno::told(Errno::last().number()));
     }
-    // a signal may have ended it early
+    // a signal may end it early
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
         wait_checked(descriptor, || {

@@ -1,7 +1,7 @@
 //! Files behind `ibv_context.cmd_fd`.
 //!
-//! They carry no data: a descriptor's copy refers to the same file. Contexts imported by a
-//! descriptor share its file, and number their objects together.
+//! They carry no data: descriptors of one file belong together. Imported contexts share it, and
+//! number objects together.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// The file of a context and its imports.
+/// Shared with imports.
 pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,
     file: OwnedFd,
@@ -31,7 +31,7 @@ pub(crate) struct CommandFile {
     importable: Mutex<HashMap<u32, Importable>>,
 }
 
-/// An importable object's pointer, as a number.
+/// Pointers as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Importable {
     Pd(usize),
@@ -39,7 +39,7 @@ pub(crate) enum Importable {
     Dm(usize),
 }
 
-/// Creates a unique file. A sandbox may refuse `memfd_create`.
+/// A unique file. A sandbox may refuse `memfd_create`.
 fn new_file() -> io::Result<OwnedFd> {
     match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
         Ok(file) => Ok(file),
@@ -47,7 +47,7 @@ fn new_file() -> io::Result<OwnedFd> {
     }
 }
 
-/// Files of open contexts.
+/// Of open contexts.
 static COMMAND_FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
 
 impl CommandFile {
@@ -64,7 +64,7 @@ impl CommandFile {
         Ok(command_file)
     }
 
-    /// Finds the file of a program's descriptor.
+    /// The descriptor's file.
     ///
     /// # Safety
     /// Nothing closes the descriptor during the call.
@@ -90,7 +90,7 @@ impl CommandFile {
         self.importable.lock().insert(handle, object);
     }
 
-    /// Ends the imports of an object, unless the handle is its original's.
+    /// Keeps the original's handle.
     pub(crate) fn remove(&self, handle: u32, object: Importable) {
         let mut importable = self.importable.lock();
         if importable.get(&handle) == Some(&object) {
@@ -98,7 +98,7 @@ impl CommandFile {
         }
     }
 
-    /// Runs `import` on an object, which stays alive meanwhile; `ENOENT` if there is none.
+    /// The object stays alive during `import`; `ENOENT` if there is none.
     pub(crate) fn import<T>(
         &self,
         handle: u32,
@@ -112,7 +112,7 @@ impl CommandFile {
             .ok_or(Errno::of(Rule::NoSuchObject))
     }
 
-    /// First result of `find`; no object is destroyed meanwhile.
+    /// Objects stay alive meanwhile.
     pub(crate) fn find<T>(&self, find: impl FnMut(Importable) -> Option<T>) -> Option<T> {
         self.importable.lock().values().copied().find_map(find)
     }

@@ -24,7 +24,6 @@ use crate::{
     rule::Rule,
 };
 
-/// A completion counter as programs hold it.
 #[repr(C)]
 pub(crate) struct CompCntr {
     c: UnsafeCell<ibv_comp_cntr>,
@@ -51,7 +50,7 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
         }
         let caps = ibv_comp_cntr_caps {
             max_value: u64::MAX,
-            // process memory; programs print it as signed
+            // programs print it as signed
             max_counters: i32::MAX.cast_unsigned(),
             supported_qp_attach_ops: CountedOps::all().bits(),
         };
@@ -122,7 +121,6 @@ unsafe fn with(
     call::control(call, || CompCntr::get(counter).map(|object| action(&object.counter)))
 }
 
-/// Stores a value of a counter.
 unsafe fn read(
     call: CallId,
     counter: *mut ibv_comp_cntr,

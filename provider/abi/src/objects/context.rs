@@ -27,7 +27,7 @@ use crate::{
     wait::blocking,
 };
 
-/// A context; the program's pointer is to the last member of `verbs_context`.
+/// The program's pointer is to the last member of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
@@ -36,29 +36,28 @@ pub(crate) struct Ctx {
     _imported_by: Option<OwnedFd>,
 }
 
-/// The part shared with its objects.
+/// Shared with its objects.
 pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
     pub(crate) command_file: Arc<CommandFile>,
     objects: Arc<Mutex<Objects>>,
-    /// Notified when all events of an object are acknowledged.
+    /// Notified when an object's events are acknowledged.
     acknowledged: Changes,
 }
 
-/// Objects with asynchronous events: pointers by the adapter's numbers. An engine locks them under
-/// its lock and an event queue's: never take those under this lock.
+/// Objects by the adapter's numbers. An engine locks them under its lock and an event queue's:
+/// never take those under this.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    /// Taken, unacknowledged events by object.
+    /// Taken and unacknowledged.
     unacknowledged: HashMap<usize, u32>,
 }
 
 impl Objects {
-    /// Returns the program's pointer to an event's object.
     pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
         match subject {
             Subject::Cq(cq) => self.cqs.get(&cq),
@@ -69,7 +68,7 @@ impl Objects {
         .copied()
     }
 
-    /// True for an event of one of them, of the port, or of the device.
+    /// True for their events, the port's and the device's.
     fn hear_of(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
@@ -82,7 +81,7 @@ impl Objects {
 }
 
 impl ContextInner {
-    /// True if both share a command file and number their objects together.
+    /// True if they number objects together.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
@@ -100,7 +99,7 @@ impl ContextInner {
         self.objects.lock()
     }
 
-    /// Takes an event of the object that `find` returns; `None`: it is gone.
+    /// Takes an event of `find`'s object; `None`: gone.
     pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
         let mut objects = self.objects();
         let pointer = find(&objects)?;
@@ -127,8 +126,8 @@ impl ContextInner {
         }
     }
 
-    /// Ends the events of an object being destroyed by `remove`, and waits until taken ones are
-    /// acknowledged. A long wait is reported as `kind`.
+    /// Ends an object's events by `remove`, then waits until taken ones are acknowledged; reports a
+    /// long wait as `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,
@@ -147,7 +146,7 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// Returns the context behind a pointer: `EINVAL` for null, `ENOENT` if not live.
+    /// `EINVAL` for null, `ENOENT` if not live.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
@@ -158,7 +157,7 @@ impl Ctx {
         &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
     }
 
-    /// Shared part and asynchronous descriptor of a waiting call's context.
+    /// Parts for a waiting call.
     pub(crate) unsafe fn share(
         pointer: *const ibv_context,
         awaited: &mut Awaited,
@@ -173,8 +172,7 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// Creates a context for an opened device. An imported context owns its descriptor
-    /// `imported_by`.
+    /// An import owns `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
         operations: verbs_context,

@@ -1,4 +1,4 @@
-//! Counters objects. Without a flow they count the device's received packets; no flow can have one.
+//! Counters of the device's received packets; none can have a flow.
 
 use std::{
     cell::UnsafeCell,
@@ -20,7 +20,6 @@ use crate::{
     sync::Mutex,
 };
 
-/// A counters object as programs hold it.
 #[repr(C)]
 pub(crate) struct Counters {
     c: UnsafeCell<ibv_counters>,
@@ -28,7 +27,7 @@ pub(crate) struct Counters {
     attached: Mutex<Vec<Attached>>,
 }
 
-/// Index of the packet count, and its value on attachment.
+/// Index, and packets on attachment.
 struct Attached {
     index: u32,
     before: u64,
@@ -66,7 +65,7 @@ pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) ->
     })
 }
 
-/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow; `EOPNOTSUPP` except for packet counts.
+/// `EINVAL` for a flow; `EOPNOTSUPP` except for packets.
 pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     counters: *mut ibv_counters,
     attr: *mut ibv_counter_attach_attr,
@@ -86,7 +85,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     })
 }
 
-/// `ibv_read_counters`. `EINVAL` with too few values.
+/// `EINVAL` with too few values.
 pub(crate) unsafe extern "C" fn read_counters(
     counters: *mut ibv_counters,
     values: *mut u64,

@@ -30,18 +30,16 @@ use crate::{
     translate::wc,
 };
 
-/// A completion queue as programs hold it; always extended, which includes the basic members.
+/// Always extended, which includes the basic members.
 #[repr(C)]
 pub(crate) struct Cq {
     c: UnsafeCell<ibv_cq_ex>,
     pub(crate) cq: CompletionQueue,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Queue pairs and SRQs that complete here.
     pub(crate) users: Users,
     _channel: Option<User>,
-    /// Parent domain from its creation.
     pub(crate) parent: Option<User>,
-    /// The batch between `ibv_start_poll` and `ibv_end_poll`.
+    /// From `ibv_start_poll` to `ibv_end_poll`.
     pub(crate) batch: Batch<Visit>,
 }
 
@@ -55,7 +53,7 @@ unsafe impl Object for Cq {
     }
 }
 
-/// The current completion, and the latest time reported.
+/// Current completion, latest time.
 pub(crate) struct Visit {
     pub(crate) wc: Wc,
     pub(crate) wall: LatestTime,
@@ -99,12 +97,12 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
-    /// The public structure, before the program has it.
+    /// Before the program has it.
     pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
         self.c.get_mut()
     }
 
-    /// Gives the queue to the program and starts its events.
+    /// Starts its events.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
         let pointer = self.into_raw();
@@ -128,7 +126,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    // negative numbers are too large
+    // negative: too large
     call::control(CallId::ibv_create_cq, || {
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start)
     })
@@ -160,7 +158,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
-/// `ibv_poll_cq`. After an overflow, `EOVERFLOW` follows the remaining completions: none will come.
+/// `ibv_poll_cq`. After an overflow, `EOVERFLOW` once empty: no completion will follow.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
     call::data(CallId::ibv_poll_cq, move |call| {
         let object = call.object::<Cq>(cq)?;
@@ -191,11 +189,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     })
 }
 
-/// `ibv_req_notify_cq`. With checks it does only what the specification promises, which exposes
-/// programs that rely on more.
+/// `ibv_req_notify_cq`. Under checks only what the specification promises, to expose programs that
+/// rely on more.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     call::control(CallId::ibv_req_notify_cq, || {
-        // look up the queue: a thread that arms a wrong one would wait forever
+        // arming a wrong queue would wait forever
         let queue = &Cq::get(cq)?.cq;
         let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
         if check::is_on() {

@@ -1,4 +1,4 @@
-//! Extended completion queues: batches of completions whose members are read by calls.
+//! Extended completion queues: batches whose completions are read by calls.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -29,14 +29,13 @@ use crate::{
     translate::wc,
 };
 
-/// Readable members. There are no VLANs, flow tags or tag matching.
+/// No VLANs, flow tags or tag matching.
 const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// `ibv_create_cq_ex`. `EOPNOTSUPP` for unknown members, and for
-/// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`, which overwrites unpolled completions.
+/// `ibv_create_cq_ex`. `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -47,7 +46,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Members that the program's structure has.
+/// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -116,13 +115,11 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
     &*cq.cast::<Cq>()
 }
 
-/// The current completion.
 unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     &(*object(cq).batch.state()).wc
 }
 
-/// Reads a member of a successful completion. A failed one has 0, or an implausible value under
-/// checks.
+/// A failed completion reads 0, or under checks an implausible value.
 unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
     let wc = at(cq);
     match &wc.result {
@@ -145,7 +142,7 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
     wc::INVALID
 }
 
-/// Moves to the next completion: 0, or `ENOENT`.
+/// 0, or `ENOENT`.
 unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let inside = call.is_checked.then(|| single::enter(cq as usize, call.id.name()));
@@ -174,7 +171,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
-    batch.begin("ibv_start_poll"); // may wait for another thread's batch
+    batch.begin("ibv_start_poll"); // may wait for another's
     let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();

@@ -25,16 +25,15 @@ use crate::{
     sync::Mutex,
 };
 
-/// `ibv_device` with the tail of a driver's device. Other drivers' libraries compare that tail to
-/// recognize their devices.
+/// Ends with a driver's members: other drivers compare them to recognize their devices.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
-    /// Members of `verbs_device`; `ops` must not equal another driver's.
+    /// Of `verbs_device`; `ops` must not equal another driver's.
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
-    /// The adapter, one per process, since it owns the addresses. Locked while it opens and closes.
+    /// One adapter per process, since it owns the addresses. Locked while opening and closing.
     open: Mutex<Option<Open>>,
 }
 
@@ -49,28 +48,26 @@ unsafe impl Sync for Dev {}
 // SAFETY: Its pointers are null.
 unsafe impl Send for Dev {}
 
-/// Every device ever listed, by name. They are never freed: a program may keep a device beyond its
-/// list.
+/// Devices ever listed, never freed: a program may keep one beyond its list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// An adapter while a context or object uses it.
 struct Open {
     adapter: WeakContext,
-    /// Its address that another program owns.
+    /// Address owned by another program.
     taken: Option<IpAddr>,
 }
 
-/// Retry time for a request to a service without a listener. Programs that start both sides at once
-/// (perftest) rely on a kernel's slow address resolution.
+/// Retries without a listener. Programs that start both sides at once (perftest) rely on a kernel's
+/// slow address resolution.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-/// Copies text into a fixed member, truncated and NUL-terminated.
+/// Truncates, and adds a NUL.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// Lists the devices that the environment selects, or all; none if the environment is wrong.
+/// Lists the devices that the environment selects, or all; none if it is wrong.
 pub(crate) fn all() -> Vec<&'static Dev> {
     static LOG: Once = Once::new();
     static REPORTED: Once = Once::new();
@@ -79,7 +76,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
             report::line(error);
         }
     });
-    // also reads the faults and their seed, to report errors before a device is opened
+    // reads the faults too: their errors are reported before a device is opened
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
@@ -108,12 +105,12 @@ impl Dev {
         Ok(dev)
     }
 
-    /// Finds a listed or [known](Self::of) device by name.
+    /// Finds a listed or [known](Self::of) device.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         DEVICES.lock().get(name).copied()
     }
 
-    /// Device at an address that no other has; may be unlisted.
+    /// Device at a unique address, possibly unlisted.
     pub(crate) fn of(device: &Device) -> &'static Self {
         let mut known = DEVICES.lock();
         let index = known.len() as c_int;
@@ -150,7 +147,7 @@ impl Dev {
         self.device.lock().clone()
     }
 
-    /// GUID of its interface, in network byte order, like a NIC's.
+    /// GUID of the interface in network byte order, like a NIC's.
     pub(crate) fn guid(&self) -> u64 {
         u64::from_ne_bytes(
             self.device()
@@ -160,16 +157,16 @@ impl Dev {
         )
     }
 
-    /// Opens the adapter, or returns the open one.
+    /// Opens the adapter once.
     ///
     /// # Errors
-    /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
+    /// See [`OpenError`]; listing reported errors of the environment.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
         self.open_or(Err)
     }
 
-    /// Like `open`, but with the port down while another program owns the address: programs that
-    /// scan all devices continue.
+    /// Opens with the port down if another program owns the address: programs that scan devices
+    /// continue.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -177,7 +174,7 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// Opens the device. `taken` decides about an address in use: `Ok` opens with the port down.
+    /// `taken` decides about an address in use: `Ok` opens with the port down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
@@ -215,7 +212,7 @@ impl Dev {
         Ok(context)
     }
 
-    /// Drops a handle. Concurrent opens wait until the closing adapter frees its addresses.
+    /// Drops a handle; opens wait until the addresses are free.
     pub(crate) fn close<T>(&self, handle: T) {
         let _open = self.open.lock();
         drop(handle);

@@ -24,16 +24,15 @@ use crate::{
     translate::rights,
 };
 
-/// Log2 of the alignment: a page.
+/// Page alignment, log2.
 const LOG_PAGE: u32 = 12;
 
-/// Copy granularity, as for memory on a bus.
+/// As for memory on a bus.
 const WORD: usize = 4;
 
-/// Bytes per copy: a peer may write the program's registered memory meanwhile.
+/// A peer may write the program's memory meanwhile.
 const PIECE: usize = 1024;
 
-/// Device memory as programs hold it.
 #[repr(C)]
 pub(crate) struct Dm {
     c: UnsafeCell<ibv_dm>,
@@ -122,7 +121,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// `ibv_memcpy_to_dm`: `EFAULT` outside, `EINVAL` unless offset and length are multiples of 4.
+/// `EFAULT` outside, `EINVAL` unless multiples of 4.
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,
@@ -142,7 +141,7 @@ unsafe extern "C" fn memcpy_to_dm(
     })
 }
 
-/// `ibv_memcpy_from_dm`, with the same errors.
+/// Errors as above.
 unsafe extern "C" fn memcpy_from_dm(
     to: *mut c_void,
     dm: *mut ibv_dm,
@@ -162,7 +161,7 @@ unsafe extern "C" fn memcpy_from_dm(
     })
 }
 
-/// `EFAULT` outside, before any copy.
+/// Before any copy.
 fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
     let end = offset.checked_add(length);
     if end.is_some_and(|end| end <= dm.memory.len()) {
@@ -187,7 +186,7 @@ unsafe fn place<'a>(
     Ok((dm, offset))
 }
 
-/// Process memory without a descriptor for other devices.
+/// Process memory: no descriptor.
 unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
     call::control::<()>(CallId::ibv_dm_export_dmabuf_fd, || Err(Errno::of(Rule::NotSupported)))
 }

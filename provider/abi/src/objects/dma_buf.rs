@@ -1,4 +1,4 @@
-//! Regions of dma-bufs and `memfd_create` descriptors.
+//! dma-bufs and `memfd_create`.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -28,7 +28,7 @@ use crate::{
     translate::rights,
 };
 
-/// Registers a descriptor's memory. As in the kernel, `addr` is the offset.
+/// As in the kernel, `addr` is the offset.
 pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     offset: u64,

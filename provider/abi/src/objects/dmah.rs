@@ -1,4 +1,4 @@
-//! DMA handles (PCIe processing hints): there is no DMA here, so none exist.
+//! DMA handles (PCIe hints): no DMA here, none exist.
 
 use std::ffi::{c_int, c_void};
 

@@ -20,7 +20,6 @@ use crate::{
     rule::Rule,
 };
 
-/// A thread domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Td {
     c: UnsafeCell<ibv_td>,
@@ -59,7 +58,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// Members that the program's structure has.
+/// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -73,8 +72,8 @@ unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_d
     Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
 }
 
-/// `ibv_alloc_parent_domain`. Ignores allocators, which serve rings read by devices, and leave to
-/// share memory with a confidential guest's host: nothing here needs either.
+/// Ignores allocators, which serve rings read by devices, and leave to share memory with a
+/// confidential guest's host: nothing here needs either.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,

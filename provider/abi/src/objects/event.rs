@@ -28,7 +28,7 @@ impl ContextInner {
                 Subject::Port => Element { port_num: 1 },
                 Subject::Device => Element { port_num: 0 },
                 object => match self.take_event(|objects| objects.find(object)) {
-                    // a pointer in the same place for every kind
+                    // same place for every kind
                     Some(pointer) => Element { cq: pointer as *mut ibv_cq },
                     // another thread is destroying it
                     None => continue,
@@ -39,8 +39,8 @@ impl ContextInner {
     }
 }
 
-/// A cancellation point: nothing needs to be dropped. If another thread closes the context, it
-/// sleeps on, as in libibverbs.
+/// Cancellation point: nothing to drop. Sleeps on if another thread closes the context, as in
+/// libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         _ => return,
     };
-    // a pointer in the same place for every kind; each object starts with its context
+    // same place for every kind; objects start with their context
     let object = element.cq;
     if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
         count_acknowledged(counted, 1);
@@ -85,8 +85,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
     }
 }
 
-/// Counts acknowledged events in the public member, as libibverbs does. Call it before
-/// acknowledging: then another thread may destroy the object.
+/// As libibverbs counts. Call before acknowledging: then the object may go.
 ///
 /// # Safety
 ///
@@ -116,10 +115,9 @@ mod tests {
 
     const THREADS: usize = 4;
     const EVENTS: usize = 200;
-    /// Ample time for a woken thread to run.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Overflows a queue of one completion, which causes an event.
+    /// Causes an event.
     fn overflow(cq: *mut ibv_cq) -> QueuePair {
         let qp = flushing(cq);
         // SAFETY: A queue of the test's.
@@ -164,7 +162,7 @@ mod tests {
             .collect();
         let next = || taken.recv_timeout(LONG).expect("an event, for a thread that waits");
 
-        // each event to one thread, and in order
+        // one thread each, in order
         let mut qps: Vec<_> = cqs[..EVENTS].iter().map(|cq| overflow(*cq)).collect();
         let seen: Vec<_> = (0..EVENTS).map(|_| next()).collect();
         let mut numbers: Vec<_> = seen.iter().map(|(_, number)| *number).collect();
@@ -175,7 +173,7 @@ mod tests {
             assert!(own.is_sorted(), "{seen:?}");
         }
 
-        // the others still wait, though one took the event that woke them
+        // the others still wait
         let mut woken: Vec<_> = cqs[EVENTS..]
             .iter()
             .map(|cq| {

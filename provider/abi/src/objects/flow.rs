@@ -29,7 +29,6 @@ pub(crate) struct ibv_flow {
     handle: u32,
 }
 
-/// A flow as programs hold it.
 #[repr(C)]
 pub(crate) struct FlowObject {
     c: UnsafeCell<ibv_flow>,

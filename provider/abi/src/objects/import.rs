@@ -1,4 +1,4 @@
-//! Importing contexts and objects by number within a process.
+//! Importing by number within a process.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// The context takes over the descriptor.
+/// Takes over the descriptor.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
     call::control(CallId::ibv_import_device, || {
         let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
@@ -47,7 +47,7 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     }
 }
 
-/// An importer does not know the memory's address.
+/// The memory's address is unknown.
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     call::control(CallId::ibv_import_mr, || {
         let pd = Pd::get(pd)?;
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!((ibv_import_dm(other.0, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
             assert_eq!((ibv_import_dm(imported, 9999), errno()), (null_mut(), libc::ENOENT));
 
-            // an import is freed without its object, and keeps the number
+            // freeing an import keeps the object and its number
             assert_eq!(ibv_dealloc_pd(pd_2), libc::EBUSY);
             ibv_unimport_mr(mr_2);
             ibv_unimport_pd(pd_2);

@@ -1,16 +1,15 @@
 //! Wall time of completions, which must not go back.
 //!
-//! The clocks drift apart, so each conversion reads both, one after the other. Their measured
-//! distance differs a little each time.
+//! The clocks drift apart, so each conversion reads both in turn, and their distance varies a
+//! little.
 
 use std::time::Duration;
 
 use roce_provider::transport::time::Instant;
 
-/// A larger clock step may go back.
+/// Larger steps may go back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
-/// Latest reported time, and its timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatestTime {
     timestamp: Instant,
@@ -20,8 +19,7 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// Wall time of a timestamp, `wall` by the clocks. Never before that of an earlier timestamp;
-    /// equal timestamps have equal times.
+    /// Never before an earlier timestamp's time; the same for the same one.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

@@ -1,8 +1,8 @@
-//! Lists of pointers for programs.
+//! Lists for programs.
 
 use crate::errno;
 
-/// A null-terminated list to free with `free`; null with `ENOMEM`.
+/// Null-terminated, to `free`; null with `ENOMEM`.
 pub(crate) fn allocate<T>(pointers: &[*mut T]) -> *mut *mut T {
     // SAFETY: One more pointer than is written, which stays null.
     unsafe {

@@ -1,4 +1,4 @@
-//! Public objects, a file for each kind.
+//! Objects that programs hold, one kind a file. `c` is the public structure.
 
 pub(crate) mod advise;
 pub(crate) mod ah;

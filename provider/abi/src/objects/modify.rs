@@ -1,7 +1,7 @@
-//! Queue pair transitions: attribute masks to typed attributes.
+//! Queue pair transitions: attribute masks become typed attributes.
 //!
-//! Source: table "QP state transition properties" (11.2.4.2). The optional attributes stand in the
-//! transport, the required ones here.
+//! Source: table "QP state transition properties" (11.2.4.2), the required attributes here, the
+//! optional ones in the transport.
 
 use std::ffi::c_int;
 
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Checks a mask; `EOPNOTSUPP` for newer attributes, which no such device has.
+/// `EOPNOTSUPP` for newer attributes.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::of(Rule::QpMask)) } else { Ok(mask) }
@@ -56,8 +56,7 @@ const fn bit(attribute: Attribute) -> u32 {
     }
 }
 
-/// Attributes that this end of an XRC connection lacks. Programs pass them as for RC; the kernel
-/// ignores them.
+/// Attributes that this end of XRC lacks. Programs pass them as for RC; the kernel ignores them.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -66,7 +65,6 @@ const fn ignored(qp_type: QpType) -> u32 {
     }
 }
 
-/// Required attributes of an edge.
 pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
         (QpType::RawPacket, State::Reset, State::Init) => IBV_QP_PORT,
@@ -96,8 +94,7 @@ pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     }
 }
 
-/// Optional attributes of an edge. Port and notification exist in C only: the transport has one
-/// port, and its own transition to SQD.
+/// Port and notification exist in C only: the transport has one port, and a transition to SQD.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
         _ if qp_type == QpType::RawPacket => 0,
@@ -127,7 +124,6 @@ enum Transition {
 }
 
 impl Transition {
-    /// Selects the transition of a mask and its attributes.
     fn of(qp_type: QpType, from: State, attr: &ibv_qp_attr, mask: u32) -> Result<Self> {
         let mask = mask & !ignored(qp_type);
         let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
@@ -148,7 +144,7 @@ impl Transition {
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::of(Rule::Port));
         }
-        // required attributes are in the transition; optional ones go with it
+        // required attributes are in the transition
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,
@@ -195,7 +191,7 @@ fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
 
 fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
     match qp_type {
-        // other members may be uninitialized
+        // others may be uninitialized
         QpType::Ud => return Ok(Rtr::Ud),
         QpType::RawPacket => return Ok(Rtr::RawPacket),
         _ => {}
@@ -261,7 +257,6 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     })
 }
 
-/// Records a transition for the checks.
 fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     if !check::is_on() {
         return;
@@ -283,7 +278,7 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Only raw packet queue pairs have a rate limit; here none.
+/// Only raw packet queue pairs have one; here none.
 pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,

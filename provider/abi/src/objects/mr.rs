@@ -31,7 +31,6 @@ use crate::{
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// A memory region as programs hold it.
 #[repr(C)]
 pub(crate) struct Mr {
     c: UnsafeCell<ibv_mr>,
@@ -41,7 +40,7 @@ pub(crate) struct Mr {
 
 struct State {
     region: Region,
-    /// `None` without memory: as on mlx5, the domain may be destroyed first.
+    /// `None` without memory: as on mlx5, the domain may go first.
     _pd: Option<User>,
 }
 
@@ -65,8 +64,7 @@ unsafe impl Object for Mr {
 }
 
 impl Region {
-    /// Finds the region of a local key in a protection domain. `ENOENT`: no such key; `EPERM`:
-    /// another domain's.
+    /// `ENOENT`: no such key; `EPERM`: another domain's.
     ///
     /// # Safety
     /// Regions that can be imported exist.
@@ -108,12 +106,12 @@ impl Region {
     }
 }
 
-/// True for the whole address space, as an implicit on-demand region.
+/// The whole address space, on demand.
 fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// `EINVAL` as the kernel: the page offsets of address and `iova` differ.
+/// As the kernel: equal page offsets, or `EINVAL`.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
@@ -121,7 +119,6 @@ fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Resu
 }
 
 impl Mr {
-    /// Creates a region for the program.
     pub(crate) unsafe fn create_raw(
         pd: &Pd,
         region: Region,
@@ -135,7 +132,7 @@ impl Mr {
         mr
     }
 
-    /// Creates a region with the handle of another, for the same memory.
+    /// Stands for the same memory as another region.
     pub(crate) fn with_handle(
         pd: &Pd,
         region: Region,
@@ -151,12 +148,11 @@ impl Mr {
         Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
     }
 
-    /// Returns the region's memory for another object.
     pub(crate) fn shared(&self) -> Region {
         self.state.lock().region.clone()
     }
 
-    /// The region for memory windows; `None` without memory.
+    /// For memory windows.
     pub(crate) fn region(&self) -> Option<MemoryRegion> {
         self.shared().memory().cloned()
     }
@@ -187,7 +183,7 @@ pub(crate) unsafe fn register(
     Ok(mr)
 }
 
-/// Registers memory with checks.
+/// Under checks.
 unsafe fn watched(
     pd: &Pd,
     address: *mut c_void,
@@ -201,7 +197,7 @@ unsafe fn watched(
     } else {
         match ForeignMemory::new(address.cast(), length, rights) {
             Ok(memory) => memory,
-            // fails the same way, with an explanation
+            // fails likewise, explained
             Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
         }
     };
@@ -276,7 +272,7 @@ unsafe fn reregister(
     } else {
         ((*mr).addr, (*mr).length, region.address())
     };
-    // the memory may not be writable: check it even if only rights grow
+    // may be read-only, even if only rights grow
     let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
         None
     } else if access & IBV_ACCESS_ON_DEMAND != 0
@@ -300,7 +296,7 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// `IBV_REREG_MR_ERR_INPUT` before anything was tried, `IBV_REREG_MR_ERR_CMD` on failure.
+/// `IBV_REREG_MR_ERR_INPUT` if untried, else `IBV_REREG_MR_ERR_CMD`.
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,

@@ -27,7 +27,6 @@ use crate::{
     translate::{rights, wr},
 };
 
-/// A memory window as programs hold it.
 #[repr(C)]
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
@@ -76,14 +75,14 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 impl Mw {
-    /// This window's key with the low 8 bits of `key`. Like mlx5 and rxe it ignores the upper bits:
-    /// programs increment keys from any start.
+    /// Takes the low 8 bits of `key`. Like mlx5 and rxe it ignores the rest: programs count up from
+    /// anywhere.
     fn key_like(&self, key: u32) -> RKey {
         RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
 }
 
-/// Parameters of a bind, with the low 8 bits of `rkey` in the new key.
+/// The new key has the low 8 bits of `rkey`.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
@@ -94,13 +93,13 @@ pub(crate) unsafe fn bind(
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
-        // local rights do not apply to a window
+        // local rights do not apply
         access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }
 
-/// `ibv_bind_mw`: a type 1 window gets its next key.
+/// A type 1 window gets its next key.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
@@ -113,7 +112,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         }
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
         let rkey = RKey((*mw).rkey).next().0;
-        // type 1 needs a connection, and uses its region's addresses
+        // type 1: connected, with its region's addresses
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::of(Rule::WindowBind));
         }

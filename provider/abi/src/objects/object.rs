@@ -1,4 +1,4 @@
-//! Objects that programs hold by pointer.
+//! Objects held by programs.
 
 use std::{
     alloc::Layout,
@@ -19,18 +19,18 @@ use crate::{
     sync::Mutex,
 };
 
-/// Live objects by pointer; nothing else is dereferenced.
+/// Live objects; nothing else is dereferenced.
 static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
 
 struct Live {
     kind: TypeId,
     identity: Identity,
-    /// Unique, even if the address is reused.
+    /// Never reused.
     number: u64,
 }
 
-/// Members by which the kernel finds an object. If a program overwrites one, its calls fail as in
-/// the kernel: no such object.
+/// Members by which the kernel finds an object. If a program overwrites one, its calls get
+/// `ENOENT`, as from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Identity {
     context: usize,
@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-/// Registers an object under the name of its structure.
+/// `name`: its structure's.
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
     if check::is_on() {
@@ -58,8 +58,7 @@ pub(crate) fn remove(pointer: *const c_void) {
     LIVE.lock().remove(&pointer.addr());
 }
 
-/// Returns a live object's identity: `EINVAL` for null, `ENOENT` for an unknown pointer or another
-/// kind.
+/// Returns a live object's identity: `EINVAL` for null, `ENOENT` if unknown or of another kind.
 pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     if pointer.is_null() {
         return Err(Errno::of(Rule::NullObject));
@@ -72,16 +71,15 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     })
 }
 
-/// The object of a waiting call. Another thread may destroy it and create another at its address.
+/// The object of a waiting call. Another thread may replace it at the same address.
 #[derive(Default)]
 pub(crate) struct Awaited {
     number: Option<u64>,
 }
 
 impl Awaited {
-    /// Returns `read`'s result while nobody can destroy the object: shares of its parts for later
-    /// use. `EINVAL` for null; `EBADF` for an unknown or replaced object. `read` is short and takes
-    /// no lock.
+    /// Returns `read`'s shares of an object that nobody destroys meanwhile. `EINVAL` for null;
+    /// `EBADF` if it is gone or replaced. `read` is short and takes no lock.
     pub(crate) fn read<T: 'static, R>(
         &mut self,
         pointer: *const c_void,
@@ -103,8 +101,8 @@ impl Awaited {
     }
 }
 
-/// Takes the contents of an object. If checks are on, its memory is kept for a while, since
-/// programs may still read it.
+/// Takes an object's contents. Under checks its memory stays for a while: programs may still read
+/// it.
 ///
 /// # Safety
 /// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program` is
@@ -123,19 +121,15 @@ pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     }
 }
 
-/// Object that starts with its public C structure.
-///
-/// Programs read and write that structure at any time: access it through its pointer only.
+/// Starts with its public C structure, which programs access at any time: use only its pointer.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
 pub(crate) unsafe trait Object: Sized + 'static {
-    /// The public structure.
     type C;
-    /// Its name.
     const NAME: &str;
 
-    /// Reads the identity from the structure.
+    /// Reads the identity.
     ///
     /// # Safety
     /// The pointer is to such a structure.
@@ -143,12 +137,10 @@ pub(crate) unsafe trait Object: Sized + 'static {
         Identity::default()
     }
 
-    /// The public structure.
     fn c(&self) -> *mut Self::C {
         std::ptr::from_ref(self).cast::<UnsafeCell<Self::C>>().cast_mut().cast()
     }
 
-    /// Gives the object to the program.
     fn into_raw(self) -> *mut Self::C {
         let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
         // SAFETY: The object starts with its structure.
@@ -156,8 +148,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         pointer
     }
 
-    /// Returns the object behind a pointer. `EINVAL` for null; `ENOENT` if it is not live or its
-    /// [identity](Self::identity) was overwritten.
+    /// Returns a program's object. `EINVAL` for null; `ENOENT` if not live, or with another
+    /// [identity](Self::identity).
     ///
     /// # Safety
     /// The reference is not used beyond the call that the program has made: destroying an object
@@ -187,10 +179,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
     }
 
-    /// Like [`get`](Self::get), for a pointer that may be null.
-    ///
-    /// # Errors
-    /// `ENOENT`, as above.
+    /// Like [`get`](Self::get); null is `None`.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -212,7 +201,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
     }
 
-    /// Takes the object back from the program.
+    /// Takes the object back.
     ///
     /// # Safety
     /// [`get`](Self::get) has found the object, and the pointer is not used again.
@@ -222,11 +211,11 @@ pub(crate) unsafe trait Object: Sized + 'static {
     }
 }
 
-/// Count of dependent objects; destruction needs 0.
+/// Count of dependents; 0 allows destruction.
 #[derive(Default)]
 pub(crate) struct Users(Arc<()>);
 
-/// Reference that prevents destruction.
+/// Prevents destruction.
 #[derive(Clone)]
 pub(crate) struct User(#[allow(dead_code, reason = "only held")] Arc<()>);
 
@@ -235,7 +224,7 @@ impl Users {
         User(self.0.clone())
     }
 
-    /// `EBUSY` while any exist.
+    /// `EBUSY` if any.
     pub(crate) fn none_left(&self) -> Result<()> {
         if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::of(Rule::StillUsed)) }
     }

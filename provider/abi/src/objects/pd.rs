@@ -15,7 +15,6 @@ use crate::{
     layout::{ibv_context, ibv_pd},
 };
 
-/// A protection domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
@@ -23,7 +22,7 @@ pub(crate) struct Pd {
     pub(crate) ctx: Arc<ContextInner>,
     /// Dependent objects.
     pub(crate) users: Users,
-    /// Sources of a parent domain; else empty.
+    /// For a parent domain.
     parent_of: Vec<User>,
 }
 
@@ -38,7 +37,7 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    /// Creates a domain with a new handle, importable.
+    /// Importable.
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
@@ -46,12 +45,11 @@ impl Pd {
         pd
     }
 
-    /// Another object for the domain and handle.
     pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// A parent domain: keeps its sources, and has the protection domain's handle.
+    /// Keeps its sources; has the protection domain's handle.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,

@@ -21,7 +21,7 @@ use crate::{
     translate::mtu,
 };
 
-/// `IBV_GID_TYPE_ROCE_V1` and `_V2` in sysfs's numbering, used by `ibv_query_gid_type`.
+/// sysfs's numbering, for `ibv_query_gid_type`.
 const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
 /// `port_cap_flags`.
@@ -30,7 +30,7 @@ const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 const LINK_UP: u8 = 5;
 const DISABLED: u8 = 3;
 
-/// Width and speed codes of InfiniBand for a rate in Mbit/s.
+/// InfiniBand's codes for Mbit/s.
 const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
     const LANES_1: u8 = 1;
     const LANES_4: u8 = 2;
@@ -70,7 +70,6 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
     }
 }
 
-/// Each device has one port.
 fn port_1(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(Errno::of(Rule::Port)) }
 }
@@ -89,7 +88,7 @@ pub(crate) unsafe extern "C" fn query_port(
     })
 }
 
-/// For programs compiled before `port_cap_flags2`; the caller has cleared the rest.
+/// Before `port_cap_flags2`; the caller cleared the rest.
 unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
@@ -109,7 +108,7 @@ unsafe extern "C" fn ibv_query_port_speed(
         if port != 1 || to.is_null() {
             return Err(Errno::of(Rule::Port));
         }
-        // unknown: the slowest that `ibv_query_port` can report
+        // the slowest that `ibv_query_port` reports
         let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
         *to = u64::from(mbps) / 100;
         Ok(())
@@ -146,7 +145,7 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
         atomic_cap: match attr.atomic_cap {
             AtomicCap::None => IBV_ATOMIC_NONE,
-            // programs require this; few need atomicity with the CPU
+            // programs require this; few need CPU atomicity
             _ => IBV_ATOMIC_HCA,
         },
         max_mw: int(limits.max_mw),
@@ -338,8 +337,7 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// `ibv_query_rt_values_ex`: the clock of completion timestamps; all ticks in `tv_nsec`, like other
-/// devices.
+/// `ibv_query_rt_values_ex`: clock of completion timestamps, all in `tv_nsec` like other devices.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,

@@ -1,5 +1,5 @@
-//! Posting lists of work requests, translated one by one. As with the stock libraries, a list may
-//! be unaligned: some programs use packed structures.
+//! Lists of work requests, translated while posting. Like the stock libraries it accepts unaligned
+//! lists: some programs pack structures.
 
 use std::{ffi::c_int, mem::MaybeUninit};
 
@@ -81,7 +81,7 @@ unsafe fn send_wr(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWr> {
     let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
     let (first, limit) = (wr.sg_list, qp.caps.max_send_sge);
     let data = if op.is_bare() {
-        Data::empty() // the window uses the other members
+        Data::empty() // the window uses the rest
     } else if wr.send_flags & IBV_SEND_INLINE != 0 {
         let pieces =
             list(first, count, limit)?.map(|sge| (sge.addr as *const u8, sge.length as usize));
@@ -124,8 +124,7 @@ impl Listed for ibv_recv_wr {
     }
 }
 
-/// Translates and posts a list; on failure `place` is the failing request. With checks, an
-/// unreadable request fails too.
+/// Ends with `place` at a failing request; under checks, an unreadable one fails.
 #[inline]
 unsafe fn each<W: Listed, R>(
     place: &mut *mut W,
@@ -141,14 +140,14 @@ unsafe fn each<W: Listed, R>(
     Ok(())
 }
 
-/// Reads a request that may be unmapped.
+/// May be unmapped.
 unsafe fn read<W: Listed>(place: *const W) -> Result<W> {
     let mut c = MaybeUninit::<W>::uninit();
     copy_from_program(place.cast(), c.as_mut_ptr().cast(), size_of::<W>())?;
     Ok(c.assume_init())
 }
 
-/// Names the call and the refused request for the explanation.
+/// Call and refused request.
 #[cold]
 unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String {
     let (mut at, mut number) = (first, 1);
@@ -162,7 +161,7 @@ unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String
     }
 }
 
-/// Runs a call that posts a list; writes the place where it stops to `bad_wr`.
+/// Writes the failing place to `bad_wr`.
 #[inline]
 unsafe fn posting<W>(
     id: CallId,
@@ -178,10 +177,10 @@ unsafe fn posting<W>(
     status
 }
 
-/// Length of an endless list: more than a queue holds.
+/// Longer lists are endless: no queue holds more.
 const LONGEST: usize = 1 << 16;
 
-/// Translates a whole list, records each request for the checks, then posts.
+/// Translates all, records each for the checks, then posts.
 unsafe fn checked<W: Listed, R>(
     (queue, call): (Queue, Moving),
     place: &mut *mut W,
@@ -208,7 +207,7 @@ unsafe fn checked<W: Listed, R>(
     requests::post(queue, call.id.name(), noted, || {
         let result = post(place, &mut |_| {
             asked += 1;
-            // the program has extended the list meanwhile
+            // extended meanwhile
             made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
         });
         (asked - usize::from(result.is_err()), result)
@@ -216,7 +215,6 @@ unsafe fn checked<W: Listed, R>(
 }
 
 impl Qp {
-    /// Posts send requests translated by `make`.
     unsafe fn send(
         &self,
         place: &mut *mut ibv_send_wr,
@@ -236,7 +234,6 @@ impl Qp {
         posted.map_err(|error| error.on(&self.qp, &refused(CallId::ibv_post_send, first, *place)))
     }
 
-    /// Posts receive requests translated by `make`.
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
@@ -251,7 +248,6 @@ impl Qp {
 }
 
 impl Srq {
-    /// Posts a list of receive requests.
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
@@ -295,7 +291,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
         let pointer = qp as usize;
         let qp = call.object::<Qp>(qp)?;
-        // queue pairs with an SRQ allow 0; posting reports that
+        // 0 with an SRQ: posting reports that
         let max_sge = qp.caps.max_recv_sge.max(1);
         let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
         if !call.is_checked {

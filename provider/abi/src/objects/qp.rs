@@ -36,7 +36,6 @@ use crate::{
     translate::qp::{QP_ATTR, attributes, type_to_c},
 };
 
-/// A queue pair as programs hold it.
 #[repr(C)]
 pub(crate) struct Qp {
     c: UnsafeCell<ibv_qp_ex>,
@@ -44,13 +43,12 @@ pub(crate) struct Qp {
     pub(crate) qp_type: QpType,
     pub(crate) caps: QpCaps,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Attached multicast groups; they prevent destruction.
+    /// They prevent destruction.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    /// Flows; they prevent destruction.
+    /// They prevent destruction.
     pub(crate) users: Users,
-    /// Created for `ibv_wr_start`.
+    /// For `ibv_wr_start`.
     pub(crate) is_extended: bool,
-    /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
     pub(crate) batch: Batch<Requests>,
     pub(crate) sq_sig_all: bool,
     target: Option<Arc<Target>>,
@@ -68,11 +66,11 @@ unsafe impl Object for Qp {
     }
 }
 
-/// Requests of a batch; none after an error.
+/// None after an error.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) wrs: Vec<SendWr>,
-    /// Windows that they bind, with the new keys.
+    /// Bound windows, and their new keys.
     pub(crate) keys: Vec<(*mut ibv_mw, RKey)>,
     pub(crate) error: Option<Errno>,
 }
@@ -85,7 +83,7 @@ pub(crate) struct NewQp {
 }
 
 impl Qp {
-    /// Gives a new queue pair to the program; `set_operations` sets extended functions.
+    /// `set_operations` sets extended functions.
     pub(crate) unsafe fn create_raw(
         new: NewQp,
         ctx: &Arc<ContextInner>,
@@ -132,7 +130,7 @@ impl Qp {
         };
         let qp = qp.into_raw();
         single::made_with(qp as usize, attr.pd as usize);
-        // opened twice in a context: events name the first
+        // opened twice: events name the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
         if qp_type != QpType::XrcTarget {
             requests::add_pair((ctx.device(), qpn.get()), || NewPair {
@@ -148,7 +146,6 @@ impl Qp {
 }
 
 impl Qp {
-    /// Identity in this process.
     pub(crate) fn key(&self) -> QpKey {
         (self.ctx.device(), self.qp.qpn().get())
     }

@@ -1,4 +1,4 @@
-//! `ibv_wr_start`, calls that create requests, and `ibv_wr_complete`, which posts all or none.
+//! `ibv_wr_start` to `ibv_wr_complete`, which posts all requests or none.
 
 use std::ffi::{c_int, c_void};
 
@@ -53,17 +53,16 @@ const fn operations(qp_type: QpType) -> u64 {
     }
 }
 
-/// `EOPNOTSUPP` for operations the service lacks.
+/// `EOPNOTSUPP` if the service lacks one.
 pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<()> {
     if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::of(Rule::SendOperations)) }
 }
 
-/// Inline data that the operations need: 8 bytes for atomic WRITE.
+/// 8 bytes for atomic WRITE.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
     if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
 
-/// Sets the functions of the requested operations.
 pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) {
     let wants = |operation: u64| send_ops & operation != 0;
     c.wr_start = Some(wr_start);
@@ -123,12 +122,12 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     })
 }
 
-/// The object behind `ibv_qp_to_qp_ex`'s pointer.
+/// From `ibv_qp_to_qp_ex`.
 unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
     &*qp.cast()
 }
 
-/// The requests, for the thread in the batch.
+/// For the batch's thread.
 unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
     // SAFETY: C demands that only the thread that has started a batch makes requests and completes
     // it, and the reference does not outlive the call.
@@ -157,7 +156,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
         Ok(())
     });
-    wr_abort(qp); // the posted requests have left the batch
+    wr_abort(qp); // posted requests have left the batch
     status
 }
 
@@ -170,7 +169,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     object.batch.end();
 }
 
-/// Adds a request with the program's `wr_id` and flags; later calls set data and destination.
+/// With the program's `wr_id` and flags; later calls set data and destination.
 unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = requests(object(qp));
     if requests.error.is_none() {
@@ -185,7 +184,6 @@ unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     }
 }
 
-/// Changes the last request.
 unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Result<()>) {
     let qp = object(qp);
     let requests = requests(qp);

@@ -28,14 +28,12 @@ use crate::{
     rule::Rule,
 };
 
-/// A shared receive queue as programs hold it.
 #[repr(C)]
 pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) srq: SharedReceiveQueue,
     pub(crate) max_sge: u32,
     ctx: Arc<ContextInner>,
-    /// Queue pairs that receive from it.
     pub(crate) users: Users,
     _made_from: Vec<User>,
 }
@@ -56,7 +54,7 @@ impl Srq {
     }
 }
 
-/// Creates an SRQ and writes its sizes back. The limit is set later.
+/// Writes the sizes back. The limit is set later.
 unsafe fn create(
     pd: &Pd,
     srq_context: *mut c_void,
@@ -107,7 +105,7 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     })
 }
 
-/// Reads creation attributes without the later tag matching.
+/// Without the later tag matching.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {

@@ -1,4 +1,4 @@
-//! Operations reached through a context.
+//! A context's operations.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     layout::{ibv_context, ibv_device, verbs_context},
 };
 
-/// Unset operations are unsupported, by the headers.
+/// Unset: unsupported, by the headers.
 fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
@@ -55,7 +55,7 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// Creates a context for an opened device; an import owns `imported_by`.
+/// An import owns `imported_by`.
 pub(crate) fn open(
     opened: Result<Context, OpenError>,
     command_file: Arc<CommandFile>,

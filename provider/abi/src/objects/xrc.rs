@@ -22,13 +22,11 @@ use crate::{
     sync::Mutex,
 };
 
-/// An XRC domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Xrcd {
     c: UnsafeCell<ibv_xrcd>,
     shared: Arc<Shared>,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Targets and XRC SRQs of this handle.
     pub(crate) users: Users,
 }
 
@@ -38,13 +36,13 @@ unsafe impl Object for Xrcd {
     const NAME: &str = "ibv_xrcd";
 }
 
-/// A domain, shared by all handles of a file.
+/// Shared by handles of a file.
 struct Shared {
     domain: XrcDomain,
     targets: Mutex<HashMap<u32, Weak<Target>>>,
 }
 
-/// A target, shared by all handles; the last destroys it.
+/// The last handle destroys it.
 pub(crate) struct Target {
     pub(crate) qp: QueuePair,
 }
@@ -52,7 +50,7 @@ pub(crate) struct Target {
 /// Device, file system, inode.
 type File = (String, u64, u64);
 
-/// Domains of files. Other processes have their own: an address per process keeps peers apart.
+/// Per process, since each has an address: no peer reaches two.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Xrcd {

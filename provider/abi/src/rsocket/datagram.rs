@@ -18,9 +18,7 @@ pub(super) fn is_one(number: c_int) -> Result<bool> {
     Ok(table::find(number)?.socket.is_datagram())
 }
 
-/// Sends one datagram, to `to` if given.
-///
-/// A cancellation point, as the call below.
+/// Sends one datagram. Cancellation point.
 pub(super) unsafe fn send(
     number: c_int,
     pieces: *const iovec,
@@ -39,7 +37,6 @@ pub(super) unsafe fn send(
 
 #[derive(Clone, Copy)]
 pub(super) struct Received {
-    /// Bytes of the datagram, and those that fit.
     whole: usize,
     fit: usize,
 }
@@ -50,14 +47,14 @@ impl Received {
         self.fit < self.whole
     }
 
-    /// Result of the call: with `MSG_TRUNC` the whole length.
+    /// `MSG_TRUNC`: the whole length.
     pub(super) const fn length(self, flags: c_int) -> isize {
         let length = if flags & libc::MSG_TRUNC != 0 { self.whole } else { self.fit };
         length.cast_signed()
     }
 }
 
-/// Receives one datagram, possibly truncated, and writes its source.
+/// Truncates.
 pub(super) unsafe fn receive(
     number: c_int,
     pieces: *const iovec,

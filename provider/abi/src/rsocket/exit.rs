@@ -1,4 +1,4 @@
-//! Process exit: delivers sent data and notifies the peers.
+//! Process exit: delivers data, notifies peers.
 
 use std::{thread, time::Duration};
 
@@ -6,9 +6,8 @@ use roce_provider::rsocket::Deadline;
 
 use super::table;
 
-/// Longest delay of the exit; a kernel would continue.
+/// A kernel would continue.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
-/// Poll interval.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) fn any() -> bool {

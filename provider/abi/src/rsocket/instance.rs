@@ -1,4 +1,4 @@
-//! `repoll`: instances like those of `epoll`. The kernel's `epoll` waits for other descriptors.
+//! `repoll`. The kernel's `epoll` waits for other descriptors.
 
 use std::{collections::BTreeMap, ffi::c_int, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-/// Rsockets of each instance, by its `epoll` descriptor.
+/// By `epoll` descriptor.
 static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
 
 struct Watched {
     events: u32,
     data: u64,
-    /// The rsocket's event count at the last report.
+    /// Event count at the last report.
     reported: Option<u64>,
 }
 
@@ -34,10 +34,9 @@ const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 impl Watched {
-    /// The event to report for an rsocket.
     fn look(&mut self, number: c_int) -> Option<epoll_event> {
         let entry = table::find(number).ok()?;
-        // `poll` and `epoll` share their bits
+        // same bits
         let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
         let found = u32::from(ready) & (self.events | ALWAYS);
         let news = entry.socket.news();
@@ -53,7 +52,7 @@ impl Watched {
     }
 }
 
-/// Ignores descriptor flags unknown to `epoll`.
+/// Ignores other flags.
 unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
     call::control(CallId::repoll_create, || {
         let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
@@ -105,7 +104,7 @@ unsafe extern "C" fn repoll_ctl(
     })
 }
 
-/// Fills in the ready events, up to `most`.
+/// Up to `most`.
 unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
     let mut count = 0;
     if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
@@ -135,7 +134,7 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
         .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
 }
 
-/// Prepares a wait; returns the descriptors to sleep on.
+/// Descriptors to sleep on.
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     let numbers = rsockets(instance);
     let own = wakeup_descriptor()?;
@@ -190,7 +189,7 @@ unsafe extern "C-unwind" fn repoll_wait(
     call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
 }
 
-/// Closes an instance; `EBADF` for another descriptor.
+/// `EBADF` for another descriptor.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
     INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;

@@ -1,4 +1,4 @@
-//! Memory mapped for the peer.
+//! Peer access to memory.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Returns the mapping's offset: the address by default.
+/// By default the address.
 unsafe fn map(
     number: c_int,
     at: *mut c_void,
@@ -72,7 +72,7 @@ unsafe fn write(
     })
 }
 
-/// C returns `size_t`, all ones on error.
+/// C: `size_t`, all ones on error.
 unsafe extern "C-unwind" fn riowrite(
     number: c_int,
     at: *const c_void,

@@ -6,7 +6,6 @@ use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFa
 use crate::errno::{Errno, Result};
 use crate::rule::Rule;
 
-/// A position in a list of pieces.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     pieces: *const iovec,
@@ -16,7 +15,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Start of an unchanging list, and its total bytes.
+    /// Start of a list, and its bytes.
     ///
     /// # Safety
     /// There are so many pieces.
@@ -32,7 +31,7 @@ impl Cursor {
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }
 
-    /// Checks a number of pieces: at most 1024.
+    /// At most 1024.
     pub(super) fn number(number: c_int) -> Result<usize> {
         usize::try_from(number)
             .ok()
@@ -40,7 +39,7 @@ impl Cursor {
             .ok_or(Errno::of(Rule::SocketArgument))
     }
 
-    /// Passes up to `most` contiguous bytes to `copy`.
+    /// `copy` gets up to `most` contiguous bytes.
     unsafe fn step(
         &mut self,
         most: usize,
@@ -66,13 +65,13 @@ impl Cursor {
     pub(super) unsafe fn skip(&mut self, bytes: usize) {
         let mut done = 0;
         while done < bytes {
-            // the list has as many
+            // as many exist
             let Ok(here) = self.step(bytes - done, |_, _| Ok(())) else { break };
             done += here;
         }
     }
 
-    /// Copies the next bytes from the program.
+    /// Copies from the program.
     ///
     /// # Safety
     /// They may be read.
@@ -87,7 +86,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies to the program's next bytes.
+    /// Copies to the program.
     ///
     /// # Safety
     /// They may be written.

@@ -1,4 +1,4 @@
-//! Waits for rsockets and other descriptors.
+//! Waits for all descriptors.
 
 use std::{
     cell::RefCell,
@@ -21,8 +21,7 @@ use crate::{
 };
 
 thread_local! {
-    /// Descriptors to sleep on; thread-local, since a cancelled thread would leak a list on its
-    /// stack.
+    /// Thread-local: a cancelled thread would leak a stack's list.
     static SLEPT_ON: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -35,7 +34,7 @@ pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd
     })
 }
 
-/// Events at an index after the sleep.
+/// After the sleep.
 fn found(at: usize) -> c_short {
     SLEPT_ON.with_borrow(|list| list.get(at).map_or(0, |one| one.revents))
 }
@@ -44,7 +43,6 @@ pub(super) const fn wanted(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// `poll` events of an rsocket.
 pub(super) fn events(readiness: Readiness) -> c_short {
     let Readiness { readable, writable, failed, hung_up, finished } = readiness;
     [
@@ -59,7 +57,7 @@ pub(super) fn events(readiness: Readiness) -> c_short {
     .fold(0, |all, (_, bits)| all | bits)
 }
 
-/// Wanted and unconditional events of an rsocket.
+/// Wanted and unconditional events.
 fn of_rsocket(one: &pollfd) -> c_short {
     match table::find(one.fd).map(|entry| entry.socket.readiness()) {
         Ok(Ok(readiness)) => events(readiness) & (one.events | libc::POLLERR | libc::POLLHUP),
@@ -80,10 +78,9 @@ struct Wait {
 }
 
 impl Wait {
-    /// Checks all; returns the next step.
     unsafe fn look(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
         let each = || (0..count).map(|index| all.add(index));
-        // other descriptors first: the sleep reuses the list
+        // first: the sleep reuses the list
         let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
         let (list, length) = slept_on(others);
         if libc::poll(list, length, 0) < 0 {
@@ -115,9 +112,9 @@ impl Wait {
     }
 }
 
-/// Like `poll`, with rsockets among the descriptors.
+/// `poll` with rsockets.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 pub(super) unsafe fn poll_all(
     all: *mut pollfd,
     count: usize,

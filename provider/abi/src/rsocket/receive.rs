@@ -20,9 +20,7 @@ use crate::{
 /// No address wanted.
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
-/// Receives available data, or with `MSG_WAITALL` all that fits.
-///
-/// A cancellation point, as the calls below.
+/// Receives all that fits with `MSG_WAITALL`. Cancellation point.
 unsafe fn receive(
     number: c_int,
     pieces: *const iovec,
@@ -71,7 +69,7 @@ unsafe extern "C-unwind" fn rrecvfrom(
     })
 }
 
-/// Receives, and writes the source; the flag reports a truncated datagram.
+/// Also returns true if truncated.
 unsafe fn receive_from(
     number: c_int,
     pieces: *const iovec,
@@ -94,7 +92,7 @@ unsafe fn receive_from(
     Ok((received, false))
 }
 
-/// No control data; a stream gives no address.
+/// No control data; streams give no address.
 unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags: c_int) -> isize {
     call::waiting(CallId::rrecvmsg, || {
         if message.is_null() {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 unsafe extern "C-unwind" {
-    /// Declared to unwind, unlike libc's: a cancellation point.
+    /// Unwinds, unlike libc's: a cancellation point.
     fn select(
         count: c_int,
         read: *mut fd_set,
@@ -29,14 +29,14 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// Descriptors of a call: see `poll`.
+    /// See `poll`.
     static WANTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
 const READ: i16 = libc::POLLIN | libc::POLLHUP | libc::POLLERR;
 const WRITE: i16 = libc::POLLOUT | libc::POLLERR;
 
-/// Descriptor sets, possibly beyond `FD_SETSIZE`.
+/// Possibly beyond `FD_SETSIZE`.
 #[derive(Clone, Copy)]
 struct Sets([*mut fd_set; 3]);
 
@@ -71,7 +71,6 @@ impl Sets {
         })
     }
 
-    /// Keeps and counts ready descriptors.
     unsafe fn keep_ready(self) -> Result<c_int> {
         WANTED.with_borrow(|list| {
             if list.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
@@ -89,7 +88,7 @@ impl Sets {
     }
 }
 
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point: callers may hold nothing to drop.
 unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
     let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
     let limit = match timeout.as_ref() {

@@ -19,9 +19,7 @@ use crate::{
 /// No address.
 const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
 
-/// Sends all, unless non-blocking or failing. A stream ignores `to`.
-///
-/// A cancellation point, as the calls below.
+/// Sends all, unless non-blocking or failing. A stream ignores `to`. Cancellation point.
 unsafe fn send(
     number: c_int,
     pieces: *const iovec,
@@ -73,7 +71,7 @@ unsafe extern "C-unwind" fn rsendto(
     send_one(CallId::rsendto, number, at, length, flags, (to, size))
 }
 
-/// rsockets have no control data.
+/// No control data.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
     call::waiting(CallId::rsendmsg, || {
         if message.is_null() {

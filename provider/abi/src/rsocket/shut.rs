@@ -27,7 +27,7 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Time to wait until the peer has the data; `None`: until done, or the peer is lost.
+/// Time until the peer must have the data; `None`: no limit, unless the peer is lost.
 fn linger(number: c_int) -> Result<Option<Duration>> {
     let entry = table::find(number)?;
     let (on, seconds) = &entry.linger;
@@ -36,7 +36,6 @@ fn linger(number: c_int) -> Result<Option<Duration>> {
         .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
 }
 
-/// Starts closing; returns the longest wait.
 fn begin(number: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
     let limit = linger(number)?;
@@ -50,11 +49,11 @@ fn end(number: c_int) {
     drop(table::remove(number));
 }
 
-/// Closes an rsocket, or an instance of `repoll_create`. `EBADF` otherwise.
+/// Or an instance of `repoll_create`. `EBADF` otherwise.
 unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
         let Ok(limit) = begin(number) else { return instance::close(number) };
-        // after the limit, unsent data is lost
+        // unsent data is lost
         let _ = until(number, Patience::AtMost(limit), |entry| {
             if entry.socket.is_sent() { Ok(()) } else { Err(AGAIN) }
         });

@@ -1,4 +1,4 @@
-//! rsockets by number, which is that of a descriptor.
+//! rsockets by descriptor.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use crate::{
     sync::Mutex,
 };
 
-/// An rsocket with the state that only calls use.
+/// An rsocket with the calls' state.
 pub(super) struct Entry {
     pub(super) socket: Socket,
-    /// `AF_INET` or `AF_INET6`, which maps IPv4 addresses.
+    /// `AF_INET6` maps IPv4 addresses.
     pub(super) family: c_int,
     /// `O_NONBLOCK`.
     pub(super) nonblocking: AtomicBool,
@@ -29,14 +29,14 @@ pub(super) struct Entry {
     pub(super) send_limit: Limit,
     /// `SO_LINGER`: enabled, and seconds.
     pub(super) linger: (AtomicBool, AtomicU32),
-    /// `SO_KEEPALIVE`: enabled, and seconds between probes.
+    /// `SO_KEEPALIVE`: enabled, and probe interval in seconds.
     pub(super) keepalive: (AtomicBool, AtomicU32),
     /// Stored without effect.
     pub(super) no_delay: AtomicBool,
     pub(super) oob_inline: AtomicBool,
 }
 
-/// Timeout of a call in microseconds; 0: none.
+/// Microseconds; 0: none.
 #[derive(Default)]
 pub(super) struct Limit(AtomicU64);
 
@@ -55,7 +55,7 @@ impl Limit {
     }
 }
 
-/// Idle seconds before a probe; Linux's default for TCP.
+/// Linux's default for TCP.
 const KEEPALIVE_SECONDS: u32 = 7200;
 
 fn copied(flag: &AtomicBool) -> AtomicBool {
@@ -81,7 +81,7 @@ impl Entry {
         }
     }
 
-    /// An accepted rsocket inherits the listener's options.
+    /// Inherits the listener's options.
     pub(super) fn accepted(&self, socket: Socket) -> Self {
         Self {
             socket,
@@ -100,7 +100,6 @@ impl Entry {
         !self.nonblocking.load(Ordering::Relaxed)
     }
 
-    /// Idle time before a probe.
     pub(super) fn keepalive_time(&self) -> Option<Duration> {
         let (on, seconds) = &self.keepalive;
         on.load(Ordering::Relaxed)
@@ -108,7 +107,6 @@ impl Entry {
     }
 }
 
-/// Number of rsockets.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static SOCKETS: Mutex<BTreeMap<c_int, Arc<Entry>>> = Mutex::new(BTreeMap::new());
 
@@ -119,7 +117,7 @@ pub(super) fn add(entry: Entry) -> c_int {
     number
 }
 
-/// The rsocket of a number; `EBADF` otherwise.
+/// `EBADF` otherwise.
 pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
     SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
@@ -128,15 +126,14 @@ pub(super) fn is_one(number: c_int) -> bool {
     SOCKETS.lock().contains_key(&number)
 }
 
-/// Removes an rsocket; the last call drops it.
+/// The last call drops it.
 pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
     let removed = SOCKETS.lock().remove(&number)?;
     NUMBER.fetch_sub(1, Ordering::Relaxed);
     Some(removed)
 }
 
-/// True without rsockets. Takes no lock: a signal handler that exits may have interrupted its
-/// holder.
+/// Takes no lock: a signal handler that exits may have interrupted its holder.
 pub(super) fn is_empty() -> bool {
     NUMBER.load(Ordering::Relaxed) == 0
 }

@@ -30,17 +30,16 @@ pub(super) enum Patience {
     Sending,
     /// `MSG_DONTWAIT`.
     None,
-    /// This limit, whatever the socket's options.
+    /// Whatever the options.
     AtMost(Option<Duration>),
 }
 
 impl Patience {
-    /// Applies the flags of a call.
     pub(super) const fn with(self, flags: c_int) -> Self {
         if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
     }
 
-    /// Returns the longest wait; `EAGAIN`: none.
+    /// Longest wait; `EAGAIN`: must not wait.
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
@@ -52,18 +51,15 @@ impl Patience {
 }
 
 struct Wait {
-    /// End of polling.
     polling: Deadline,
-    /// End of the wait.
     end: Option<Deadline>,
-    /// Descriptor of the thread, once ready to sleep.
+    /// Once ready to sleep.
     own: Option<c_int>,
-    /// The last sleep timed out.
     is_quiet: bool,
 }
 
 impl Wait {
-    /// Next step after a failed attempt: the longest sleep, or polling.
+    /// Returns the longest sleep, or none to poll.
     fn next(&mut self, entry: &Entry, patience: Patience) -> Result<Option<Option<Duration>>> {
         let limit = patience.limit(entry)?;
         let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
@@ -85,9 +81,9 @@ impl Wait {
     }
 }
 
-/// Repeats an attempt until it does not return `EAGAIN`.
+/// Retries on `EAGAIN`.
 ///
-/// A cancellation point: nothing may need to be dropped in its callers, nor in `attempt`.
+/// Cancellation point: callers and `attempt` may hold nothing to drop.
 pub(super) fn until<R: Copy>(
     number: c_int,
     patience: Patience,
@@ -118,11 +114,11 @@ pub(super) fn until<R: Copy>(
     }
 }
 
-/// Moves up to `bytes` bytes and returns their number. Ends when all have moved, when an attempt
-/// moves none, or, with `some`, after the first. An error after the first bytes is not returned. An
-/// attempt gets the cursor and the bytes moved before it.
+/// Moves and returns up to `bytes` bytes; ends early if an attempt moves none, or, with `some`,
+/// after any. An error after the first bytes is dropped. An attempt gets the cursor and the bytes
+/// moved.
 ///
-/// A cancellation point, as [`until`].
+/// Cancellation point, as [`until`].
 ///
 /// # Safety
 /// The pieces are as they were when the cursor was made.

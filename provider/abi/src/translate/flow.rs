@@ -1,6 +1,6 @@
-//! Flows: the bytes of `struct ibv_flow_attr` and the specs behind it.
+//! `struct ibv_flow_attr` and the specs behind it, as bytes.
 //!
-//! A spec has kind, size, value and mask. Header fields are in network byte order.
+//! A spec has kind, size, value, mask; header fields are in network byte order.
 
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
@@ -9,9 +9,9 @@ use crate::{
     rule::Rule,
 };
 
-/// Size of `struct ibv_flow_attr`; the specs follow.
+/// Size; the specs follow.
 const ATTR: usize = 20;
-/// Size of a spec's kind and size.
+/// Kind and size of a spec.
 const HEAD: usize = 6;
 /// Most specs, as in the kernel.
 const SPECS: usize = 10;
@@ -29,12 +29,11 @@ const TCP: u32 = 0x40;
 const UDP: u32 = 0x41;
 const ACTION_TAG: u32 = 0x1000;
 const ACTION_DROP: u32 = 0x1001;
-/// Other kinds of the headers: ESP, tunnels, GRE, MPLS, actions; and the bit for headers inside a
-/// tunnel.
+/// Other kinds: ESP, tunnels, GRE, MPLS, actions; and the bit for inner headers.
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
-/// Reads a flow and its specs; `copy` fills a buffer from an offset, or fails.
+/// `copy` fills a buffer from an offset.
 pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;
@@ -56,7 +55,7 @@ pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<Flo
     Ok(attr)
 }
 
-/// The attributes, and the number of specs.
+/// With the number of specs.
 fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     let [comp_mask, kind, _, _, flags] = words(bytes);
     let [priority_low, priority_high, specs, port] = [bytes[10], bytes[11], bytes[12], bytes[13]];
@@ -84,12 +83,12 @@ fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     Ok((attr, specs.into()))
 }
 
-/// Size of the spec, as the program gives it.
+/// As stated.
 const fn size(head: &[u8; HEAD]) -> usize {
     u16::from_ne_bytes([head[4], head[5]]) as usize
 }
 
-/// Reads a spec of its stated size, at most [`LONGEST`] bytes.
+/// At most [`LONGEST`] bytes.
 fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     let wrong = Errno::of(Rule::Flow);
     let Some(kind) = bytes.first_chunk::<4>() else { return Err(wrong) };
@@ -118,7 +117,6 @@ fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     read.ok_or(wrong)
 }
 
-/// True for a known kind inside a tunnel.
 fn is_inner(kind: u32) -> bool {
     kind & INNER != 0 && [ETH, IPV4, IPV6, IPV4_EXT, TCP, UDP].contains(&(kind & !INNER))
 }
@@ -131,7 +129,7 @@ fn words(bytes: &[u8; ATTR]) -> [u32; 5] {
     words
 }
 
-/// Value and mask of `length` bytes each.
+/// `length` bytes each.
 fn pair<T>(
     bytes: &[u8],
     start: usize,
@@ -156,7 +154,7 @@ fn eth(bytes: &[u8]) -> Option<EthFilter> {
     })
 }
 
-/// Reads both IPv4 kinds; missing bytes are 0.
+/// Both kinds; missing bytes are 0.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Filter> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     Some(Ipv4Filter {

@@ -1,4 +1,4 @@
-//! Translations between C and the adapter.
+//! Translations from and to C.
 
 pub(crate) mod address;
 pub(crate) mod event;

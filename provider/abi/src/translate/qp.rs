@@ -1,4 +1,4 @@
-//! Types, states and attributes of queue pairs.
+//! Queue pair types, states, attributes.
 
 use std::{ffi::c_uint, mem::offset_of};
 
@@ -118,10 +118,9 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     }
 }
 
-/// Size without `rate_limit`, which older programs lack and no queue pair here has.
+/// Without `rate_limit`: older programs lack it, and no queue pair here has it.
 pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
 
-/// Reads a program's attributes.
 pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -129,7 +128,7 @@ pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr
     Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
 }
 
-/// Reads the program's creation attributes up to the first unknown member.
+/// Up to the first unknown member.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_qp_init_attr_ex,
 ) -> Result<ibv_qp_init_attr_ex> {
@@ -142,13 +141,12 @@ pub(crate) unsafe fn init_attr_from_c(
     } else if given(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
         offset_of!(ibv_qp_init_attr_ex, max_tso_header)
     } else {
-        // the mask always came with these two
+        // always came with these
         offset_of!(ibv_qp_init_attr_ex, create_flags)
     };
     Ok(read_sized(attr, length, ibv_qp_init_attr_ex::zeroed()))
 }
 
-/// Extends the basic structure by a protection domain.
 pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     ibv_qp_init_attr_ex {

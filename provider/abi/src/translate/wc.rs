@@ -9,7 +9,7 @@ use crate::{
     layout::{consts::*, ibv_wc},
 };
 
-/// Writes a completion to uninitialized, possibly unaligned memory.
+/// The memory may be uninitialized and unaligned.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -28,11 +28,10 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     place.write_unaligned(c);
 }
 
-/// Fills undefined members of failed completions under checks: not an opcode, and an implausible
-/// length.
+/// Undefined members of failed completions under checks: no opcode, no plausible length.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// Writes a completion; undefined members of a failed one become [`INVALID`].
+/// Sets undefined members to [`INVALID`].
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     if wc.result.is_err() {
@@ -72,8 +71,8 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
-/// `sl`. On Ethernet the packet type of a datagram, as ConnectX reports and UCX reads it: 8 for
-/// UDP, plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
+/// `sl`. On Ethernet a datagram's packet type, as ConnectX reports and UCX reads it: 8 for UDP,
+/// plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None | Some(GrhArea::GlobalRoute) => 0,
@@ -82,13 +81,13 @@ pub(crate) fn sl(ok: &WcOk) -> u8 {
     }
 }
 
-/// Immediate data in network byte order, or the invalidated key in the host's; they share a union.
+/// Immediate data in network byte order, or the invalidated key; a union.
 pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     let immediate = ok.immediate.map(|immediate| u32::from_ne_bytes(immediate.0));
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// Cause as a number; the next byte has the responder's syndrome. 0: flushed.
+/// Cause; the next byte is the responder's syndrome. 0: flushed.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,

@@ -1,4 +1,4 @@
-//! The record of rdma-core's headers, the C compiler, and installed headers.
+//! rdma-core's recorded and installed headers, and the C compiler.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A version's names and numbers, one fact a line.
+/// One fact a line.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     #[allow(dead_code, reason = "not all who share this file need it")]
@@ -17,11 +17,11 @@ pub(crate) struct Record {
     text: &'static str,
 }
 
-/// Oldest supported headers.
+/// Oldest supported.
 pub(crate) const OLDEST: Record =
     Record { version: "44.0", text: include_str!("../data/rdma-core-44.0.txt") };
 
-/// Newest known headers.
+/// Newest known.
 pub(crate) const NEWEST: Record =
     Record { version: "65.0", text: include_str!("../data/rdma-core-65.0.txt") };
 
@@ -45,14 +45,14 @@ impl Record {
         facts(self.text)
     }
 
-    /// Symbols as `name@VERSION`.
+    /// As `name@VERSION`.
     #[allow(dead_code, reason = "not all who share this file need it")]
     pub(crate) fn symbols(self) -> impl Iterator<Item = &'static str> {
         self.text.lines().filter_map(|line| line.strip_prefix("symbol "))
     }
 }
 
-/// `$CC`, or the first common compiler that runs.
+/// `$CC`, or the first that runs.
 pub(crate) fn compiler() -> Option<String> {
     env::var("CC").ok().into_iter().chain(["cc", "gcc", "clang"].map(String::from)).find(|name| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
@@ -74,7 +74,7 @@ pub(crate) fn has_headers(compiler: &str) -> bool {
     preprocessor.wait().unwrap().success()
 }
 
-/// A test's directory; removed on drop.
+/// Removed on drop.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -98,7 +98,7 @@ impl Drop for Directory {
     }
 }
 
-/// Prints facts by a C program.
+/// By a C program.
 pub(crate) fn print_facts(
     compiler: &str,
     options: &[&str],

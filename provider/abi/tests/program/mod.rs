@@ -1,4 +1,4 @@
-//! C programs, compiled and run with this build's libraries.
+//! C programs with this build's libraries.
 
 use std::{
     env,
@@ -11,10 +11,10 @@ use std::{
 
 use crate::{common::Directory, watchdog};
 
-/// Time limit of a program.
+/// Per program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program in a directory with the C libraries.
+/// Beside links to the libraries.
 pub(crate) struct Program {
     directory: Directory,
     name: String,
@@ -22,8 +22,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles, and links with the library unless it `loads` it. `options` name header
-    /// directories.
+    /// Links with the library unless it `loads` it. `options` name header directories.
     pub(crate) fn compile(compiler: &str, options: &[String], file: &Path, loads: bool) -> Self {
         let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         watchdog::start(String::new);
@@ -40,7 +39,7 @@ impl Program {
             .arg(directory.file(name))
             .arg(file);
         if !loads {
-            // other libraries' undefined symbols do not matter
+            // other libraries' symbols do not matter
             compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs");
             compile.arg(directory.file("libibverbs.so.1"));
         }
@@ -48,12 +47,12 @@ impl Program {
         Self { directory, name: name.to_owned(), options: options.to_vec() }
     }
 
-    /// Runs it until it exits with `status`.
+    /// Until it exits with `status`.
     pub(crate) fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
         self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
     }
 
-    /// Runs it with a broken stderr pipe and `SIGPIPE` ignored.
+    /// With a broken stderr pipe and `SIGPIPE` ignored.
     pub(crate) fn run_unheard(&self, variables: &[(&str, &str)]) {
         let mut command = Command::new("sh");
         let script =
@@ -63,7 +62,7 @@ impl Program {
         self.run_by(command, variables, 0);
     }
 
-    /// Runs it in a network namespace after `setup`.
+    /// After `setup`.
     pub(crate) fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new("unshare");
         let script = format!("set -e\n{setup}\nexec \"$0\"");

@@ -1,4 +1,4 @@
-//! C calls from Rust by recorded offsets, and their edge cases; no headers or compiler needed.
+//! C calls from Rust by recorded offsets, without headers or compiler.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -23,13 +23,11 @@ fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// Asserts a failure.
 #[track_caller]
 fn fails(pointer: Pointer, number: c_int) {
     assert_eq!((pointer, errno()), (null_mut(), number));
 }
 
-/// An open device with test objects.
 struct Device {
     library: Library,
     context: Pointer,
@@ -90,7 +88,7 @@ impl Device {
         }
     }
 
-    /// Connects a queue pair with itself.
+    /// With itself.
     fn connect(&self, qp: Pointer) {
         let mut attr = Structure::new("ibv_qp_attr");
         attr.set("qp_state", constant("IBV_QPS_INIT")).set("port_num", 1u8);
@@ -115,7 +113,7 @@ impl Device {
         assert_eq!(state(qp), constant("IBV_QPS_RTS"));
     }
 
-    /// Posts a list; returns status and first failed request.
+    /// Status and first failed request.
     fn post(&self, name: &str, queue: Pointer, list: &mut Structure) -> (c_int, Pointer) {
         let mut bad = null_mut();
         unsafe {
@@ -185,7 +183,7 @@ fn send_wr(wr_id: u64, list: &mut Structure, count: c_int) -> Structure {
     wr
 }
 
-/// Makes all calls, one device after another.
+/// One device after another.
 pub(crate) fn make_all() {
     creating();
     modifying();

@@ -1,5 +1,4 @@
-//! `ROCE_CHECK`: clean programs, suppressions, report forms. For mistakes see
-//! [`wrong`](super::wrong).
+//! `ROCE_CHECK`. For mistakes see [`wrong`](super::wrong).
 
 use std::fs;
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use super::{FOUND, common::Directory, program, wrong};
 
-/// Many ways to post, children, a thread for events.
+/// Posting, children, a thread for events.
 #[test]
 fn programs_without_a_mistake_are_clean() {
     for name in ["queue_pairs", "forks", "event_thread"] {
@@ -18,7 +17,7 @@ fn programs_without_a_mistake_are_clean() {
     }
 }
 
-/// Without destroyed objects, which may crash.
+/// Destroyed objects may crash.
 #[test]
 fn nothing_is_said_when_it_is_not_asked_for() {
     for mistake in ["send_changed", "receive_twice", "alive"] {
@@ -65,7 +64,7 @@ fn what_a_file_names_is_not_told() {
     );
 }
 
-/// Findings go to the file, errors to stderr.
+/// Errors go to stderr.
 #[test]
 fn findings_are_one_document_for_tools() {
     let Some(program) = wrong::compile("receive_twice", false) else { return };

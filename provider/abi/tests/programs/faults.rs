@@ -32,7 +32,7 @@ const CANNOT_FAIL: &str = "
     rdma_free_devices rdma_freeaddrinfo rdma_get_dst_port rdma_get_src_port
 ";
 
-/// Functions of a context, and their calls.
+/// With their calls.
 const OPERATIONS: [(&str, &str); 33] = [
     ("poll_cq", "ibv_poll_cq"),
     ("req_notify_cq", "ibv_req_notify_cq"),
@@ -69,14 +69,14 @@ const OPERATIONS: [(&str, &str); 33] = [
     ("open_xrcd", "ibv_open_xrcd"),
 ];
 
-/// Calls of objects' functions, covered by C programs.
+/// Covered by C programs.
 const OF_OBJECTS: &str = "ibv_close_xrcd ibv_memcpy_to_dm ibv_memcpy_from_dm ibv_start_poll \
                           ibv_next_poll ibv_wr_complete";
 
-/// No call gives this by itself.
+/// No call gives this itself.
 const ERRNO: c_int = libc::EXDEV;
 
-/// Reruns this test in a process with rules; false inside it.
+/// Reruns this test under rules; false inside.
 fn again(name: &str, rules: &str) -> bool {
     const ALONE: &str = "ROCE_TEST_ALONE";
     if env::var_os(ALONE).is_some() {
@@ -99,7 +99,7 @@ fn again(name: &str, rules: &str) -> bool {
 type Function =
     unsafe extern "C" fn([*mut u64; 1], *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> isize;
 
-/// A call with garbage arguments fails by rule, unread.
+/// Fails by rule; the arguments are garbage.
 fn assert_fails(call: CallId, function: *const c_void) {
     let failing = call.failing();
     assert!(!function.is_null(), "{}", failing.name);
@@ -119,7 +119,7 @@ fn assert_fails(call: CallId, function: *const c_void) {
     assert_eq!((returned, *errno), (failing.failure.value(ERRNO), ERRNO), "{}", failing.name);
 }
 
-/// Newest symbol of each name.
+/// Newest of each name.
 fn public() -> Vec<(String, String)> {
     let symbols = symbols::exported();
     let public = symbols.into_iter().filter(|symbol| !symbol.contains("PRIVATE"));
@@ -177,7 +177,7 @@ fn what_a_call_makes_in_turn_is_no_call_of_the_programs() {
             library.function("rdma_get_devices");
         let alloc_pd: unsafe extern "C" fn(*mut c_void) -> *mut c_void =
             library.function("ibv_alloc_pd");
-        // each is a context with a protection domain for ids
+        // each has a protection domain for ids
         let contexts = get_devices(&raw mut number);
         assert!(number > 0 && !(*contexts).is_null());
         assert!(alloc_pd(*contexts).is_null());
@@ -198,7 +198,7 @@ fn there_is_no_name_without_a_call() {
     }
 }
 
-/// C programs under faults; failed calls had no effect.
+/// Failed calls had no effect.
 #[test]
 fn programs_go_on_after_calls_that_have_failed() {
     for case in ["objects", "moving", "wait", "extended", "incidents"] {
@@ -235,7 +235,7 @@ fn a_failure_is_explained_by_its_rule() {
     assert!(output.stderr.contains("\"fail query_gid nth 2 EPERM\""), "{}", output.stderr);
 }
 
-/// Rules sent in turn by the control socket.
+/// Sent in turn to the control socket.
 const SWITCHED: [&str; 15] = [
     "drop 3%",
     "duplicate 10%",
@@ -254,7 +254,7 @@ const SWITCHED: [&str; 15] = [
     "complete send nth 1000000 with RETRY_EXC_ERR",
 ];
 
-/// Oracle: the program receives every message once, in order, whole.
+/// Oracle: every message once, in order, whole.
 #[test]
 fn a_thousand_faults_are_switched_while_a_program_is_under_load() {
     let Some(program) = program("faults") else {

@@ -1,4 +1,4 @@
-//! The shared object, its functions by name, and C structures by recorded offsets.
+//! The shared object by names, C structures by recorded offsets.
 
 use std::{
     env,
@@ -33,7 +33,7 @@ impl Library {
         Self(library)
     }
 
-    /// Address of `name@VERSION`, or null.
+    /// `name@VERSION`; or null.
     pub(crate) fn find(self, symbol: &str) -> *mut c_void {
         let (name, version) = symbol.split_once('@').unwrap();
         let (name, version) = (CString::new(name).unwrap(), CString::new(version).unwrap());
@@ -41,7 +41,7 @@ impl Library {
         unsafe { dlvsym(self.0, name.as_ptr(), version.as_ptr()) }
     }
 
-    /// A function in its newest recorded version.
+    /// In its newest recorded version.
     ///
     /// # Safety
     /// `F` is a pointer to a function of that kind.
@@ -57,7 +57,7 @@ impl Library {
         unsafe { mem::transmute_copy(&found) }
     }
 
-    /// Opens the loopback device: context, protection domain, completion queue, region.
+    /// Context, protection domain, completion queue, region on loopback.
     pub(crate) fn open(self, memory: *mut [u64], rights: c_int) -> [Pointer; 4] {
         // SAFETY: As C programs do.
         unsafe {
@@ -122,12 +122,11 @@ pub(crate) fn constant(name: &str) -> u32 {
     fact(&format!("constant {name}")) as u32
 }
 
-/// Ors constants.
 pub(crate) fn mask(names: &[&str]) -> c_int {
     names.iter().fold(0, |mask, name| mask | constant(name)) as c_int
 }
 
-/// A zeroed C structure.
+/// Zeroed.
 pub(crate) struct Structure {
     name: &'static str,
     words: Vec<u64>,
@@ -138,7 +137,7 @@ impl Structure {
         Self { name, words: vec![0; fact(&format!("struct {name}")).div_ceil(8)] }
     }
 
-    /// Sets a member, or `inner.member`.
+    /// Or `inner.member`.
     pub(crate) fn set<T>(&mut self, member: &str, value: T) -> &mut Self {
         let offset = offset(self.name, member);
         assert!(offset + size_of::<T>() <= self.words.len() * 8, "{}.{member}", self.name);
@@ -152,7 +151,6 @@ impl Structure {
         self.words.fill_with(&mut word);
     }
 
-    /// Concatenates structures.
     #[allow(dead_code, reason = "not all who share this file need it")]
     pub(crate) fn array(structures: Vec<Self>) -> Vec<u64> {
         structures.into_iter().flat_map(|structure| structure.words).collect()
@@ -168,7 +166,7 @@ impl Structure {
     }
 }
 
-/// Offset of a member; `inner: structure.member` is nested.
+/// `inner: structure.member` is nested.
 fn offset(name: &str, member: &str) -> usize {
     match member.split_once(": ") {
         None => fact(&format!("member {name} {member}")),
@@ -188,7 +186,7 @@ pub(crate) unsafe fn get<T: Copy>(name: &str, pointer: *const c_void, member: &s
     unsafe { pointer.byte_add(offset(name, member)).cast::<T>().read_unaligned() }
 }
 
-/// A function of a context: of `ibv_context_ops`, or before it.
+/// Of `ibv_context_ops`, or before it.
 ///
 /// # Safety
 /// The context is open, and `F` is a pointer to a function of that kind.

@@ -1,7 +1,6 @@
-//! C programs, compiled with libibverbs's headers and run with this library.
-//!
-//! Each is compiled with installed headers, if any, and with our `declarations`, whose layout is
-//! the record's. The calls of `calls` need no C compiler.
+//! C programs, compiled with libibverbs's headers and run with this library: with installed
+//! headers, if any, and with our `declarations`, whose layout is the record's. `calls` needs no C
+//! compiler.
 
 use std::{
     env, fs,
@@ -32,20 +31,19 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Compiles, links and runs a program. `options` name header directories, `variables` its
-/// environment.
+/// `options` name header directories, `variables` the environment.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
     compile(compiler, options, name).run(variables, 0)
 }
 
-/// Compiles a program; some share headers with `wrong`.
+/// Some share headers with `wrong`.
 fn compile(compiler: &str, options: &[String], name: &str) -> Program {
     let shared = [sources(), wrong::directory()].map(|path| format!("-I{}", path.display()));
     let file = sources().join(format!("{name}.c"));
     Program::compile(compiler, &[options, &shared].concat(), &file, false)
 }
 
-/// Writes the recorded constants as a header; returns the compiler's options for it.
+/// Writes the recorded constants as a header; returns compiler options.
 fn declarations(directory: &Directory) -> Vec<String> {
     let facts = common::OLDEST.facts();
     let base = facts["member verbs_context context"];
@@ -65,7 +63,7 @@ fn declarations(directory: &Directory) -> Vec<String> {
     vec![include(&sources().join("declarations")), include(&directory.file(""))]
 }
 
-/// Runs a program with our declarations, then with installed headers. False without a compiler.
+/// With our declarations, then with installed headers. False without a compiler.
 fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     let Some(compiler) = common::compiler() else { return false };
     let directory = Directory::new();
@@ -79,7 +77,7 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     true
 }
 
-/// Compiles with our declarations; `None` without a compiler.
+/// With our declarations; `None` without a compiler.
 fn program(name: &str) -> Option<Program> {
     let (compiler, directory) = (common::compiler()?, Directory::new());
     Some(compile(&compiler, &declarations(&directory), name))
@@ -93,7 +91,7 @@ fn queue_pairs() {
     }
 }
 
-/// Installed headers only: the record has no flows.
+/// The record has no flows: installed headers only.
 #[test]
 fn flows() {
     let Some(compiler) = common::compiler().filter(|compiler| common::has_headers(compiler)) else {
@@ -125,7 +123,7 @@ fn objects() {
     }
 }
 
-/// Enables every file that a call may write: writes are cancellation points.
+/// With every file that a call may write: writes are cancellation points.
 #[test]
 fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
     let directory = Directory::new();
@@ -155,7 +153,7 @@ fn threads_that_wait_hear_of_their_own_events() {
     }
 }
 
-/// One device per process has the address; with `ROCE_SOCKETS_ONLY`, one process.
+/// Only one device has the address; with `ROCE_SOCKETS_ONLY`, one process.
 #[test]
 fn a_device_is_opened_while_another_thread_closes_it() {
     let address = ("ROCE_DEVICES", "udp:127.9.18.27");
@@ -180,7 +178,7 @@ fn who_is_woken_has_an_event() {
     }
 }
 
-/// Freed memory is overwritten, so stale reads fail.
+/// Freed memory is overwritten.
 #[test]
 fn threads_that_wait_for_what_is_destroyed_know_it() {
     let overwritten = ("MALLOC_PERTURB_", "165");
@@ -227,7 +225,7 @@ fn datagrams() {
     }
 }
 
-/// The sandbox refuses optional calls.
+/// Of optional calls.
 #[test]
 fn a_sandbox_refuses_something() {
     let Some(program) = program("sandbox") else {
@@ -251,7 +249,7 @@ fn a_sandbox_refuses_something() {
     }
 }
 
-/// `SIGPIPE` ignored, as in Python: a notice, the log, and a message of the C library.
+/// `SIGPIPE` ignored, as in Python.
 #[test]
 fn a_program_whose_standard_error_nobody_reads_goes_on() {
     let Some(program) = program("sandbox") else {
@@ -265,7 +263,7 @@ fn a_program_whose_standard_error_nobody_reads_goes_on() {
     }
 }
 
-/// The files for /sys keep the counts of a program that exits with its device open.
+/// The files for /sys outlive a program that exits with its device open.
 #[test]
 fn counters_outlive_the_program() {
     let Some(program) = program("left_open") else {

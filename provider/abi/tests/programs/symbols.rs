@@ -1,4 +1,4 @@
-//! Symbols and versions against rdma-core's, and their page.
+//! Symbols against rdma-core's, and their page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +12,18 @@ use super::{
     library::Library,
 };
 
-/// Symbols of libibverbs and librdmacm with their first release.
+/// With their first release.
 const HISTORY: &str = include_str!("../data/symbols.txt");
 
 /// Driver registration before rdma-core 25.
 const LEFT_OUT: &str = "ibv_register_driver@IBVERBS_1.1";
 
-/// Functions for programs that always refuse; those for drivers do too.
+/// Those for drivers refuse too.
 const REFUSED: &str = "
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
 ";
 
-/// Version's rank, version, name, release.
+/// Rank, version, name, release.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     order: (u32, Vec<u32>),
@@ -51,7 +51,7 @@ fn symbols_of(release: u32) -> BTreeSet<String> {
     until.map(|Symbol { name, version, .. }| format!("{name}@{version}")).collect()
 }
 
-/// True for symbols absent here: of the 2006 interface, replaced by newer versions.
+/// Of the 2006 interface, with newer versions.
 fn is_left_out(symbol: &str, all: &BTreeSet<String>) -> bool {
     let name = symbol.split('@').next().unwrap();
     symbol == LEFT_OUT
@@ -83,7 +83,7 @@ fn exports_are_those_of_rdma_core() {
     assert_eq!(exported(), wanted);
 }
 
-/// A library's driver versions are only its release's.
+/// A library has driver versions of its release only.
 #[test]
 fn the_history_is_that_of_the_recorded_libraries() {
     for (record, private) in [(common::OLDEST, "PRIVATE_34"), (common::NEWEST, "PRIVATE_65")] {
@@ -115,7 +115,7 @@ fn the_library_has_every_export_in_its_version() {
     }
 }
 
-/// They ignore their arguments.
+/// Arguments are ignored.
 #[test]
 fn what_is_said_to_refuse_does() {
     type Function = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
@@ -151,7 +151,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/symbols.md")
 }
 
-/// The page, with a table made from the history.
+/// The table is made from the history.
 fn write_page() -> String {
     let all = symbols_of(u32::MAX);
     let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();

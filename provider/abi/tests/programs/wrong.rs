@@ -21,14 +21,14 @@ use super::{FOUND, Program, common, common::Directory, declarations, sources};
 
 /// Exit status of a failing program.
 const FAILED: i32 = 1;
-/// Programs run at a time: most of them wait.
+/// Most of them wait.
 const AT_A_TIME: usize = 4;
 
 pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wrong")
 }
 
-/// Compiles a program; `None` without a compiler.
+/// `None` without a compiler.
 pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
     let (compiler, headers) = (common::compiler()?, Directory::new());
     let mut options = declarations(&headers);
@@ -64,7 +64,7 @@ impl Wanted {
             })
     }
 
-    /// Checks the output of the mistaken program.
+    /// With the mistake.
     fn check(&self, name: &str, program: &Program) {
         match self {
             Self::Finding(finding) | Self::Advice(finding) => {
@@ -92,7 +92,7 @@ impl Wanted {
                 for cause in causes {
                     assert!(has(cause), "{name}: no {cause} in {lines}");
                 }
-                // the other queue pair's report, and consequences
+                // the other queue pair's, and consequences
                 let follows = ["cq_overrun", "flushed"];
                 let known = |object: &Value| {
                     let names = causes.iter().map(String::as_str).chain(follows);
@@ -116,7 +116,7 @@ impl Wanted {
         }
     }
 
-    /// Checks the repaired program.
+    /// Repaired.
     fn check_repaired(&self, name: &str, program: &Program) {
         match self {
             Self::Explained { .. } => {
@@ -175,7 +175,7 @@ fn each_mistake_is_found_and_its_repair_is_clean() {
         loop {
             let Some(path) = left.lock().unwrap().pop() else { break };
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            // report every failure
+            // every failure
             let play = || {
                 let wanted = Wanted::of(&fs::read_to_string(&path).unwrap()).unwrap();
                 wanted.check(&name, &compile(&name, false).unwrap());

@@ -15,7 +15,7 @@ use super::{
     reason = "tests call as C programs do, and keep the same contract: pointers lead to whole objects"
 )]
 impl World<'_> {
-    /// Makes a call; true if it had an effect.
+    /// True if it had an effect.
     pub(crate) fn call(&mut self) -> bool {
         match self.rng.below(40) {
             0..=2 => self.create_qp(),
@@ -96,7 +96,7 @@ impl World<'_> {
             return false;
         }
         let (address, length) = self.part();
-        // refused: empty, or beyond the address space
+        // refused
         let length = if self.rng.once_in(20) { usize::MAX } else { length as usize };
         let rights = self.rights();
         let pd = self.own_or(PD, self.shared.pd);
@@ -156,7 +156,7 @@ impl World<'_> {
         self.keep(CHANNEL, made)
     }
 
-    /// Moves a queue pair towards a connection.
+    /// Towards a connection.
     fn connect(&mut self) -> bool {
         let (Some(qp), Some(peer)) = (self.any(QP), self.any(QP)) else { return false };
         let kind: c_uint = unsafe { get("ibv_qp", qp.0, "qp_type") };
@@ -197,7 +197,7 @@ impl World<'_> {
         self.modify(qp, &mut attr, mask) == 0
     }
 
-    /// Random attributes and mask.
+    /// Random mask.
     fn modify_any(&mut self) -> bool {
         let Some(qp) = self.any(QP) else { return false };
         let mut attr = self.noise("ibv_qp_attr");
@@ -308,7 +308,6 @@ impl World<'_> {
         }
     }
 
-    /// Names of random numbers.
     fn words(&mut self) -> bool {
         let names =
             ["ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str"];

@@ -1,4 +1,4 @@
-//! Random C calls with valid, wrong and inconsistent structures, by two threads that share objects.
+//! Random C calls, valid, wrong and inconsistent, by two threads that share objects.
 //!
 //! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test main random::` tries other seeds;
 //! `.ci/asan` runs under AddressSanitizer.
@@ -22,13 +22,13 @@ use world::{Shared, World};
 
 const SEEDS: &str = "RANDOM_SEEDS";
 const INSIDE: &str = "RANDOM_INSIDE";
-/// Calls per thread and seed.
+/// Per thread and seed.
 const CALLS: usize = 400;
 const THREADS: u64 = 2;
-/// Limit for all.
+/// For all.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// In a separate process, which names its last seed.
+/// In a process that names its last seed.
 #[test]
 fn any_calls_leave_everything_whole() {
     let seeds = env::var(SEEDS).unwrap_or("0..20".to_owned());

@@ -10,7 +10,7 @@ use super::{
     world::{AH, CQ, MR, MW, Pointer, QP, SRQ, World},
 };
 
-/// Most requests of a list, and elements of a request.
+/// Requests of a list, elements of a request.
 const LIST: usize = 4;
 const ELEMENTS: usize = 40;
 
@@ -47,7 +47,7 @@ struct Region {
     reason = "tests call as C programs do, and keep the same contract: pointers lead to whole objects"
 )]
 impl World<'_> {
-    /// Valid memory under any key: data may be inline.
+    /// Valid memory, any key: data may be inline.
     fn elements(&mut self) -> Vec<Structure> {
         (0..ELEMENTS)
             .map(|_| {
@@ -62,7 +62,7 @@ impl World<'_> {
             .collect()
     }
 
-    /// Mostly few; at times none, too many, or negative.
+    /// At times none, too many, or negative.
     fn count(&mut self) -> c_int {
         match self.rng.below(20) {
             0 => -1,
@@ -94,7 +94,7 @@ impl World<'_> {
         self.post("post_send", qp.0, &mut list)
     }
 
-    /// Sets the operation's target; false without one.
+    /// False without a target.
     fn target(&mut self, wr: &mut Structure, kind: c_uint, opcode: c_uint) -> bool {
         let mr = self.own_or(MR, self.shared.mr);
         let key: u32 = unsafe { get("ibv_mr", mr.0, "rkey") };
@@ -134,7 +134,7 @@ impl World<'_> {
         self.post(name, queue.0, &mut list)
     }
 
-    /// Posts a list; a failed request must be in it.
+    /// A failed request must be in the list.
     fn post(&self, name: &str, queue: Pointer, list: &mut [Structure]) -> bool {
         for index in (1..list.len()).rev() {
             let next = list[index].pointer();

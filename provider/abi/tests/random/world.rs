@@ -1,5 +1,3 @@
-//! Objects of random calls.
-
 use std::{
     ffi::{c_int, c_void},
     sync::Mutex,
@@ -12,10 +10,10 @@ use super::{
 
 pub(crate) type Pointer = *mut c_void;
 
-/// Memory for regions.
+/// For regions.
 const ARENA: usize = 64 << 10;
 
-/// An object pointer shared by threads.
+/// Shared by threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Object(pub(crate) Pointer);
 
@@ -71,7 +69,6 @@ impl Shared {
     }
 }
 
-/// Result of an object's destruction.
 pub(crate) fn destroyed(library: Library, destroy: &str, object: Object) -> c_int {
     // SAFETY: A whole object, and the function for it.
     unsafe {
@@ -86,7 +83,7 @@ pub(crate) fn destroyed(library: Library, destroy: &str, object: Object) -> c_in
 
 const DEALLOC_MW: &str = "dealloc_mw";
 
-/// Kinds by destructor.
+/// By destructor.
 pub(crate) const KINDS: [&str; 9] = [
     "ibv_destroy_qp",
     "ibv_destroy_srq",
@@ -107,7 +104,7 @@ pub(crate) const CQ: usize = 5;
 pub(crate) const CHANNEL: usize = 6;
 pub(crate) const PD: usize = 7;
 pub(crate) const ID: usize = 8;
-/// Most objects per kind.
+/// Per kind.
 const MOST: usize = 12;
 
 pub(crate) struct World<'a> {
@@ -115,7 +112,7 @@ pub(crate) struct World<'a> {
     pub(crate) rng: Rng,
     pub(crate) objects: [Vec<Object>; KINDS.len()],
     pub(crate) events: Object,
-    /// Groups with their queue pairs.
+    /// With their queue pairs.
     pub(crate) attached: Vec<(Object, Gid)>,
 }
 
@@ -139,7 +136,7 @@ impl<'a> World<'a> {
         unsafe { self.shared.library.function(name) }
     }
 
-    /// A function reached through the context.
+    /// Through the context.
     pub(crate) fn operation<F>(&self, name: &str) -> F {
         // SAFETY: Callers name the type of C.
         unsafe { operation(self.shared.context.0, name) }
@@ -149,12 +146,12 @@ impl<'a> World<'a> {
         self.rng.pick(&self.objects[kind])
     }
 
-    /// One of this thread's objects, or the shared one.
+    /// Or the shared one.
     pub(crate) fn own_or(&mut self, kind: usize, shared: Object) -> Object {
         if self.rng.once_in(3) { shared } else { self.any(kind).unwrap_or(shared) }
     }
 
-    /// Keeps a new object; a failed call must have set `errno`.
+    /// A failed call has set `errno`.
     pub(crate) fn keep(&mut self, kind: usize, made: Pointer) -> bool {
         if made.is_null() {
             assert_ne!(std::io::Error::last_os_error().raw_os_error(), Some(0), "{}", KINDS[kind]);
@@ -168,7 +165,7 @@ impl<'a> World<'a> {
         self.objects[kind].len() < MOST
     }
 
-    /// Destroys one unused object.
+    /// One unused object.
     pub(crate) fn destroy(&mut self) -> bool {
         let kind = self.rng.below(KINDS.len());
         if self.objects[kind].is_empty() {
@@ -188,7 +185,7 @@ impl<'a> World<'a> {
         result == 0
     }
 
-    /// Destroys all, dependents first.
+    /// Dependents first.
     pub(crate) fn close(mut self) {
         self.drain_events();
         for (qp, group) in std::mem::take(&mut self.attached) {
@@ -211,14 +208,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Random bytes; the caller sets pointers.
+    /// The caller sets pointers.
     pub(crate) fn noise(&mut self, name: &'static str) -> Structure {
         let mut structure = Structure::new(name);
         structure.fill(|| self.rng.next());
         structure
     }
 
-    /// Rights, mostly valid.
+    /// Mostly valid.
     pub(crate) fn rights(&mut self) -> c_int {
         let sensible = [
             0,

@@ -1,4 +1,4 @@
-//! Process exit: the summary, and the exit status.
+//! Process exit: summary and status.
 
 use std::{
     ffi::{c_int, c_void},
@@ -10,23 +10,22 @@ use std::{
 use super::{records, report};
 use crate::at_end;
 
-/// Replaces exit status 0 after a finding.
+/// Replaces 0 after a finding.
 const STATUS: c_int = 99;
-/// Longest delay of the exit: symbols may come from large files.
+/// Symbols may come from large files.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 unsafe extern "C" {
     fn on_exit(run: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers the summary before the program's functions, so that it runs after them and all
-/// destructors.
+/// Registered before the program's functions, it runs after them and all destructors.
 pub(super) fn arm() {
     // SAFETY: The function is there as long as the process is: the library is never unloaded.
     unsafe { on_exit(tell_all, ptr::null_mut()) };
 }
 
-/// Reports the rest and the summary; returns the number of findings.
+/// Returns the number of findings.
 pub(super) fn tell_rest() -> usize {
     report::tell_postponed();
     records::tell_alive();

@@ -15,9 +15,9 @@ use crate::sync::Mutex;
 static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Lists {
-    /// Devices of each live list.
+    /// Of live lists.
     alive: BTreeMap<usize, Vec<usize>>,
-    /// Stack that freed the last list of a device.
+    /// Freed the device's last list.
     gone: BTreeMap<usize, Stack>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn freed(list: usize) {
     }
 }
 
-/// Reports a call on a device without a list, unless open.
+/// Unless open.
 pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
     if !is_on() {
         return;

@@ -2,13 +2,13 @@
 
 use super::stack::Stack;
 
-/// A mistake that goes unnoticed by luck.
+/// A mistake, unnoticed by luck.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
     /// Object, call, and observation.
     pub(crate) what: String,
-    /// Stacks; the mistake's is first and identifies the finding.
+    /// The first is the mistake's, and identifies the finding.
     pub(crate) stacks: Vec<(&'static str, Stack)>,
 }
 
@@ -29,7 +29,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The broken rule and its consequence.
+            /// With its consequence.
             pub(crate) const fn rule(self) -> &'static str {
                 match self {
                     $(Self::$kind => $rule,)*
@@ -63,7 +63,6 @@ kinds! {
     ReadTargetWritten "read_target_written":
         "the target of a READ or an atomic belongs to the adapter until its completion is polled: the answer may be placed there before or after what the program writes";
         "poll the completion before you write to the buffer";
-    /// A request that needs the result of an earlier one.
     FenceMissing "fence_missing":
         "a request begins before the READs and atomics in front of it are done: it sends what was in the buffer before they fill it, and a READ whose answer is lost is repeated, and fetches what a later WRITE has put there";
         "set IBV_SEND_FENCE on the later request, which is not inline, or poll the completion first; of another queue pair, poll it in any case";
@@ -82,7 +81,6 @@ kinds! {
     LkeyAsRkey "lkey_as_rkey":
         "a peer uses the lkey of a region: it equals the rkey with some adapters, and with others the request fails, IBV_WC_REM_ACCESS_ERR; checks make the two differ";
         "give the peer the rkey of ibv_reg_mr's region; lkey is for the lists of this process";
-    /// A broken list of requests.
     RequestUnreadable "request_unreadable":
         "the next of a request leads to memory that is not there: with other libraries the process dies in this call";
         "set next of each request, and of the last one to NULL: structures of a stack or of malloc hold anything";
@@ -129,23 +127,18 @@ kinds! {
     BatchNotEnded "batch_not_ended":
         "a batch has a lock from its begin to its end: the thread that begins another one in between waits for itself, for ever";
         "ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after each ibv_start_poll that gave 0, also where ibv_next_poll gave ENOENT and where the program leaves early";
-    /// A broken promise of single-threaded use.
     UsedByTwoThreads "used_by_two_threads":
         "the program has promised that one thread at a time uses the object, so that libraries take no lock: two threads change its state at once";
         "leave out IBV_CREATE_CQ_ATTR_SINGLE_THREADED, or the thread domain, or have each thread use queues of its own";
-    /// Undefined members of a failed completion.
     FailedCompletionRead "failed_completion_read":
         "of a completion whose status is not IBV_WC_SUCCESS only wr_id, status, qp_num and vendor_err are valid: adapters leave anything in the others";
         "look at the status first, and keep what the request was by its wr_id";
-    /// A fork without `ibv_fork_init`.
     ForkNotPrepared "fork_not_prepared":
         "the process forks while memory is registered, and ibv_fork_init was not called: with kernels before 5.12, what the parent writes to such a page next goes to a copy, and the adapter keeps to the old one";
         "call ibv_fork_init before the first ibv_reg_mr, or ask ibv_is_fork_initialized whether it is needed; to start a program, posix_spawn";
-    /// An object of the parent process.
     UsedInChild "used_in_child":
         "a forked child has none of the objects of its parent: an adapter keeps to the parent's memory, in which the child has no share";
         "have each process open the device and make objects of its own, after the fork";
-    /// No poll after arming.
     LostWakeUp "lost_wake_up":
         "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
         "after ibv_req_notify_cq poll until the queue is empty, and wait only then";
@@ -167,7 +160,7 @@ kinds! {
     RetryZero "retry_zero":
         "retry_cnt is 0: one lost packet fails the queue pair with IBV_WC_RETRY_EXC_ERR";
         "set retry_cnt to 7, in ibv_modify_qp to RTS";
-    /// 0 is the longest RNR timer.
+    /// 0 is the longest.
     RnrTimerZero "rnr_timer_zero":
         "min_rnr_timer is 0, which is not the shortest time but the longest: a sender that finds no receive waits 655 ms";
         "set min_rnr_timer to 12 (0.64 ms) or so, in ibv_modify_qp to RTR";
@@ -177,7 +170,6 @@ kinds! {
 }
 
 impl Kind {
-    /// True if the finding is no mistake.
     pub(crate) const fn is_advice(self) -> bool {
         matches!(self, Self::EachSignaled | Self::SharedQueueOverrun)
     }

@@ -1,4 +1,4 @@
-//! Switch for the checks, and the form of reports.
+//! The checks' switch, and reports.
 
 use std::{
     fs::File,
@@ -15,8 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::sarif;
 use crate::hooks::switch::Hook;
 
-/// Configuration, read once; `None`: no checks. Reports invalid words here, and again on device
-/// lookup, which then finds none.
+/// `None`: no checks. Reports invalid words, as does device lookup, which then finds none.
 pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
     let mut checks = environment::checks().ok().flatten()?;
     if let Some(name) = &checks.file {
@@ -30,7 +29,6 @@ pub(crate) fn is_on() -> bool {
     Hook::Checks.is_on()
 }
 
-/// Turns checks on, if configured.
 pub(super) fn switch_on() -> bool {
     let is_asked = ASKED.is_some();
     if is_asked {
@@ -43,7 +41,7 @@ pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }
 
-/// Prints a random seed, so that it can be repeated.
+/// So that it can be repeated.
 pub(super) fn tell_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
@@ -64,7 +62,7 @@ pub(super) fn write(text: &str) {
     }
 }
 
-/// Appends to the output of other processes.
+/// Other processes may write too.
 fn add(name: &Path, form: CheckForm, text: &str) -> io::Result<()> {
     if form != CheckForm::Sarif {
         return File::options().create(true).append(true).open(name)?.write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Keys that peers must not use: of deregistered regions, and L_Keys.
+//! Misused keys: deregistered, or L_Keys.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Keys remembered: as many as an adapter withholds from reuse.
+/// As many as an adapter withholds from reuse.
 const REMEMBERED: usize = 4096;
 
-/// Innermost lock: an engine takes it under its own.
+/// Innermost: an engine takes it under its own.
 static KEYS: Mutex<Keys> = Mutex::new(Keys {
     registered: BTreeMap::new(),
     deregistered: BTreeMap::new(),
@@ -58,7 +58,7 @@ pub(crate) fn deregistered(lkey: u32, rkey: u32) {
     }
 }
 
-/// Queues a finding if a peer was refused for such a key.
+/// Queues a finding for such a key.
 pub(crate) fn refused(event: &AsyncEvent) {
     let AsyncEvent::QpAccessError(qpn, Refusal::Access(error)) = *event else { return };
     if !is_on() {

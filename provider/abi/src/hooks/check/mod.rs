@@ -1,13 +1,11 @@
-//! Checks for mistakes that go unnoticed by luck: memory touched while the adapter owns it, queues
-//! that can overrun, lost wake-ups, use after destruction, and leaks.
+//! Checks for mistakes unnoticed by luck: memory touched while the adapter owns it, queues that can
+//! overrun, lost wake-ups, use after destruction, leaks.
 //!
-//! `ROCE_CHECK` turns them on. Calls that move data then record requests and completions, memory
-//! records the adapter's writes ([`watch`]), and [`records`] has all objects. Otherwise nothing is
-//! recorded, and memory is unwrapped.
+//! With `ROCE_CHECK`, calls that move data record requests and completions, memory records the
+//! adapter's writes ([`watch`]), and [`records`] has all objects. Otherwise nothing is recorded.
 //!
 //! Locks, in this order: that of [`requests`], held while posting; an engine's; that of [`watch`],
-//! which the adapter takes under its own. The releasing thread reports findings made under the last
-//! two later.
+//! which the adapter takes. Findings under the last two are reported after release.
 
 mod at_exit;
 pub(crate) mod devices;

@@ -1,5 +1,5 @@
-//! Requests that depend on an earlier READ or atomic, or change data that a retried READ would
-//! fetch: without a fence they begin too early.
+//! Requests that need a READ's or atomic's response, or change what a retried READ fetches: without
+//! a fence they begin too early.
 //!
 //! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
 
@@ -13,16 +13,14 @@ use super::{
     watch::{self, Subject},
 };
 
-/// Dependencies of a send request.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Starts after earlier READs and atomics (`IBV_SEND_FENCE`).
+    /// `IBV_SEND_FENCE`.
     pub(crate) is_fenced: bool,
-    /// Data is copied on posting (`IBV_SEND_INLINE`).
+    /// `IBV_SEND_INLINE`.
     pub(crate) is_inline: bool,
-    /// Peer memory that it accesses.
     pub(crate) remote: Option<RemoteUse>,
-    /// Local memory that it sends.
+    /// Sent local memory.
     pub(crate) source: SmallVec<[Range<usize>; 2]>,
 }
 
@@ -35,9 +33,9 @@ pub(crate) struct RemoteUse {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    /// Fetches; fetches again if the response is lost.
+    /// Repeated if the response is lost.
     Read,
-    /// Changes; a lost response is not recomputed.
+    /// Not repeated if the response is lost.
     Atomic,
     Write,
 }
@@ -51,7 +49,7 @@ impl RemoteUse {
     }
 }
 
-/// The mistake of a request behind the unfinished requests `before` of its queue.
+/// `before`: unfinished requests of its queue.
 pub(super) fn check<'a>(
     subject: &Subject,
     order: &Order,
@@ -60,7 +58,7 @@ pub(super) fn check<'a>(
     fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
 }
 
-/// It sends from a buffer into which a READ or an atomic still fetches.
+/// Sends from a buffer that a READ or atomic fetches into.
 fn fetched_into<'a>(
     subject: &Subject,
     order: &Order,
@@ -71,7 +69,7 @@ fn fetched_into<'a>(
         let at = before.clone().position(|(other, _)| Arc::ptr_eq(other, reader));
         let fenced_since =
             |at: usize| before.clone().skip(at + 1).any(|(_, other)| other.is_fenced);
-        // a fence does not order requests of two queues
+        // no fence orders two queues
         !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
     };
     let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
@@ -79,7 +77,7 @@ fn fetched_into<'a>(
     Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
 }
 
-/// It changes peer memory that an earlier READ fetches.
+/// Changes peer memory that an earlier READ fetches.
 fn written_behind<'a>(
     subject: &Subject,
     order: &Order,
@@ -129,7 +127,6 @@ mod tests {
         Order { is_fenced: true, ..order }
     }
 
-    /// True if the last one causes a finding.
     fn is_told(orders: &[Order]) -> bool {
         let all: Vec<_> = orders.iter().map(|order| (subject(0), order)).collect();
         let ((last, order), before) = all.split_last().unwrap();

@@ -1,4 +1,4 @@
-//! Live objects with their origin, and destroyed ones with their destroyer.
+//! Live and destroyed objects with their stacks.
 
 use std::{
     alloc::{Layout, dealloc},
@@ -16,20 +16,20 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Destroyed objects that are remembered, with their memory: programs may still read it.
+/// Destroyed objects kept, with memory: programs may still read it.
 const REMEMBERED: usize = 16_384;
-/// Most places shown per type.
+/// Per type.
 const PLACES: usize = 3;
 
 static RECORDS: Mutex<Records> =
     Mutex::new(Records { alive: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
-/// Process of the records: a forked child starts empty.
+/// Process of the records: a forked child has none.
 static MAKER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// True while the library creates objects for itself.
+    /// True while the library creates for itself.
     static OWN: Cell<bool> = const { Cell::new(false) };
-    /// Destroyed object named by this thread's call.
+    /// Missing object named by this thread's call.
     static NAMED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -44,7 +44,7 @@ struct Alive {
     kind: &'static str,
     made: Stack,
     process: u32,
-    /// Created by the library for itself.
+    /// The library's.
     is_own: bool,
 }
 
@@ -56,12 +56,12 @@ struct Gone {
     memory: (usize, Layout),
 }
 
-/// True if this process has created an object.
+/// In this process.
 pub(super) fn were_made() -> bool {
     MAKER.load(Ordering::Relaxed) == process::id()
 }
 
-/// Creates permanent objects of the library.
+/// Creates the library's permanent objects.
 pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
     let before = OWN.replace(true);
     let made = make();
@@ -78,12 +78,12 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
         MAKER.store(process::id(), Ordering::Relaxed);
     }
     let mut records = RECORDS.lock();
-    // its memory was freed another way
+    // memory freed another way
     records.forget(pointer, false);
     records.alive.insert(pointer, Alive { kind, made, process: process::id(), is_own });
 }
 
-/// Records a destruction; frees the memory later.
+/// Records a destruction; frees later.
 ///
 /// # Safety
 /// The memory is allocated with this layout, and nothing else frees it.
@@ -105,23 +105,23 @@ pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) 
     }
 }
 
-/// Records that this thread's call names a missing object.
+/// This thread's call names a missing object.
 pub(crate) fn named(pointer: usize) {
     NAMED.set(pointer);
 }
 
-/// Reports the call if the object that it named was destroyed.
+/// Reports a call that named a destroyed object.
 pub(crate) fn refused(call: &str) {
     if is_on() {
         used(NAMED.replace(0), call);
     }
 }
 
-/// Reports a call on a destroyed object, or a post to one of the parent process; true: destroyed.
+/// Reports use after destruction (true), or a post to the parent's object.
 pub(crate) fn used(pointer: usize, call: &str) -> bool {
     let records = RECORDS.lock();
     let Some(gone) = records.gone.get(&pointer) else {
-        // polling an inherited completion queue is harmless
+        // polling an inherited queue is harmless
         let posts = |alive: &&Alive| alive.kind != "ibv_cq" && alive.process != process::id();
         let finding = records.alive.get(&pointer).filter(posts).map(|alive| Finding {
             kind: Kind::UsedInChild,
@@ -175,7 +175,7 @@ pub(super) fn tell_alive() {
 }
 
 impl Records {
-    /// Forgets a destroyed object; frees its memory if `free`.
+    /// Frees its memory if `free`.
     fn forget(&mut self, pointer: usize, free: bool) {
         let Some(gone) = self.gone.remove(&pointer) else { return };
         if free {

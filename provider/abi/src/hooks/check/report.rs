@@ -1,4 +1,4 @@
-//! Findings on stderr, each once, with a summary at exit.
+//! Findings on stderr, each once, and a summary.
 
 use std::{
     collections::BTreeMap,
@@ -27,30 +27,29 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Most findings reported; more are counted.
+/// Most reported; more are counted.
 const MOST: usize = 100;
 
 static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
 
 struct Told {
-    /// Process of the findings: a forked child starts empty.
+    /// A forked child starts empty.
     process: u32,
     places: BTreeMap<Key, Occurrence>,
 }
 
-/// Identity of a finding: kind, place, and for live objects their names.
+/// Kind and place; for live objects their names.
 type Key = (Kind, Stack, Option<String>);
 
-/// A finding at one place.
 struct Occurrence {
     times: u32,
-    /// The program's caller for the summary; `None`: suppressed.
+    /// Caller in the summary; `None`: suppressed.
     shown: Option<String>,
-    /// For the document at exit.
+    /// For the document.
     found: Option<Found>,
 }
 
-/// Findings made under a lock.
+/// Made under a lock.
 static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
 static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
 
@@ -65,7 +64,7 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
     lines
 });
 
-/// Reports a finding once. The caller holds no engine lock.
+/// Reports once. The caller holds no engine lock.
 #[cold]
 pub(crate) fn tell(finding: &Finding) {
     let Some(form) = form::form() else { return };
@@ -99,12 +98,12 @@ pub(crate) fn tell(finding: &Finding) {
     }
 }
 
-/// True if this process has findings. Never waits: a forked child may inherit a held lock.
+/// Never waits: a forked child may inherit a held lock.
 pub(super) fn has_told() -> bool {
     TOLD.try_lock().is_some_and(|told| told.process == process::id() && !told.places.is_empty())
 }
 
-/// Queues a finding for [`tell_postponed`], for callers with locks.
+/// For callers with locks: [`tell_postponed`] reports it.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);
     ARE_POSTPONED.store(true, Ordering::Release);
@@ -117,7 +116,7 @@ pub(crate) fn tell_postponed() {
     }
 }
 
-/// Prints the summary; returns the number of distinct findings without advice.
+/// Returns the number of findings without advice.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut told = TOLD.lock();
@@ -183,7 +182,7 @@ pub(super) fn summarize() -> usize {
 }
 
 impl Told {
-    /// Drops the parent's findings in a forked child.
+    /// A forked child drops its parent's findings.
     fn begin(&mut self) {
         let process = process::id();
         if self.process != process {
@@ -193,17 +192,17 @@ impl Told {
     }
 }
 
-/// Returns the program's caller of this thread's call.
+/// The program's caller of this call.
 pub(super) fn caller() -> Option<String> {
     let frames = Stack::here().frames();
     own(&frames).map(|own| frames[own].to_string())
 }
 
-/// Innermost caller outside the libraries' headers and the C library.
+/// Innermost caller outside headers and the C library.
 fn own(frames: &[Frame]) -> Option<usize> {
     let is_foreign = |frame: &Frame| {
         let (function, place) = (&frame.function, &frame.place);
-        // programs use such prefixes too; a resolved name has no offset
+        // a resolved name has no offset
         let is_named = !function.contains('+')
             && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start));
         let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));

@@ -1,4 +1,4 @@
-//! Posted requests whose completions have not been polled, and their queues.
+//! Posted requests without a polled completion, and their queues.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,14 +27,14 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Requests in flight beyond which not every request needs a signal.
+/// In-flight requests above which signaling each is excessive.
 const DEEP: usize = 16;
-/// Signaled requests in a row that cause the advice.
+/// Signaled requests in a row until the advice.
 const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
-/// Device address and queue pair number.
+/// Device and number.
 pub(crate) type QpKey = (usize, u32);
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A send request; `inline` has the source of inline data, which only the translation knows.
+    /// `inline`: sources of inline data, known to the translation only.
     pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
         let (name, role, remote) = operation(&wr.op);
         let is_inline = inline.is_some();
@@ -87,7 +87,7 @@ impl Request {
     }
 }
 
-/// Name, role of the local memory, and access to the peer's memory.
+/// Name, role of local memory, use of peer memory.
 const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
@@ -151,7 +151,7 @@ struct Requests {
     shared: BTreeMap<usize, Shared>,
     /// By pointer.
     cqs: BTreeMap<usize, Completions>,
-    /// By device and local key.
+    /// By device and L_Key.
     regions: BTreeMap<(usize, u32), RegionMemory>,
 }
 
@@ -159,17 +159,17 @@ struct Pair {
     new: NewPair,
     sends: VecDeque<Posted>,
     receives: VecDeque<Posted>,
-    /// Signaled sends in a row while others were in flight.
+    /// Signaled sends in a row with others in flight.
     signaled: u32,
-    /// One request has failed, so all later ones fail.
+    /// All later requests fail.
     has_failed: bool,
-    /// Completion counters report completions: the program need not poll.
+    /// Completion counters replace polling.
     is_counted: bool,
 }
 
 struct Shared {
     device: usize,
-    /// XRC only: the completion queue. The queue pairs of an XRC SRQ are unknown here.
+    /// XRC only; its queue pairs are unknown here.
     cq: Option<usize>,
     list: VecDeque<Posted>,
 }
@@ -185,26 +185,26 @@ struct Posted {
 
 struct Completions {
     capacity: usize,
-    /// Requests of queue pairs still to complete here.
+    /// Still to complete here.
     pending: usize,
     made: Stack,
     reset: Option<Reset>,
 }
 
-/// Requests of this queue that a RESET discarded.
+/// Requests that a RESET discarded.
 struct Reset {
     at: Stack,
     number: usize,
-    /// First poll since the RESET or the last check.
+    /// First empty poll.
     polled: Option<Instant>,
 }
 
-/// The state, if checks are on.
+/// `None`: checks are off.
 fn locked() -> Option<MutexGuard<'static, Requests>> {
     is_on().then(|| REQUESTS.lock())
 }
 
-/// Records a completion queue or its new size.
+/// Records a new queue or size.
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
     let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
@@ -217,7 +217,7 @@ pub(crate) fn remove_cq(cq: usize) {
     }
 }
 
-/// Requests that can still complete in a completion queue.
+/// Requests that can still complete.
 pub(crate) fn pending(cq: usize) -> usize {
     let requests = REQUESTS.lock();
     let may_complete = |pair: &&Pair| {
@@ -230,14 +230,14 @@ pub(crate) fn pending(cq: usize) -> usize {
     }
 }
 
-/// True if every request of a completion queue has completed; `held` completions wait in it.
+/// True if only the `held` completions remain.
 pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
     let requests = REQUESTS.lock();
     let mut posted = 0;
     for pair in requests.pairs.values() {
         let NewPair { send_cq, recv_cq, .. } = pair.new;
         if pair.is_counted && (send_cq == cq || recv_cq == cq) {
-            return false; // the posted requests are unknown
+            return false; // unknown
         }
         posted += if send_cq == cq { pair.sends.len() } else { 0 };
         posted += if recv_cq == cq { pair.receives.len() } else { 0 };
@@ -260,14 +260,14 @@ pub(crate) fn remove_pair(key: QpKey) {
     drop(removed);
 }
 
-/// Marks a queue pair as counted: its completions are unknown from here on.
+/// Completions of the queue pair become unknown.
 pub(crate) fn count_pair(key: QpKey) {
     if let Some(pair) = locked().as_mut().and_then(|requests| requests.pairs.get_mut(&key)) {
         pair.is_counted = true;
     }
 }
 
-/// Forgets the requests of a queue pair in RESET.
+/// Forgets the requests.
 pub(crate) fn reset_pair(key: QpKey) {
     let Some(mut requests) = locked() else { return };
     let Some(pair) = requests.pairs.get(&key) else { return };
@@ -286,7 +286,7 @@ pub(crate) fn reset_pair(key: QpKey) {
     }
 }
 
-/// Handles an empty poll; reports if nothing can complete because of a RESET.
+/// Handles an empty poll; reports a RESET as the cause.
 pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
@@ -311,7 +311,7 @@ pub(crate) fn found_empty(cq: usize) {
     }
 }
 
-/// Records a shared receive queue; `cq` for XRC.
+/// `cq`: XRC only.
 pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
     if let Some(mut requests) = locked() {
         requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
@@ -329,13 +329,12 @@ pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     }
 }
 
-/// A posted request that needs a region about to be deregistered. Call it before: without the
-/// region the request may fail at once.
+/// Finds a request that needs a region. Call before deregistering, which may fail the request.
 pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     locked()?.user_of(device, lkey)
 }
 
-/// Forgets a deregistered region; reports its `user`, if any.
+/// Forgets a region; reports its `user`.
 pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
     let Some(mut requests) = locked() else { return };
     requests.regions.remove(&(device, lkey));
@@ -348,8 +347,7 @@ pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>
     found.iter().for_each(report::tell);
 }
 
-/// Reports a send that needs the destroyed address handle. A send with no completion to come may
-/// already be done.
+/// Reports a send that needs the address handle, unless it may be done.
 pub(crate) fn remove_ah(ah: usize) {
     let Some(requests) = locked() else { return };
     let user = requests.pairs.values().find_map(|pair| {
@@ -370,7 +368,7 @@ pub(super) fn regions() -> usize {
     REQUESTS.lock().regions.len()
 }
 
-/// Attributes of a queue pair and of its peer in this process.
+/// Attributes of a queue pair and its peer here.
 pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     let requests = REQUESTS.lock();
     let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
@@ -380,7 +378,7 @@ pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     Some((this, peer))
 }
 
-/// Posts requests; `post` returns the number taken and its result.
+/// `post` returns the number taken, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
     call: &'static str,
@@ -411,7 +409,7 @@ pub(crate) fn post<R>(
     result
 }
 
-/// Records a polled completion before the program sees it.
+/// Records a completion before the program sees it.
 pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
@@ -475,7 +473,7 @@ impl Requests {
         (Posted { subject, is_signaled, order, watches, lkeys, ah }, overlap)
     }
 
-    /// The ordering mistake of a new request behind the queue's and the list's.
+    /// Ordering mistake of a request behind queue and list.
     fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
         let Queue::Send(key) = queue else { return None };
         let before =
@@ -484,7 +482,7 @@ impl Requests {
         order::check(&new.subject, &new.order, before)
     }
 
-    /// Records a request that the adapter has taken.
+    /// Records a taken request.
     fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
         let (subject, is_counted) = (posted.subject.clone(), posted.is_signaled);
         let mut cqs = SmallVec::<[usize; 1]>::new();
@@ -507,7 +505,7 @@ impl Requests {
                 findings.extend(pair.signals_each(&posted));
                 pair.sends.push_back(posted);
                 cqs.push(pair.new.send_cq);
-                // a send may cause a response
+                // the peer may respond
                 [pair.new.send_cq, pair.new.recv_cq].into_iter().for_each(wake_ups::posted);
             }
             Queue::Receive(key) => {
@@ -536,7 +534,7 @@ impl Requests {
             let own = completions.pending;
             let load = self.load(cq);
             if load > capacity {
-                // peers may limit their use of a shared queue by credits
+                // peers may limit themselves by credits
                 let is_sure = own > capacity;
                 findings.push(Finding {
                     kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
@@ -550,13 +548,13 @@ impl Requests {
         }
     }
 
-    /// Requests that may complete in a completion queue.
+    /// Requests that may complete here.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
         own + self.shared_load(cq)
     }
 
-    /// Those in shared receive queues.
+    /// In shared receive queues.
     fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();
@@ -590,7 +588,7 @@ impl Requests {
             (true, None) => &mut pair.receives,
             (false, _) => &mut pair.sends,
         };
-        // a queue completes in order, so earlier requests are done
+        // a queue completes in order
         let is_this = |posted: &Posted| {
             posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
         };
@@ -603,7 +601,7 @@ impl Requests {
         self.discount(cq, counted);
     }
 
-    /// Completes a request of an XRC target through one of the SRQs of this queue.
+    /// Completes an XRC target's request in one of this queue's SRQs.
     fn complete_xrc(&mut self, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
         let of_queue = self.shared.values_mut().filter(|shared| shared.cq == Some(cq));
         let is_it = |posted: &Posted| posted.subject.wr_id == wc.wr_id;
@@ -641,7 +639,7 @@ impl Requests {
         }
     }
 
-    /// A posted request that needs a region and whose queue pair still works.
+    /// A request that needs the region, of a working queue pair.
     fn user_of(&self, device: usize, lkey: u32) -> Option<Arc<Subject>> {
         let needs = |posted: &&Posted| posted.lkeys.contains(&lkey);
         let pairs = self.pairs.iter().filter(|((of, _), _)| *of == device);
@@ -659,12 +657,12 @@ impl Requests {
 }
 
 impl Pair {
-    /// True if posted requests can still execute.
+    /// True if requests can still execute.
     fn is_able(&self) -> bool {
         !self.has_failed && !matches!(self.new.qp.query().state, State::Reset | State::Err)
     }
 
-    /// The mistake if the send queue has no room for another send.
+    /// The mistake if one more send finds no room.
     fn is_full(&self) -> Option<Kind> {
         if self.has_failed || self.sends.len() < self.new.max_send {
             return None;
@@ -692,7 +690,7 @@ impl Pair {
         })
     }
 
-    /// True if the failed completion is a receive, as far as known.
+    /// True if a receive failed, as far as is known.
     fn has_received(&self, cq: usize, wr_id: u64) -> bool {
         let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
         if send_cq != recv_cq {
@@ -707,8 +705,7 @@ impl Pair {
     }
 }
 
-/// Completes a request of a shared receive queue, in any order. An ambiguous `wr_id` ends the
-/// comparison.
+/// Completes in any order. An ambiguous `wr_id` ends the comparison.
 fn complete_shared(
     shared: &mut VecDeque<Posted>,
     wr_id: u64,
@@ -728,7 +725,7 @@ fn complete_shared(
 }
 
 impl Posted {
-    /// Ends the watches, and compares the memory if `compare`.
+    /// Ends the watches; compares the memory if `compare`.
     fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
         for id in self.watches {
             if compare {
@@ -745,7 +742,7 @@ impl Posted {
 }
 
 impl RegionMemory {
-    /// Address in the process of an element; `None` if outside.
+    /// Process address; `None` if outside.
     fn at(&self, sge: &Sge) -> Option<usize> {
         let offset = usize::try_from(sge.address.checked_sub(self.iova)?).ok()?;
         let end = offset.checked_add(sge.length as usize)?;

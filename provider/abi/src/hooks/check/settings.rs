@@ -1,4 +1,4 @@
-//! Queue pair attributes that work but hurt on a network.
+//! Attributes that hurt on a network.
 
 use roce_provider::transport::{
     addr::Qpn,
@@ -11,7 +11,6 @@ use super::{
     stack::Stack,
 };
 
-/// Reports attributes set by `ibv_modify_qp`.
 pub(crate) fn changed(
     qpn: u32,
     timeout: Option<u8>,
@@ -32,8 +31,8 @@ pub(crate) fn changed(
     }
 }
 
-/// Reports a requester allowed more READs and atomics than its responder in this process. Call in
-/// RTR or RTS.
+/// Reports a requester with more READs than its responder in this process takes. Call in RTR or
+/// RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, answers) in [(&this, &peer), (&peer, &this)] {

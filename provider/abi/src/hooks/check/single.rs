@@ -1,7 +1,7 @@
-//! Objects promised to single-threaded use, for which libraries take no lock.
+//! Objects promised to a single thread; libraries lock nothing.
 //!
-//! On a change of thread, a call lingers for 100 µs: a call of the first thread meanwhile shows
-//! that nothing separates them.
+//! After a change of thread, a call lingers 100 µs: a call of the first thread meanwhile shows the
+//! race.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,6 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Duration of lingering.
 const MOMENT: Duration = Duration::from_micros(100);
 
 /// By pointer.
@@ -27,9 +26,7 @@ static OBJECTS: Mutex<BTreeMap<usize, Object>> = Mutex::new(BTreeMap::new());
 struct Object {
     /// Text of the promise.
     promise: &'static str,
-    /// Last thread.
     last: u32,
-    /// Current thread and its stack.
     inside: Option<(u32, Stack)>,
 }
 
@@ -39,7 +36,7 @@ pub(crate) fn promised(object: usize, promise: &'static str) {
     }
 }
 
-/// Extends a promise to a dependent object.
+/// Dependents inherit the promise.
 pub(crate) fn made_with(object: usize, other: usize) {
     if is_on() {
         let promise = OBJECTS.lock().get(&other).map(|other| other.promise);
@@ -51,10 +48,9 @@ pub(super) fn forget(object: usize) {
     OBJECTS.lock().remove(&object);
 }
 
-/// This thread's call on such an object.
 pub(crate) struct Inside(usize);
 
-/// Call before use, without locks; reports a concurrent thread.
+/// Without locks; reports a concurrent thread.
 pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
     let this = threads::this();
     let mut objects = OBJECTS.lock();

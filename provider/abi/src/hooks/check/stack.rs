@@ -1,4 +1,4 @@
-//! Call sites: return addresses, resolved when shown.
+//! Return addresses, resolved when shown.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -12,18 +12,17 @@ use std::{
 /// Callers kept.
 const DEPTH: usize = 12;
 
-/// Callers of this library, innermost first.
+/// Innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stack(Arc<[usize]>);
 
 /// A resolved caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// The function, or the file and offset.
+    /// The function, or file and offset.
     pub(super) function: String,
     /// Source and line, or the file.
     pub(super) place: String,
-    /// Full path of the source, and line.
     pub(super) source: Option<(PathBuf, u32)>,
 }
 
@@ -34,7 +33,7 @@ impl fmt::Display for Frame {
 }
 
 impl Stack {
-    /// Captures the callers of the current call.
+    /// Callers of the current call.
     pub(crate) fn here() -> Self {
         let mut addresses = Vec::with_capacity(DEPTH);
         backtrace::trace(|frame| {
@@ -47,22 +46,22 @@ impl Stack {
         Self(addresses.into())
     }
 
-    /// For events without a caller.
+    /// No caller.
     pub(crate) fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// The two innermost callers, which identify a place.
+    /// The two innermost callers.
     pub(super) fn place(&self) -> Self {
         Self(self.0.iter().copied().take(2).collect())
     }
 
-    /// Resolves the callers down to `main`.
+    /// Down to `main`.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for &address in &*self.0 {
             let before = frames.len();
-            // a return address follows the call instruction
+            // a return address follows the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
                 let source = symbol.filename().map(Path::to_path_buf).zip(symbol.lineno());
@@ -90,7 +89,6 @@ impl Stack {
     }
 }
 
-/// The last two parts of a path.
 fn short(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts[parts.len().saturating_sub(2)..].join("/")
@@ -125,12 +123,12 @@ static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
     let mut search = Search { wanted: Stack::here as fn() -> Stack as usize, found: 0..0 };
     // SAFETY: The function above, with what it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
-    // linked statically, as in a test, every address would be its own
+    // linked statically, every address would be its own
     let is_shared = module(search.wanted).0.contains(".so");
     if is_shared { search.found } else { 0..0 }
 });
 
-/// File mapped at an address, and the offset in it.
+/// Mapped file and offset.
 fn module(address: usize) -> (String, usize) {
     // SAFETY: All zero is one without names.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! A file of suppressed findings, one per line.
+//! A file of suppressed findings.
 //!
 //! ```text
 //! # what a benchmark does on purpose
@@ -7,8 +7,8 @@
 //! timeout_zero
 //! ```
 //!
-//! The first word is the name of a finding, or `*`. The rest is a pattern, with `*`, for a stack
-//! line or a function; without one, all findings of the name match.
+//! A finding's name or `*`, then a pattern, with `*`, for a stack line or a function. Without a
+//! pattern all match.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ struct Suppression {
 }
 
 impl Suppressions {
-    /// Reads a file; returns one message per wrong line.
+    /// With one message per wrong line.
     pub(super) fn read(path: &Path) -> (Self, Vec<String>) {
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -42,7 +42,7 @@ impl Suppressions {
         }
     }
 
-    /// Skips wrong lines, and returns them with their numbers.
+    /// Skips wrong lines; returns them.
     fn parse(text: &str) -> (Self, Vec<(usize, String)>) {
         let (mut found, mut wrong) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
@@ -68,7 +68,6 @@ impl Suppressions {
         (Self(found), wrong)
     }
 
-    /// True if a finding is suppressed.
     pub(super) fn cover(&self, kind: Kind, frames: &[Frame]) -> bool {
         let mut is_covered = false;
         for line in &self.0 {
@@ -92,7 +91,7 @@ impl Suppressions {
     }
 }
 
-/// True if the text matches; `*` stands for anything.
+/// `*` stands for anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Thread states as the kernel shows them, and which threads can still act.
+//! Which threads can still act, by the kernel's states.
 //!
 //! Read first: proc(5), `/proc/pid/task/tid/syscall` and the `tfd` lines of `/proc/pid/fdinfo`.
 
@@ -18,25 +18,25 @@ const MOST: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Thread {
     pub(super) id: u32,
-    /// Its system call and arguments; empty while it runs.
+    /// System call and arguments; empty while running.
     call: Vec<u64>,
-    /// Number of context switches.
+    /// Context switches.
     switches: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// Runs, or sleeps for a limited time.
+    /// Runs or sleeps.
     GoesOn,
-    /// Waits for another thread, without a limit.
+    /// Without a limit.
     WaitsForThread,
-    /// Waits for one of these descriptors.
+    /// A descriptor may wake it.
     WaitsFor { descriptors: Vec<c_int>, is_limited: bool },
     /// An event outside the process may wake it.
     Blocked,
 }
 
-/// Lists the threads; `None` if unreadable, or if a timer's signal may wake one.
+/// `None` if unreadable, or if a timer's signal may wake one.
 pub(super) fn all() -> Option<Vec<Thread>> {
     // SAFETY: All bytes zero are a value of it.
     let mut timer: libc::itimerval = unsafe { mem::zeroed() };
@@ -50,7 +50,7 @@ pub(super) fn all() -> Option<Vec<Thread>> {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         let id = thread.file_name().to_str()?.parse().ok()?;
         match (name.starts_with(OWN), id == process::id()) {
-            (true, true) => return None, // this library's threads have its name
+            (true, true) => return None, // unnamed threads of this library
             (true, false) => {}
             (false, _) => found.push(Thread::look(id)),
         }
@@ -58,7 +58,7 @@ pub(super) fn all() -> Option<Vec<Thread>> {
     Some(found)
 }
 
-/// Keeps the threads that did nothing since: their states held at one time.
+/// Keeps unchanged threads: their states held at one time.
 pub(super) fn still(seen: Vec<Thread>) -> Vec<Thread> {
     seen.into_iter().filter(|thread| *thread == Thread::look(thread.id)).collect()
 }
@@ -121,7 +121,7 @@ const FUTEX_FLAGS: c_int = 128 | 256;
 struct Wait {
     number: c_long,
     on: On,
-    /// Index and type of the limit's argument.
+    /// Limit's argument and type.
     limit: (usize, Limit),
 }
 
@@ -151,7 +151,7 @@ const WAITS: &[Wait] = &[
     Wait { number: libc::SYS_epoll_wait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
 ];
 
-/// Reads memory that may be unmapped at any time.
+/// The memory may be unmapped.
 fn memory(address: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, address).ok()?;
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// State of another thread in `wait`, which `end` ends.
+    /// State during `wait`; `end` ends it.
     fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Doing {
         let (say, hear) = mpsc::channel();
         let other = thread::spawn(move || {

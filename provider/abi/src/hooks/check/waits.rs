@@ -1,4 +1,4 @@
-//! Endless waits: for acknowledgements the program never makes, or events that nothing can cause.
+//! Endless waits for acknowledgements or events.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,13 @@ use super::{
 };
 use crate::sync::{Changes, Mutex};
 
-/// Time until a wait is suspect; programs acknowledge sooner or never.
+/// Until suspicion: programs acknowledge sooner or never.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-/// Threads in this library that need another thread to act, and when that was last found.
+/// Threads waiting for another to act, with the time of that finding.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
-/// Returns the first result of `attempt`, retried after each change. After [`SOON`] it reports
-/// `what` as `kind`.
+/// Retries `attempt` after each change. After [`SOON`] reports `what`.
 pub(crate) fn for_acknowledgement<R>(
     changes: &Changes,
     attempt: impl Fn() -> Option<R>,
@@ -40,8 +39,8 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// Runs each [`SOON`] of a wait. `endless` says why only another thread can end it; reported once
-/// if none acts.
+/// Runs each [`SOON`]. `endless` says why only another thread can end the wait; reported once if
+/// none acts.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
@@ -53,7 +52,6 @@ pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     }
 }
 
-/// Runs when a wait has ended.
 pub(crate) fn left() {
     ENDLESS.lock().remove(&threads::this());
 }
@@ -62,12 +60,11 @@ pub(super) fn tell(what: String, stack: (&'static str, Stack)) {
     report::tell(&Finding { kind: Kind::EndlessWait, what, stacks: vec![stack] });
 }
 
-/// True if no other thread acts.
 pub(super) fn nobody_acts(but: u32) -> bool {
     let Some(threads) = threads::all() else { return false };
     let others: Vec<_> = threads.into_iter().filter(|thread| thread.id != but).collect();
     let number = others.len();
-    // the waits were checked after the others last acted
+    // the others last acted before
     let endless = ENDLESS.lock();
     let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SOON);
     let is_stuck = |thread: &Thread| {

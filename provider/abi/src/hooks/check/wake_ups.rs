@@ -1,4 +1,4 @@
-//! Armed completion queues, and waits for events that may not come.
+//! Armed completion queues, and waits whose event may not come.
 
 use std::{collections::BTreeMap, ffi::c_int, mem};
 
@@ -16,16 +16,14 @@ use crate::sync::Mutex;
 /// By pointer.
 static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
 
-/// Name of a wait outside this library.
 const IN_POLL: &str = "poll, select or epoll_wait";
 
 struct Queue {
     channel: usize,
-    /// The channel's.
     descriptor: c_int,
     made: Stack,
     cq: CompletionQueue,
-    /// Polled since it was last armed.
+    /// Since it was last armed.
     is_polled: bool,
     armed: Option<Armed>,
 }
@@ -34,11 +32,11 @@ struct Armed {
     at: Stack,
     by: u32,
     kind: NotifyKind,
-    /// Completions may have arrived between the last poll and this.
+    /// Completions may precede arming.
     may_have_missed: bool,
     /// The program has polled since, or this thread has posted a request that completes here.
     is_safe: bool,
-    /// Held completions without an event at the last check.
+    /// At the last check, without an event.
     lay_there: bool,
 }
 
@@ -58,7 +56,7 @@ pub(crate) fn remove(cq: usize) {
     drop(removed);
 }
 
-/// Records a poll, and reports findings postponed under locks.
+/// Records a poll; reports postponed findings.
 pub(crate) fn polled(cq: usize) {
     report::tell_postponed();
     change(cq, |queue| {
@@ -67,7 +65,7 @@ pub(crate) fn polled(cq: usize) {
     });
 }
 
-/// Records a request that completes or causes a response here.
+/// Records a request that completes here or causes a response.
 pub(super) fn posted(cq: usize) {
     let this = threads::this();
     let is_own = |armed: &&mut Armed| armed.by == this;
@@ -76,7 +74,7 @@ pub(super) fn posted(cq: usize) {
     });
 }
 
-/// Records that a queue was armed while `pending` requests might complete.
+/// `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     let (at, by) = (Stack::here(), threads::this());
     let mut mute = None;
@@ -98,7 +96,7 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     }
 }
 
-/// Records an event that the program has taken.
+/// Records a taken event.
 pub(crate) fn woken(cq: usize) {
     if !is_on() {
         return;
@@ -111,7 +109,7 @@ pub(crate) fn woken(cq: usize) {
     change(cq, |queue| queue.armed = None);
 }
 
-/// Runs before a wait on a channel. A thread other than the arming one may be about to poll.
+/// Runs before a wait. A thread other than the arming one may be about to poll.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
     not_polled_again(channel, None);
@@ -130,7 +128,7 @@ fn not_polled_again(channel: usize, only: Option<usize>) {
     });
 }
 
-/// Runs when a wait has taken long without an event.
+/// Runs after a long wait without an event.
 pub(crate) fn still_waits(channel: usize) {
     let _call = Call::begin();
     find(channel, |_, queue, _| {
@@ -145,8 +143,8 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
-/// Explains why a channel gets no event unless another thread acts. `call` waits; `have_completed`
-/// takes a queue and its number of completions.
+/// Explains why only another thread can cause an event. `have_completed` gets a queue and its
+/// completions.
 pub(crate) fn endless(
     call: &str,
     channel: usize,
@@ -171,8 +169,8 @@ pub(crate) fn endless(
     })
 }
 
-/// Like `endless`, for descriptors that are all channels; also returns a queue's stack. An existing
-/// event ends the wait.
+/// For descriptors that are all channels; also returns a queue's stack. An existing event ends the
+/// wait.
 pub(super) fn endless_for(
     descriptors: &[c_int],
     have_completed: fn(usize, usize) -> bool,
@@ -194,8 +192,8 @@ pub(super) fn endless_for(
     reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
 }
 
-/// Finds completions that arrived before their queue was armed, while a thread waits in a system
-/// call. `threads` were idle since the last check.
+/// Finds completions older than arming, while a thread waits in a system call. `threads` were idle
+/// since the last check.
 pub(super) fn look_at_waits(threads: &[Thread]) {
     let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
     let mut findings = Vec::new();
@@ -244,7 +242,7 @@ fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
     }
 }
 
-/// Reports queues of a channel that are armed for any completion and for which `say` has a text.
+/// Reports `say`'s text for queues armed for any completion.
 fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
     let cqs = CQS.lock();
     let findings: Vec<_> = cqs

@@ -1,5 +1,4 @@
-//! Checksums of posted memory, updated when the adapter writes. Any other difference is the
-//! program's write.
+//! Checksums of posted memory, updated on the adapter's writes. Any other change is the program's.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -20,7 +19,7 @@ use crate::sync::Mutex;
 const BLOCK: usize = 256;
 /// Bytes per read.
 const PART: usize = 4096;
-/// Most bytes checked per piece.
+/// Most bytes per piece.
 const MOST: usize = 64 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,14 +27,13 @@ pub(crate) enum Role {
     Send,
     /// Places a message.
     Receive,
-    /// Places the response of a READ or an atomic.
+    /// Places a READ's or atomic's response.
     Read,
 }
 
-/// A request, as findings name it.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// Kind and number of the queue.
+    /// Kind and number.
     pub(crate) queue: (&'static str, usize),
     pub(crate) call: &'static str,
     pub(crate) wr_id: u64,
@@ -60,21 +58,20 @@ struct Watch {
     length: usize,
     role: Role,
     subject: Arc<Subject>,
-    /// One per block; empty if not compared.
+    /// Per block; empty: not compared.
     sums: Vec<u32>,
 }
 
 struct Watches {
     all: BTreeMap<WatchId, Watch>,
     next: u64,
-    /// Greatest length so far.
     longest: usize,
 }
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory of a new request. Returns the request of an overlapping receive buffer, if any;
-/// such memory is not compared.
+/// Watches memory of a new request; returns the request of an overlapping receive, if any. Such
+/// memory is not compared.
 pub(crate) fn add(
     start: usize,
     length: usize,
@@ -87,7 +84,7 @@ pub(crate) fn add(
         .overlapping(start, length)
         .find(|(_, watch)| role == Role::Receive && is_receive(watch))
         .map(|(_, watch)| watch.subject.clone());
-    // a fenced request sends the response of an earlier READ
+    // a fenced request may send a READ's response
     let is_fetched = role == Role::Send
         && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
     let sums = match other {
@@ -102,7 +99,7 @@ pub(crate) fn add(
     (id, other)
 }
 
-/// Requests whose responses are placed in a range.
+/// Requests that place responses in a range.
 pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     let watches = WATCHES.lock();
     let found = watches.overlapping(range.start, range.len());
@@ -110,26 +107,25 @@ pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     reads.map(|(_, watch)| watch.subject.clone()).collect()
 }
 
-/// Ends a watch without comparing.
 pub(crate) fn forget(id: WatchId) {
     WATCHES.lock().all.remove(&id);
 }
 
-/// Stops comparing: the owner of the memory is unknown.
+/// Stops comparing: the owner is unknown.
 pub(crate) fn doubt(id: WatchId) {
     if let Some(watch) = WATCHES.lock().all.get_mut(&id) {
         watch.sums.clear();
     }
 }
 
-/// Ends the watch of a completed request before the program sees the completion.
+/// Ends the watch; compares before the program sees the completion.
 pub(crate) fn finish(id: WatchId) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
     watch.difference(id.start, 0..watch.compared())
 }
 
-/// Runs the adapter's write, and updates the checksums.
+/// Runs the adapter's write; updates the checksums.
 fn place<R>(address: usize, length: usize, write: impl FnOnce() -> R) -> R {
     let mut watches = WATCHES.lock();
     let found: Vec<_> = watches
@@ -176,12 +172,12 @@ impl Watches {
 }
 
 impl Watch {
-    /// Number of bytes with checksums.
+    /// Bytes with checksums.
     fn compared(&self) -> usize {
         self.length.min(self.sums.len() * BLOCK)
     }
 
-    /// Finds the program's changes in a range of whole blocks.
+    /// Finds the program's changes in whole blocks.
     fn difference(&self, start: usize, range: Range<usize>) -> Option<Finding> {
         if range.is_empty() {
             return None;
@@ -213,14 +209,14 @@ impl Watch {
     }
 }
 
-/// Whole blocks of a watched piece within some memory.
+/// Whole blocks within some memory.
 fn blocks(start: usize, watched: usize, address: usize, length: usize) -> Range<usize> {
     let from = address.saturating_sub(start) / BLOCK * BLOCK;
     let end = (address + length).saturating_sub(start).next_multiple_of(BLOCK);
     from..end.min(watched)
 }
 
-/// Checksums of a range's blocks; `None` if unmapped.
+/// `None` if unmapped.
 fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     let mut sums = Vec::with_capacity(range.len().div_ceil(BLOCK));
     let mut part = [0; PART];
@@ -235,13 +231,12 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     Some(sums)
 }
 
-/// Memory that records the adapter's writes.
+/// Records the adapter's writes.
 struct WatchedMemory<M> {
     memory: M,
     address: usize,
 }
 
-/// Wraps memory if checks are on.
 pub(crate) fn watched(memory: impl Memory + 'static) -> Arc<dyn Memory> {
     if is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
 }

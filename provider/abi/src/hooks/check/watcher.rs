@@ -1,5 +1,5 @@
-//! Periodic check for endless waits in system calls, which bypass this library. Also reports the
-//! findings when a signal ends the program.
+//! Finds endless waits in system calls, which bypass this library. Reports when a signal ends the
+//! program.
 
 use std::{
     ffi::c_int,
@@ -21,19 +21,18 @@ use super::{
     waits, wake_ups,
 };
 
-/// Process of the thread: a forked child has none.
+/// A forked child has no thread.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// 1: a signal ends the program; the thread reports the findings.
+/// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
-/// 1: the findings are reported; the signal handler waits for this.
+/// 1: reported; the handler waits for this.
 static IS_TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Starts the thread once.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
-        // such waits are not found otherwise
+        // else such waits are not found
         if started.is_ok() {
             PROCESS.store(process::id(), Ordering::SeqCst);
             [libc::SIGINT, libc::SIGTERM].into_iter().for_each(take);
@@ -69,7 +68,7 @@ fn look_on() {
     }
 }
 
-/// Handles a fatal signal, unless the program does.
+/// Unless the program handles it.
 fn take(signal: c_int) {
     // SAFETY: All bytes zero are a value of it. The calls write to a place of ours, and install a
     // function that lives as long as the process: this library is never unloaded.
@@ -84,8 +83,8 @@ fn take(signal: c_int) {
     }
 }
 
-/// Has the thread report the findings, then lets the signal end the program. Takes no lock and
-/// allocates nothing: the interrupted thread may be inside either.
+/// Lets the thread report, then the signal end the program. Takes no lock, allocates nothing: the
+/// interrupted thread may be inside either.
 extern "C" fn on_signal(signal: c_int) {
     if PROCESS.load(Ordering::SeqCst) == process::id() {
         ENDS.store(1, Ordering::SeqCst);
@@ -99,7 +98,7 @@ extern "C" fn on_signal(signal: c_int) {
     }
 }
 
-/// Waits for a word to become 1; false after `limit`.
+/// False after `limit`.
 fn wait(word: &AtomicU32, limit: Duration) -> bool {
     if word.load(Ordering::SeqCst) == 0 {
         let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };

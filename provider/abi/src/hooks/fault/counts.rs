@@ -1,5 +1,4 @@
-//! Call counts in a file (`ROCE_CALLS`), readable however the process ended: for `roce run
-//! --fail-each`.
+//! Call counts in a file (`ROCE_CALLS`), however the process ends: for `roce run --fail-each`.
 
 use std::{
     fs::OpenOptions,
@@ -19,12 +18,11 @@ use roce_provider::{
     report,
 };
 
-/// One word per call, and one for injected failures.
+/// Per call, and for injected failures.
 const WORDS: usize = CallId::COUNT + 1;
 
 static COUNTS: OnceLock<&[AtomicU32]> = OnceLock::new();
 
-/// Starts, if the environment names a directory.
 pub(super) fn begin() {
     let Some(directory) = environment::value(CALLS) else { return };
     match map(Path::new(&directory)) {
@@ -33,7 +31,7 @@ pub(super) fn begin() {
     }
 }
 
-/// Maps this process's file; a forked child shares it.
+/// A forked child shares it.
 fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     let path = directory.join(process::id().to_string());
     let file = OpenOptions::new()

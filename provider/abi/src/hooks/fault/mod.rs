@@ -1,6 +1,4 @@
-//! Injected failures and delays of calls (`ROCE_FAULT`).
-//!
-//! Every [`call`](crate::call) asks first.
+//! Injected failures and delays (`ROCE_FAULT`), before a [`call`](crate::call) does anything.
 
 mod counts;
 mod rules;
@@ -31,10 +29,9 @@ extern "C" fn end() {
     rules::at_end();
 }
 
-/// Interval of the checks during a delay.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Error and reason that a rule injects into a program's call. Nested calls are the library's.
+/// For a program's call, not the library's nested ones.
 pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
     if !Hook::Faults.is_on() || calls::is_inside() {
         return None;
@@ -59,7 +56,7 @@ pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
 
 const ADVICE: &str = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
 
-/// Delays for `length`, or while the rule exists. The thread holds no lock.
+/// For `length`, or while the rule exists. The thread holds no lock.
 fn wait(rule: u64, length: Option<Duration>) {
     let mut left = length.unwrap_or(Duration::MAX);
     while !left.is_zero() && rules::has(rule) {

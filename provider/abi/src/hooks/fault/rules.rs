@@ -1,4 +1,4 @@
-//! Fault rules of this process, from the environment and at runtime (`ROCE_CONTROL`).
+//! Fault rules, from the environment and at runtime (`ROCE_CONTROL`).
 
 use std::{
     io, process,
@@ -18,7 +18,7 @@ use super::counts;
 use crate::sync::Mutex;
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
-/// Process that accepts rules; a forked child announces itself too.
+/// Process that listens: a forked child starts again.
 static LISTENS: AtomicU32 = AtomicU32::new(0);
 
 struct Rules {
@@ -28,18 +28,18 @@ struct Rules {
     listening: Option<Listening>,
 }
 
-/// Rules of the environment. Opening a device reports their errors.
+/// Opening a device reports errors.
 fn from_environment() -> FaultRules {
     let text = environment::value(FAULT).and_then(|text| text.into_string().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// True if devices are opened ready for later rules.
+/// Devices are ready for later rules.
 fn has_live_rules() -> bool {
     control::is_wanted() || !from_environment().devices.is_empty()
 }
 
-/// Runs at load. True if calls need a check: rules exist or may come, or calls are counted.
+/// True if calls need a check: for rules, now or later, or counts.
 pub(super) fn at_load() -> bool {
     let mut given = from_environment();
     if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
@@ -64,7 +64,7 @@ pub(super) fn at_load() -> bool {
     true
 }
 
-/// Accepts rules from outside once per process, if configured.
+/// Accepts rules, if configured.
 fn listen() {
     let own = process::id();
     if !control::is_wanted() || LISTENS.swap(own, Ordering::SeqCst) == own {
@@ -85,17 +85,16 @@ fn listen() {
     drop(before);
 }
 
-/// Runs at exit.
 pub(super) fn at_end() {
     let listening = RULES.lock().as_mut().and_then(|rules| rules.listening.take());
     drop(listening);
 }
 
-/// Runs a command of the control socket; returns the response.
+/// A command of the control socket.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
     let answer = obey(command);
-    attend_rules(); // without the lock of the rules, which calls take
+    attend_rules(); // unlocked: calls take the rules' lock
     answer
 }
 
@@ -129,7 +128,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
 }
 
 impl Rules {
-    /// Adds all rules, each with a number, or none.
+    /// All rules or none.
     fn add(&mut self, given: FaultRules) -> Result<(), String> {
         let FaultRules { calls, packet_clauses, devices: of_devices, .. } = given;
         let mut next = self.next;
@@ -166,7 +165,7 @@ impl Rules {
         own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
     }
 
-    /// Lists number, hits and matches of each rule; `-` without counters.
+    /// Number, hits, matches; `-` without counters.
     fn list(&self) -> Vec<String> {
         let own = self
             .faults
@@ -187,7 +186,7 @@ fn text_of(texts: &[(u64, String)], number: u64) -> String {
     texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
 }
 
-/// Effect on a call, and the rule's number.
+/// With the rule's number.
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
     let decided = RULES.lock().as_mut()?.faults.decide(call);
