@@ -1,11 +1,11 @@
-//! Errors and completion flags of `ROCE_AS`.
+//! Errors and completion flags that depend on `ROCE_AS`.
 
 use std::sync::OnceLock;
 
 use libc::c_int;
 use roce_provider::{Profile, environment, errnos};
 
-/// Limit 0: unsupported.
+/// Error of too many objects; limit 0: unsupported.
 pub(crate) fn too_many(limit: usize) -> c_int {
     match limit {
         0 => number("errno.missing", libc::ENOMEM),
@@ -17,7 +17,7 @@ pub(crate) fn size() -> c_int {
     number("errno.sizes", libc::EINVAL)
 }
 
-/// Every receive reports a GRH, like a datagram.
+/// True if every receive reports a GRH, like a datagram.
 pub(crate) fn receives_have_grh() -> bool {
     static HAVE: OnceLock<bool> = OnceLock::new();
     *HAVE.get_or_init(|| text("completions.grh") == Some("receives"))

@@ -4,7 +4,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use roce_provider::signals;
 
-/// Waits up to `limit`: a signal handler may call `exit` while this thread holds a lock.
+/// Runs `act` for up to `limit`: a signal handler may call `exit` while this thread holds a lock.
 pub(crate) fn do_within(limit: Duration, act: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let end = move || {

@@ -67,7 +67,7 @@ macro_rules! numbers {
 
 numbers!(c_int, isize, i64);
 
-/// A fork waits for the call, unless it [`pause`](roce_provider::calls)s.
+/// Runs a call that a fork waits for, unless it [`pause`](roce_provider::calls)s.
 pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     waiting(id, || {
         let _call = Call::begin();
@@ -75,16 +75,16 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// The call waits between [`Call`]s. At a cancellation point its callers may hold nothing to drop.
+/// Runs a call that waits between [`Call`]s, perhaps at a cancellation point.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     let verdict = if hooks::are_on() { verdict(id) } else { Ok(()) };
     finish(id, verdict.and_then(|()| work()))
 }
 
-/// A fork waits for it only under checks.
+/// Runs a call that moves data. A fork waits for it only under checks.
 #[inline]
 pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> T::C {
-    // two copies: one without checks
+    // a copy without checks
     let result = match hooks::are_on() {
         false => work(Moving { id, is_checked: false }),
         true => hooked(id, work),
@@ -108,10 +108,11 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// [Skips the lookup](Object::trust); under checks, `EINVAL` for a destroyed object.
+    /// Returns an object [without the lookup](Object::trust); under checks, `EINVAL` for a
+    /// destroyed one.
     ///
     /// # Safety
-    /// That of [`Object::trust`].
+    /// As for [`Object::trust`].
     pub(crate) unsafe fn object<'a, T: Object>(self, pointer: *const T::C) -> Result<&'a T> {
         if self.is_checked && check::records::used(pointer.addr(), self.id.name()) {
             return Err(Errno::told(libc::EINVAL));
@@ -120,7 +121,7 @@ impl Moving {
     }
 }
 
-/// Injected error.
+/// The error that a rule injects.
 #[cold]
 fn verdict(id: CallId) -> Result<()> {
     match fault::decide(id) {
@@ -143,7 +144,7 @@ fn failure(id: CallId, error: &Errno) -> isize {
     id.failing().failure.value(error.number())
 }
 
-/// Explains and sets `errno`.
+/// Explains an error; sets `errno`.
 #[cold]
 pub(crate) fn fail(call: &str, error: &Errno) {
     let _call = Call::begin();

@@ -10,7 +10,6 @@ use crate::{
     rule::Rule,
 };
 
-/// `EOPNOTSUPP` for any command.
 extern "C" fn refuse() -> c_int {
     libc::EOPNOTSUPP
 }
@@ -22,12 +21,11 @@ extern "C" fn make_nothing() -> *mut c_void {
 
 extern "C" fn ignore() {}
 
-/// No sysfs files exist.
 extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     -1
 }
 
-/// Several names, since a release.
+/// Exports a function under several names.
 macro_rules! export_as {
     ($function:ident since $release:tt: $($name:ident,)*) => {
         $(use $function as $name;)*
@@ -76,7 +74,7 @@ export_as! { ignore since 64:
 }
 export_private!(34: ibv_read_ibdev_sysfs_file);
 
-// one version each
+// a version each
 use ignore as verbs_register_driver_34;
 use ignore as verbs_register_driver_57;
 use ignore as verbs_register_driver_59;

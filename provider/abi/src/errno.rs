@@ -17,7 +17,7 @@ use roce_provider::{
 
 use crate::{adapter, rule::Rule};
 
-/// Never 0.
+/// A nonzero `errno`, and its cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Errno {
     number: c_int,
@@ -26,9 +26,8 @@ pub(crate) struct Errno {
 
 #[derive(Clone, Debug)]
 enum Why {
-    /// No error (`EAGAIN`), or explained.
+    /// No failure (`EAGAIN`), or explained.
     Told,
-    /// From the system.
     System,
     Rule(Rule),
     Reason(Box<Reason>),
@@ -39,7 +38,7 @@ impl Errno {
         Self { number: rule.errno().0, why: Why::Rule(rule) }
     }
 
-    /// No failure, or already explained.
+    /// For no failure, or an explained one.
     pub(crate) const fn told(number: c_int) -> Self {
         Self { number, why: Why::Told }
     }
@@ -48,7 +47,6 @@ impl Errno {
         Self { number, why: Why::Reason(Box::new(reason)) }
     }
 
-    /// This thread's last.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
     }
@@ -57,7 +55,7 @@ impl Errno {
         self.number
     }
 
-    /// Explains it by the queue pair's events.
+    /// Explains it with the queue pair's events.
     pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
         if !matches!(self.why, Why::Told) {
             qp.explain_call(call, || self.reason());
@@ -65,7 +63,7 @@ impl Errno {
         Self::told(self.number)
     }
 
-    /// Already explained.
+    /// `errno` of an explained error.
     pub(crate) fn explained(error: &impl Explain) -> Self {
         Self::told(errnos::of(error))
     }
@@ -82,7 +80,7 @@ impl Errno {
         matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
     }
 
-    /// If enabled.
+    /// Explains it, if configured.
     #[cold]
     pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
@@ -96,7 +94,6 @@ impl Errno {
     }
 }
 
-/// Equal numbers.
 impl PartialEq for Errno {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
@@ -201,7 +198,7 @@ impl From<RegionError> for Errno {
     }
 }
 
-/// From inline data and copies.
+/// For inline data and copies.
 impl From<Unreachable> for Errno {
     fn from(_: Unreachable) -> Self {
         Self::of(Rule::Unmapped)
@@ -263,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// Explanations name the same `errno`.
+    /// Asserts that explanations name the same `errno`.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
         for error in errors {

@@ -6,10 +6,11 @@ use roce_provider::{any_devices, end_devices};
 
 use crate::{at_end::do_within, cm, rsocket};
 
-/// Only a held lock, or undelivered data for a process at the same address, takes time.
+/// Longest delay: only a held lock, or undelivered data for a process at the same address, takes
+/// time.
 const DEVICES: Duration = Duration::from_millis(200);
 
-/// After the handlers and destructors of program and libraries.
+/// Runs after the handlers and destructors of program and libraries.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;

@@ -42,8 +42,8 @@ macro_rules! export {
     };
 }
 
-/// For drivers: a version for each rdma-core release that changed the driver ABI, from the given
-/// one on.
+/// Exports functions for drivers, with a version for each rdma-core release with a new driver ABI,
+/// from the given one on.
 macro_rules! export_private {
     (34: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 57 34 })* };
     (59: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 })* };
@@ -64,7 +64,7 @@ macro_rules! in_releases {
     };
 }
 
-/// An internal name, and the exported one with a release's version.
+/// Defines a symbol: an internal name, and the exported one with a release's version.
 macro_rules! symbol {
     ($name:ident $kind:literal $at:literal $release:literal) => {
         concat!(

@@ -40,7 +40,7 @@ mod wait;
 /// Reads `struct ibv_flow_attr` and its specs; `EFAULT` if they end early.
 ///
 /// # Errors
-/// That of `ibv_create_flow`.
+/// As `ibv_create_flow`.
 #[doc(hidden)] // for the fuzz targets
 pub fn read_flow(bytes: &[u8]) -> Result<roce_provider::FlowAttr, std::ffi::c_int> {
     let copy = |at: usize, to: &mut [u8]| {

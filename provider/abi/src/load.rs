@@ -7,7 +7,7 @@ use crate::{
     second,
 };
 
-/// Another thread may fork during the first call.
+/// Runs at load, since another thread may fork during the first call.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -30,7 +30,7 @@ use crate::{
     translate::qp::QP_ATTR,
 };
 
-/// The second is inaccessible.
+/// Two pages; the second is inaccessible.
 struct Pages(*mut c_void);
 
 impl Pages {
@@ -46,7 +46,7 @@ impl Pages {
         }
     }
 
-    /// Ends with the first page.
+    /// Places bytes at the first page's end.
     fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
         unsafe {
             let place = self.0.byte_add(rustix::param::page_size() - length).cast::<T>();

@@ -9,7 +9,7 @@ use roce_provider::transport::{
 
 use crate::layout::consts::*;
 
-/// Name, `errno`, cause, text, advice.
+/// Name, `errno`, cause, text and advice of each rule.
 macro_rules! rules {
     ($($name:ident $errno:ident $cause:literal $rule:literal $advice:literal;)*) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]

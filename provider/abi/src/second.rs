@@ -21,7 +21,7 @@ pub(crate) fn warn() {
     }
 }
 
-/// Not the one at `own`.
+/// Finds a libibverbs not mapped at `own`.
 fn find(maps: &str, own: usize) -> Option<String> {
     let own = maps.lines().find(|line| range(line).is_some_and(|range| range.contains(&own)));
     let own = own.and_then(path);
@@ -29,13 +29,13 @@ fn find(maps: &str, own: usize) -> Option<String> {
     let is_libibverbs = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         let rest = name.strip_prefix("libibverbs");
-        // of a wheel; not pyverbs's libibverbs_enums
+        // a wheel's suffix; not pyverbs's libibverbs_enums
         rest.is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
     };
     paths.find(is_libibverbs).map(str::to_owned)
 }
 
-/// From `start-end rwxp offset device inode path`.
+/// Addresses of a line `start-end rwxp offset device inode path`.
 fn range(line: &str) -> Option<std::ops::Range<usize>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();

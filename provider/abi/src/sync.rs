@@ -30,12 +30,12 @@ impl Condvar {
     }
 }
 
-/// Threads await changes without a limit, without locks and outside [calls](calls), so other
-/// threads can fork.
+/// A value whose changes threads await without locks and outside [calls](calls): other threads can
+/// fork.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU32,
-    /// A thread that starts to wait after `announce` has read this sees `count` changed.
+    /// Waiting threads. One that starts after `announce` has read this sees `count` changed.
     waiting: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl Changes {
         Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// After each change.
+    /// Call after each change.
     pub(crate) fn announce(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -80,7 +80,7 @@ impl Changes {
         }
     }
 
-    /// May return early.
+    /// Waits for a change; may return early.
     fn pause(&self, seen: u32, limit: Option<&Timespec>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         calls::pause(|| {

@@ -15,7 +15,7 @@ use crate::{
     objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
-/// On loopback; closed on drop.
+/// A loopback context; closed on drop.
 pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
@@ -35,7 +35,7 @@ impl Drop for Opened {
     }
 }
 
-/// Freed on drop.
+/// A protection domain; freed on drop.
 pub(crate) struct Allocated(pub(crate) *mut ibv_pd);
 
 impl Allocated {
@@ -52,7 +52,7 @@ impl Drop for Allocated {
     }
 }
 
-/// In ERR: flushes requests.
+/// A queue pair in ERR, which flushes requests.
 pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     // SAFETY: A queue of the test's.
     let cq = unsafe { Cq::get(cq) }.unwrap();
@@ -63,7 +63,6 @@ pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     qp
 }
 
-/// Completes a request.
 pub(crate) fn flush(qp: &QueuePair, id: u64) {
     qp.post_recv(&[RecvWr::new(id, [])]).unwrap();
 }

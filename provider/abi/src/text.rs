@@ -150,7 +150,7 @@ fn rate(code: c_int) -> (c_int, c_int) {
     code.checked_sub(2).and_then(|index| RATES.get(index as usize)).copied().unwrap_or((-1, -1))
 }
 
-/// 0, the greatest, if unknown.
+/// Code of a rate; 0, the greatest, if unknown.
 fn code(is_it: impl Fn(&(c_int, c_int)) -> bool) -> c_int {
     RATES.iter().position(is_it).map_or(0, |index| index as c_int + 2)
 }
@@ -171,7 +171,7 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// No device bypasses copy-on-write.
+/// No device bypasses the kernel's copy-on-write.
 extern "C" fn ibv_fork_init() -> c_int {
     call::control(CallId::ibv_fork_init, || {
         forks::prepared();
@@ -196,7 +196,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// Without the newline; length, or -1.
+/// Reads a file without its newline; returns the length, or -1.
 unsafe extern "C" fn ibv_read_sysfs_file(
     directory: *const c_char,
     file: *const c_char,
@@ -219,7 +219,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Between one vendor's adapters only.
+/// ECE is for adapters of one vendor.
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_query_ece, || {
         *ece = ibv_ece::zeroed();
@@ -240,7 +240,7 @@ extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// The system resolves them, unreported.
+/// The system resolves Ethernet addresses, and does not report them.
 extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
     _attr: *mut ibv_ah_attr,

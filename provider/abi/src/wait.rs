@@ -1,4 +1,5 @@
-//! Waiting for descriptors.
+//! Waiting for descriptors. Cancellation unwinds: callers of a cancellation point may hold nothing
+//! to drop.
 
 use std::{
     ffi::{c_int, c_short, c_ulong},
@@ -14,7 +15,7 @@ use crate::{
     hooks::check::waits,
 };
 
-/// Programs expect blocking descriptors.
+/// Makes a descriptor blocking, as programs expect.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(descriptor)?;
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
@@ -34,7 +35,6 @@ impl<T: Copy> Look<T> {
     }
 }
 
-/// Cancellation points, which unwind through their callers.
 mod cancellable {
     unsafe extern "C-unwind" {
         pub(super) safe fn pthread_testcancel();
@@ -81,17 +81,13 @@ pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
 }
 
-/// Ends a cancelled thread in a call that need not wait.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// Ends a cancelled thread in a call that does not wait. Cancellation point.
 pub(crate) extern "C-unwind" fn may_end_here() {
     cancellable::pthread_testcancel();
 }
 
 /// Waits like a read until readable: `EAGAIN` if non-blocking, `EINTR` after a handler without
-/// `SA_RESTART`.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// `SA_RESTART`. Cancellation point.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::told(libc::EAGAIN));
@@ -105,9 +101,7 @@ pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     }
 }
 
-/// Like `poll`, but 0 after a handler with `SA_RESTART`.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// Like `poll`, but 0 after a handler with `SA_RESTART`. Cancellation point.
 pub(crate) unsafe extern "C-unwind" fn wait_for(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -118,9 +112,7 @@ pub(crate) unsafe extern "C-unwind" fn wait_for(
     if restarts { 0 } else { done }
 }
 
-/// Polls until any signal.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// Polls until any signal. Cancellation point.
 pub(crate) unsafe extern "C-unwind" fn poll_once(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -129,9 +121,8 @@ pub(crate) unsafe extern "C-unwind" fn poll_once(
     cancellable::poll(descriptors, number, timeout)
 }
 
-/// Like [`wait_readable`] under checks; reports once if `endless` explains the wait.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// Like [`wait_readable`] under checks; reports once if `endless` explains the wait. Cancellation
+/// point.
 pub(crate) unsafe fn wait_checked(
     descriptor: c_int,
     endless: impl Fn() -> Option<String>,
@@ -151,7 +142,7 @@ pub(crate) unsafe fn wait_checked(
     }
 }
 
-/// Rounds up; -1: none.
+/// Rounds up, for `poll`; -1: none.
 pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
     time.map_or(-1, |time| {
         let rounded = time.as_micros().div_ceil(1000);

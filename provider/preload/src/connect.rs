@@ -12,7 +12,7 @@ use crate::{
     watched,
 };
 
-/// Becomes TCP.
+/// Ends the rsocket: the socket becomes TCP.
 unsafe fn give_up(fd: c_int) {
     let before = errno();
     if let Some((rsocket, is_last)) = table::take(fd) {
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     listens
 }
 
-/// For an accepted rsocket.
+/// Creates a socket for an accepted rsocket.
 unsafe fn adopt(listener: c_int, rsocket: c_int, flags: c_int) -> c_int {
     let (mut domain, mut size) = (libc::AF_INET, size_of::<c_int>() as socklen_t);
     next::getsockopt(

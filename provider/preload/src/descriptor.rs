@@ -13,7 +13,7 @@ unsafe fn forget(fd: c_int) {
     }
 }
 
-/// A duplicate shares the rsocket.
+/// Gives a duplicate the same rsocket.
 unsafe fn share(fd: c_int, with: c_int) -> c_int {
     if let (Some((rsocket, state)), true) = (table::entry(fd), with >= 0) {
         table::put(with, rsocket, state);

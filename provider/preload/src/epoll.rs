@@ -33,7 +33,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
     let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
-    // and undecided sockets
+    // also TCP's listeners, and undecided sockets
     let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
     let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
     match wanted {
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     done
 }
 
-/// With an offer, any event decides, and nothing can be sent.
+/// Events to request. With an offer, any event decides, and nothing can be sent before.
 fn asked(state: State, events: u32) -> u32 {
     if state == State::Offered {
         // same bits as `poll`

@@ -2,13 +2,13 @@
 //!
 //! A child cannot use its parent's rsockets, so a connection begins as TCP and becomes an rsocket
 //! in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting side
-//! listens with an rsocket at the same address and offers it by four zero bytes; the connecting
+//! listens with an rsocket at the same address and offers it by four zero bytes. The connecting
 //! side connects one to it. A host has one rsocket listener per port; others wait 2 s, then stay
 //! with TCP.
 //!
-//! A side that sends before the offer stays with TCP and skips it; the offering side checks for
-//! such data before and after. A side that cannot connect declines by urgent data. No side changes
-//! alone, and none waits forever.
+//! A side that sends before the offer stays with TCP and skips the offer. The offering side checks
+//! for such data before and after. A side that cannot connect declines by urgent data. No side
+//! changes alone, and none waits forever.
 
 use std::{
     ffi::{c_int, c_short},
@@ -34,13 +34,10 @@ use crate::{
 
 const OFFER: [u8; 4] = [0; 4];
 
-/// Longest wait for the port.
 const PORT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Between attempts.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Options copied from TCP.
 const KEPT: [(c_int, c_int); 5] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
@@ -79,7 +76,6 @@ pub(crate) fn is_on() -> bool {
     })
 }
 
-/// Registers a TCP connection.
 pub(crate) unsafe fn begin(fd: c_int, state: State) {
     static CONNECTIONS: AtomicI32 = AtomicI32::new(0);
     let before = errno();
@@ -188,7 +184,7 @@ unsafe fn is_declined(fd: c_int) -> bool {
     next::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_OOB | libc::MSG_DONTWAIT) == 1
 }
 
-/// Events that may decide.
+/// Events that may decide between TCP and rsocket.
 pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
 
 /// Waits up to `limit` milliseconds (-1: forever); returns `poll`'s result.
@@ -351,7 +347,7 @@ pub(crate) unsafe fn look(fd: c_int) -> bool {
     any
 }
 
-/// Decides before data moves; false: failed.
+/// Decides between TCP and rsocket before data moves; false: failed.
 pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     let before = errno();
     loop {
@@ -387,7 +383,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     true
 }
 
-/// Stays with TCP: one direction is shut down.
+/// Keeps a connection with TCP: one direction is shut down.
 pub(crate) unsafe fn stay(fd: c_int) {
     match table::pending(fd) {
         Some((number, State::Expects)) => move_on(fd, Some((number, State::Late))),

@@ -18,7 +18,7 @@ pub(crate) enum Library {
 }
 
 thread_local! {
-    /// librdmacm's own calls go to the C library.
+    /// True inside librdmacm, whose calls go to the C library.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// The flag of a cancelled thread no longer matters.
+/// Calls a function. A cancelled thread's flag no longer matters.
 pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
     let before = INSIDE.replace(matches!(library, Library::Rdmacm) || is_inside());
     let result = function();
@@ -45,7 +45,7 @@ fn rdmacm() -> *mut c_void {
     ptr::with_exposed_provenance_mut(*library)
 }
 
-/// Resolved on first call.
+/// A function, resolved on first call.
 pub(crate) struct Function {
     name: &'static CStr,
     library: Library,
@@ -57,7 +57,7 @@ impl Function {
         Self { name, library, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Or null.
+    /// Its address, or null.
     pub(crate) fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Acquire);
         if !found.is_null() {
@@ -88,7 +88,7 @@ impl Function {
     }
 }
 
-/// Declared as in C. Some are cancellation points, and unwind.
+/// Declares functions as in C. Some are cancellation points, and unwind.
 macro_rules! functions {
     ($library:ident; $(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Options: TCP keeps all, rsockets those they know.
+//! Options: TCP's socket keeps all, an rsocket those it knows.
 
 use std::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ unsafe extern "C-unwind" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if let Some((rsocket, _)) = table::find(fd) {
-        // unknown: no effect
+        // no effect if unknown
         rdma::rsetsockopt(rsocket, level, name, value, length);
     }
     next::setsockopt(fd, level, name, value, length)

@@ -1,4 +1,4 @@
-//! Waits for all descriptors.
+//! Waits for TCP sockets, rsockets and other descriptors.
 
 use std::{
     cell::RefCell,
@@ -15,18 +15,17 @@ use crate::{
 };
 
 thread_local! {
-    /// Static: a cancelled thread would leak a stack's list.
+    /// Static: a cancelled thread would leak a list on its stack.
     static LIST: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
-    /// Of `select`.
     static SELECTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Beyond the kernel's `poll`.
+/// True if the kernel's `poll` does not suffice.
 fn has_rsockets(all: &[pollfd]) -> bool {
     all.iter().any(|one| table::entry(one.fd).is_some_and(|(_, state)| state != State::New))
 }
 
-/// Polled beside their TCP sockets.
+/// An rsocket to poll beside its TCP socket.
 fn beside(fd: c_int) -> Option<c_int> {
     let both = |state| matches!(state, State::Listens | State::Offered);
     table::find(fd).filter(|(_, state)| both(*state)).map(|(number, _)| number)
@@ -36,7 +35,8 @@ fn is_offered(fd: c_int) -> bool {
     matches!(table::find(fd), Some((_, State::Offered)))
 }
 
-/// Rsockets beside some follow. With an offer, any event decides, and nothing can be sent.
+/// Lists the descriptors, then rsockets beside them. With an offer, any event decides, and nothing
+/// can be sent before.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();
@@ -69,7 +69,7 @@ fn finish(all: &mut [pollfd]) -> c_int {
     })
 }
 
-/// Takes possible steps; true if any.
+/// Takes the possible steps; true if any.
 unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
     let mut any = false;
     for one in all.iter().filter(|one| is_meant(one)) {
@@ -104,7 +104,7 @@ pub(crate) unsafe extern "C-unwind" fn poll(
             return ready;
         }
         let ready = finish(slice(all, count));
-        // perhaps the handshake's event
+        // maybe the handshake's event
         if !look_at(slice(all, count), |one| one.revents != 0) {
             return ready;
         }
@@ -131,13 +131,13 @@ fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     Some(c_int::try_from(milliseconds).unwrap_or(c_int::MAX))
 }
 
-/// -1: none; `None` if invalid.
+/// Converts; -1: none, `None` if invalid.
 unsafe fn of_timespec(time: *const timespec) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_nsec).filter(|_| time.tv_nsec < 1_000_000_000)
 }
 
-/// Like the C library, accepts more than a second of microseconds.
+/// Converts; like the C library, accepts more than a second of microseconds.
 unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_usec.saturating_mul(1000))
@@ -179,7 +179,7 @@ const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 const FOUND: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// `None` without an rsocket.
+/// Lists `select`'s descriptors; `None` without an rsocket.
 unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd, usize)> {
     SELECTED.with_borrow_mut(|list| {
         list.clear();

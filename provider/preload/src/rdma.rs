@@ -13,7 +13,7 @@ use crate::{
     next::errno,
 };
 
-/// Milliseconds. A host without RDMA does not respond: TCP is next.
+/// Timeout in milliseconds. A host without RDMA does not respond: TCP is next.
 pub(crate) const LIMIT: c_int = 3000;
 
 functions! {
@@ -56,7 +56,7 @@ functions! {
     fn repoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
 }
 
-/// With the environment's queue sizes, as librdmacm's `librspreload.so`.
+/// Creates an rsocket with the environment's queue sizes, as librdmacm's `librspreload.so`.
 pub(crate) unsafe fn make(domain: c_int) -> Option<c_int> {
     const SOL_RDMA: c_int = 0x10000;
     const SIZES: [(&str, c_int); 3] = [("RS_SQ_SIZE", 0), ("RS_RQ_SIZE", 1), ("RS_INLINE", 2)];
@@ -80,7 +80,7 @@ pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     rfcntl(rsocket, libc::F_SETFL, flags as _);
 }
 
-/// Becomes non-blocking; true if connected in time.
+/// Connects a non-blocking rsocket; true if in time.
 pub(crate) unsafe fn connect_rsocket(
     rsocket: c_int,
     address: *const sockaddr,

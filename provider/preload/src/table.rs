@@ -1,4 +1,4 @@
-//! Rsockets by the numbers of the program's sockets.
+//! Rsockets by socket number.
 
 use std::{
     ffi::c_int,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::function::is_inside;
 
-/// Above: plain TCP.
+/// Sockets above are plain TCP.
 const MOST: usize = 1 << 16;
 
-/// Number plus one, with the state above; 0: none.
+/// Per socket, its number plus one, and the state above that; 0: none.
 static RSOCKETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
 const STATE: u32 = 28;
@@ -35,7 +35,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// True if undecided.
+    /// True while TCP or rsocket is undecided.
     pub(crate) fn is_pending(self) -> bool {
         matches!(self, Self::Accepted | Self::Offered | Self::Expects | Self::Late)
     }
@@ -60,7 +60,7 @@ fn value(number: c_int, state: State) -> i32 {
     (number + 1) | (i32::from(state as u8) << STATE)
 }
 
-/// `None` inside librdmacm.
+/// A socket's entry; `None` inside librdmacm.
 pub(crate) fn entry(fd: c_int) -> Option<(c_int, State)> {
     if is_inside() {
         return None;
@@ -77,19 +77,18 @@ pub(crate) fn connected(fd: c_int) -> Option<c_int> {
     find(fd).filter(|(_, state)| *state == State::Connected).map(|(number, _)| number)
 }
 
-/// An undecided connection.
 pub(crate) fn pending(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.is_pending())
 }
 
-/// False if out of range.
+/// Stores an entry; false if out of range.
 pub(crate) fn put(fd: c_int, number: c_int, state: State) -> bool {
     let Some(place) = place(fd).filter(|_| (0..NUMBERS).contains(&number)) else { return false };
     place.store(value(number, state), Ordering::Release);
     true
 }
 
-/// Returns the changed sockets.
+/// Returns the connection's sockets.
 pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_int> {
     let to = to.map_or(0, |(number, state)| value(number, state));
     let from = value(from.0, from.1);
@@ -98,7 +97,7 @@ pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_
     (0..).zip(&RSOCKETS).filter(|(_, place)| changes(place)).map(|(fd, _)| fd).collect()
 }
 
-/// Returns the rsocket, and true if no socket shares it.
+/// Removes an entry; returns its rsocket, and true if no other socket has it.
 pub(crate) fn take(fd: c_int) -> Option<(c_int, bool)> {
     let (number, state) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
     let is_same = |place: &AtomicI32| {

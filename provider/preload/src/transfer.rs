@@ -9,7 +9,7 @@ use crate::{
     next, rdma, table,
 };
 
-/// The first call decides between rsocket and TCP.
+/// Calls that move data. The first decides between rsocket and TCP.
 macro_rules! transfers {
     ($(
         $by:ident $flags:tt, $rsocket:ident:
@@ -75,7 +75,7 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// Without the size check.
+/// Fortified calls, without the size check.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,

@@ -1,4 +1,4 @@
-//! Each `epoll` instance has one of `repoll_create` beside it, which watches it.
+//! Each `epoll` instance has a `repoll_create` instance beside it, which watches it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,9 +12,9 @@ use libc::epoll_event;
 use crate::{next, rdma, table::State};
 
 pub(crate) struct Instance {
-    /// The rsockets' instance.
+    /// For rsockets.
     pub(crate) beside: c_int,
-    /// With events and data.
+    /// Watched sockets, with events and data.
     pub(crate) watched: BTreeMap<c_int, (u32, u64)>,
 }
 
@@ -24,10 +24,10 @@ pub(crate) fn instances() -> MutexGuard<'static, BTreeMap<c_int, Instance>> {
     INSTANCES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The kernel's instance in the one beside it.
+/// Marks the kernel's instance in the one beside it.
 pub(crate) const KERNELS: u64 = 0x726f_6365_6570_6f6c;
 
-/// Created on demand.
+/// Returns the instance beside, created on demand.
 pub(crate) unsafe fn beside(
     all: &mut BTreeMap<c_int, Instance>,
     epoll: c_int,
@@ -44,12 +44,11 @@ pub(crate) unsafe fn beside(
     Some(vacant.insert(Instance { beside: made, watched: BTreeMap::new() }))
 }
 
-/// A socket becomes TCP.
 pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
     moved(fd, (rsocket, State::New), None);
 }
 
-/// `None`: TCP.
+/// Updates watches of a socket; `None`: TCP.
 pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
     use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
     for (epoll, instance) in instances().iter_mut() {
@@ -82,7 +81,7 @@ pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     }
 }
 
-/// Perhaps an instance.
+/// Forgets a closed descriptor, perhaps an instance.
 pub(crate) unsafe fn closed(fd: c_int) {
     let Ok(mut all) = INSTANCES.try_lock() else { return };
     let removed = all.remove(&fd);

@@ -44,7 +44,7 @@ unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     wanted
 }
 
-/// Queue pair type and port space, from the hints or the socket.
+/// Chooses queue pair type and port space by the hints, or the socket.
 const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     let qp_type = match (hints.ai_qp_type, socket.ai_socktype) {
         (0, libc::SOCK_DGRAM) => UD,
@@ -59,7 +59,7 @@ const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     (qp_type, port_space)
 }
 
-/// Null for null.
+/// Copies an address; null for null.
 unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
     if address.is_null() || length == 0 {
         return ptr::null_mut();
@@ -136,7 +136,7 @@ pub(super) unsafe fn look_up(
     }
 }
 
-/// Returns 0 or an error of `getaddrinfo`.
+/// Looks names up; returns 0 or an error of `getaddrinfo`.
 unsafe fn find(
     node: *const c_char,
     port: *const c_char,
@@ -154,7 +154,7 @@ unsafe fn find(
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up
+        // nothing to look up: return the hints
         let mut info = rdma_addrinfo {
             ai_flags: hints.ai_flags,
             ai_family: hints.ai_family,
@@ -177,7 +177,7 @@ unsafe fn find(
         let mut next = found;
         while let Some(one) = next.as_ref() {
             next = one.ai_next;
-            // the first socket type of each address
+            // each address once, with its first socket type
             if one.ai_socktype != (*found).ai_socktype {
                 continue;
             }
@@ -341,7 +341,6 @@ mod tests {
         }
     }
 
-    /// 127.0.0.1, port 77.
     fn an_address() -> libc::sockaddr_in {
         libc::sockaddr_in {
             sin_family: libc::AF_INET as _,

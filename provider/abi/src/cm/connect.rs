@@ -32,7 +32,7 @@ unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
     }
 }
 
-/// `first` precedes the private data. Null: maximum values.
+/// Translates parameters; `first` precedes the private data. Null: maximum values.
 unsafe fn conn_param(
     id: *const rdma_cm_id,
     c: *const rdma_conn_param,
@@ -110,7 +110,7 @@ unsafe extern "C" fn rdma_reject_ece(
     })
 }
 
-/// For the program's own queue pairs.
+/// Establishes the program's own queue pair.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_establish, || {
         let object = Id::get(id)?;

@@ -37,7 +37,7 @@ unsafe impl Send for DeviceAddr {}
 
 static DEVICE_ADDRS: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
-/// Each open at most once.
+/// Public devices, each open at most once.
 struct Devices;
 
 impl DeviceSource for Devices {
@@ -50,7 +50,7 @@ impl DeviceSource for Devices {
     }
 }
 
-/// Call before the first id.
+/// Sets the source of devices. Call before the first id.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

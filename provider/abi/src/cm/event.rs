@@ -16,7 +16,7 @@ use crate::{
     objects::object::Object,
 };
 
-/// Under checks: no address, kind or status.
+/// Fills acknowledged events under checks: no address, kind or status.
 const GONE: u8 = 0xBA;
 
 #[repr(C)]
@@ -43,7 +43,7 @@ impl Event {
         Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
     }
 
-    /// Under checks, later reads see [`GONE`].
+    /// Takes an event back; under checks, later reads see [`GONE`].
     unsafe fn acknowledge(event: *mut rdma_cm_event) {
         let mut object = Self::from_raw(event);
         if check::is_on() {
@@ -55,7 +55,7 @@ impl Event {
     }
 }
 
-/// From a blocking call.
+/// Acknowledges a blocking call's event.
 pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     let _call = Call::begin();
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());

@@ -45,7 +45,8 @@ unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// `None` if its id is being destroyed, or a request lacks resources and is rejected.
+/// Translates an event. `None` if its id is being destroyed, or its request cannot have an id and
+/// is refused.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -114,7 +115,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     Ok(id)
 }
 
-/// Updates id and queue pair.
+/// Applies an event to its id and queue pair.
 unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
@@ -143,7 +144,7 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     }
 }
 
-/// Without a queue pair: nothing.
+/// Attaches the queue pair, if any.
 pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     if qp.is_null() {
         return Ok(());
@@ -154,7 +155,7 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Cancellation point: nothing to drop.
+/// Waits for an event. Cancellation point: nothing to drop.
 ///
 /// If another thread destroys the channel, it sleeps on, as in librdmacm; the next check gives
 /// `EBADF`.
@@ -172,7 +173,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     }
 }
 
-/// Why the only thread's event cannot come.
+/// Explains why the event of the only thread cannot come.
 unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
@@ -206,7 +207,7 @@ pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Without a channel, waits for the call's event, not an earlier one's.
+/// Waits for a call's event, if the id has no channel; skips earlier events.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());

@@ -44,16 +44,15 @@ pub(super) struct Id {
 
 #[derive(Default)]
 pub(super) struct Settings {
-    /// Without a channel: calls block.
+    /// True without a channel: calls block.
     pub(super) sync: bool,
-    /// From an endpoint's address, sent first.
+    /// Private data of an endpoint's address, sent first.
     pub(super) connect: Vec<u8>,
     /// For a listening endpoint.
     pub(super) template: Option<QpTemplate>,
     pub(super) addresses: Addresses,
 }
 
-/// For an endpoint's requests.
 #[derive(Clone, Copy)]
 pub(super) struct QpTemplate(pub(super) ibv_qp_init_attr);
 
@@ -120,7 +119,7 @@ impl Id {
         registry::enter_group(self.serial, ip, context, receives);
     }
 
-    /// Waits until its events are acknowledged.
+    /// Leaves a group once its events are acknowledged.
     pub(super) fn leave_group(&self, ip: IpAddr) -> Option<Group> {
         registry::leave_group(self.serial, ip)
     }

@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Without a channel its calls block.
+/// Creates an id; without a channel its calls block.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -40,7 +40,7 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Waits until its events are acknowledged.
+/// Destroys an id once its events are acknowledged.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.take_cm();

@@ -18,7 +18,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Address and flags: both required.
+/// Address and flags, both required.
 const JOIN_ATTRS: u32 = 3;
 
 unsafe fn join(
@@ -88,7 +88,7 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
         object.cm()?.leave_multicast(ip)?;
         let left = object.leave_group(ip);
         if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
-            // perhaps detached, or never attached
+            // perhaps detached by the program, or never attached
             ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
         }
         Ok(())

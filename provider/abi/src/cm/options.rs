@@ -14,7 +14,7 @@ use crate::{
     rule::Rule,
 };
 
-/// As the kernel.
+/// The kernel's error.
 const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
 
 /// Flags of an accepted path: bidirectional, primary, for CM and data.
@@ -66,7 +66,7 @@ unsafe fn set(
             }
             cm.set_ack_timeout(code)?;
         }
-        // A given path replaces a resolved one. There is only one: resolve again.
+        // A given path replaces a resolved one. There is only one, resolved here.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             check_paths(at, length)?;
             if cm.state() != IdState::AddrResolved {
@@ -180,7 +180,7 @@ mod tests {
         address.sin_port = 7471u16.to_be();
         address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
         let to = (&raw mut address).cast::<libc::sockaddr>();
-        // blocks without a channel
+        // an id without a channel blocks
         assert_eq!(unsafe { resolve::rdma_resolve_addr(id.0, null_mut(), to, 2000) }, 0);
         for length in [0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE - 1] {
             assert_eq!(set(&paths, length), libc::EINVAL, "{length} bytes, no whole path");

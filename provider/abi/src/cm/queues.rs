@@ -32,7 +32,6 @@ use crate::{
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-/// Already explained.
 fn last_errno() -> Errno {
     Errno::told(Errno::last().number())
 }
@@ -41,7 +40,7 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// With a channel; the context is the id.
+/// Creates a queue with a channel; its context is the id.
 unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
@@ -93,7 +92,7 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         attr.pd = (*id).pd;
     }
-    // perhaps another device's
+    // may be another device's
     if (*attr.pd).context != (*id).verbs
         || differs(attr.send_cq, (*id).send_cq)
         || differs(attr.recv_cq, (*id).recv_cq)
@@ -159,7 +158,7 @@ unsafe extern "C" fn rdma_create_qp_ex(
     })
 }
 
-/// Writes the results back.
+/// Creates a queue pair; writes the results back.
 pub(super) unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
@@ -197,9 +196,9 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     destroy_cqs(id);
 }
 
-/// Shared by a device's ids.
+/// Default XRC domain of a device's ids.
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
-    /// A context is never closed.
+    /// By context, which is never closed.
     static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
     let mut shared = SHARED.lock();
     if let Some(&xrcd) = shared.get(&(verbs as usize)) {

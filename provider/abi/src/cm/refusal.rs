@@ -1,5 +1,5 @@
-//! Why loopback refused a connection: there each program has an address, shown only by `roce
-//! devinfo --counters`.
+//! Explains why loopback refused a connection: there each program has an address, shown only by
+//! `roce devinfo --counters`.
 
 use std::sync::Once;
 

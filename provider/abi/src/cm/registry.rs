@@ -10,20 +10,19 @@ use crate::{
     sync::{Changes, Mutex},
 };
 
-/// Numbers are never reused.
+/// An id. Numbers are never reused.
 #[derive(Default)]
 struct Entry {
     id: usize,
-    /// Unacknowledged.
+    /// Unacknowledged events.
     events: u32,
     groups: BTreeMap<IpAddr, Group>,
 }
 
 #[derive(Default)]
 pub(super) struct Group {
-    /// From the join.
     context: usize,
-    /// Attaches the queue pair.
+    /// True if the group attaches the queue pair.
     pub(super) receives: bool,
     events: u32,
 }
@@ -39,7 +38,7 @@ pub(super) fn wait_for_acknowledgements(serial: u64) {
     drop(wait(serial, |entry| entry.events == 0));
 }
 
-/// No events follow.
+/// Ends the id's events, once acknowledged.
 pub(super) fn remove(serial: u64) {
     wait(serial, |entry| entry.events == 0).remove(&serial);
 }
@@ -50,13 +49,13 @@ pub(super) fn enter_group(serial: u64, ip: IpAddr, context: usize, receives: boo
     }
 }
 
-/// Waits until its events are acknowledged.
+/// Removes a group once its events are acknowledged.
 pub(super) fn leave_group(serial: u64, ip: IpAddr) -> Option<Group> {
     let mut ids = wait(serial, |entry| entry.groups.get(&ip).is_none_or(|group| group.events == 0));
     ids.get_mut(&serial)?.groups.remove(&ip)
 }
 
-/// Never waits: a held lock means yes.
+/// True if any exist. Never waits: a held lock means yes.
 pub(super) fn any_ids() -> bool {
     IDS.try_lock().is_none_or(|ids| !ids.is_empty())
 }
@@ -79,14 +78,13 @@ pub(super) struct TakenEvent {
     pub(super) id: *mut rdma_cm_id,
     serial: u64,
     group: Option<IpAddr>,
-    /// The group's.
     pub(super) context: usize,
-    /// The group attaches the queue pair.
+    /// True if the group attaches the queue pair.
     pub(super) receives: bool,
 }
 
 impl TakenEvent {
-    /// `None` if the id is being destroyed, or has left the group.
+    /// Takes an event. `None` if its id is being destroyed, or has left the group.
     pub(super) fn new(id: &CmId, group: Option<IpAddr>) -> Option<Self> {
         let serial = id.user_data();
         let mut ids = IDS.lock();

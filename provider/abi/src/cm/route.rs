@@ -7,7 +7,7 @@ use crate::{
     translate::mtu,
 };
 
-/// 4.096 µs · 2^16, the kernel's on Ethernet.
+/// Lifetime 4.096 µs · 2^16, the kernel's on Ethernet.
 const LIFE_TIME: u8 = 16;
 const EXACTLY: u8 = 2;
 
@@ -36,7 +36,7 @@ pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
     }
 }
 
-/// Rounded like the kernel, from Mbit/s; 0: the port's.
+/// Rate code from Mbit/s, rounded like the kernel; 0: the port's.
 const fn rate(mbps: Option<u32>) -> u8 {
     match mbps {
         Some(40_000..) => 7,

@@ -34,7 +34,7 @@ fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
         (IBV_QPS_INIT, setup) => init(cm, qp_type, setup, attr),
         (IBV_QPS_RTR, Some(setup)) => Ok(to_rtr(qp_type, &setup, attr)),
         (IBV_QPS_RTS, Some(setup)) => Ok(to_rts(qp_type, &setup, attr)),
-        // needs nothing more
+        // a datagram queue pair needs nothing more
         (IBV_QPS_RTR, None) if qp_type == QpType::Ud => init(cm, qp_type, None, attr),
         (IBV_QPS_RTS, None) if qp_type == QpType::Ud => {
             Ok(init(cm, qp_type, None, attr)? | IBV_QP_SQ_PSN)

@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `RDMA_CM_EVENT_USER` only.
+/// Writes `RDMA_CM_EVENT_USER` only.
 unsafe extern "C" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,
     event: c_uint,
@@ -38,8 +38,8 @@ unsafe extern "C" fn rdma_write_cm_event(
     })
 }
 
-/// `EBUSY` until the previous addresses are taken; `EOPNOTSUPP` for a subnet administrator's: RoCE
-/// has none.
+/// Reserves the id's addresses: `EBUSY` until the previous ones are taken, `EOPNOTSUPP` for a
+/// subnet administrator's, which RoCE lacks.
 unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -59,7 +59,7 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     Ok(())
 }
 
-/// Keeps the result; success is an event.
+/// Keeps the result; reports success as an event.
 unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -74,7 +74,8 @@ unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> 
     result
 }
 
-/// As in librdmacm, waits for the name server; the event follows at once, or none on failure.
+/// Looks a name up. As in librdmacm it waits for the name server; the event follows at once, or
+/// none on failure.
 unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
@@ -88,7 +89,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     })
 }
 
-/// `ENOENT` if not found, or taken.
+/// `ENOENT` if nothing was found, or all is taken.
 unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     to: *mut *mut rdma_addrinfo,

@@ -9,7 +9,7 @@ pub(super) enum Hook {
     Checks = 2,
 }
 
-/// Bits, set at load.
+/// Bits of hooks that are on, set at load.
 static ON: AtomicU8 = AtomicU8::new(0);
 
 impl Hook {

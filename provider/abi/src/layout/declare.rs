@@ -1,6 +1,6 @@
 //! C structures.
 
-/// Never called.
+/// A function that is never called.
 pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 
 #[cfg(test)]
@@ -10,7 +10,7 @@ pub(crate) struct Layout {
     pub(crate) members: &'static [(&'static str, usize)],
 }
 
-/// Lists them for the test.
+/// Declares structures, and lists them for the test.
 macro_rules! layouts {
     ($($(#[$attr:meta])* struct $name:ident { $($member:ident: $type:ty,)* })*) => {
         $(

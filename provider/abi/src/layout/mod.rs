@@ -1,4 +1,4 @@
-//! C's structures and constants, tested against recorded and installed headers.
+//! C's structures and constants. Tests compare all with recorded and installed headers.
 
 #![allow(non_camel_case_types, reason = "names as in C")]
 #![allow(dead_code, reason = "programs read what nothing here does")]

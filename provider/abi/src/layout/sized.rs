@@ -1,7 +1,7 @@
-//! Structures of older headers. Memory behind them is not ours: copy only their members, and form
-//! no reference to a full one.
+//! Structures of older headers. The memory behind them is not ours: copy only their members, and
+//! form no reference to a full structure.
 
-/// Truncates or zero-fills.
+/// Copies a structure, truncated or zero-filled.
 ///
 /// # Safety
 /// `to` has room for so many bytes.
@@ -11,10 +11,10 @@ pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
         .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
-/// Overwrites the start of `rest`.
+/// Reads the first `length` bytes over `rest`.
 ///
 /// # Safety
-/// So many bytes are there, and any bytes are a `T`.
+/// There are so many bytes, and any bytes are a `T`.
 pub(crate) unsafe fn read_sized<T>(from: *const T, length: usize, mut rest: T) -> T {
     (&raw mut rest).cast::<u8>().copy_from_nonoverlapping(from.cast(), length.min(size_of::<T>()));
     rest

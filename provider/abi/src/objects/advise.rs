@@ -15,8 +15,8 @@ use crate::{
     rule::Rule,
 };
 
-/// `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for another domain's or a read-only
-/// region.
+/// Prefetches: `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for another domain's or a
+/// read-only region.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: c_uint,
@@ -60,7 +60,7 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
         .and_then(|start| usize::try_from(start).ok())
         .ok_or_else(outside)?;
     let end = start.checked_add(part.length as usize).ok_or_else(outside)?;
-    // nothing to fetch
+    // present pages need no fetch
     if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
         Ok(())
     } else {

@@ -59,10 +59,10 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Highest.
+/// Hop limit of responses: the highest.
 const HOP_LIMIT: u8 = 0xFF;
 
-/// To a datagram's sender; 40 bytes precede the data.
+/// Path to a datagram's sender; 40 bytes precede the data.
 unsafe fn reply_path(
     context: *mut ibv_context,
     port: u8,
@@ -93,7 +93,7 @@ unsafe fn reply_path(
         &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
     );
     attr.grh.hop_limit = HOP_LIMIT;
-    // on Ethernet the packet type
+    // on Ethernet wc.sl is the packet type
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
 }
 

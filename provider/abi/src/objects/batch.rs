@@ -24,7 +24,7 @@ impl<T> Batch<T> {
         Self { taken: None, state: UnsafeCell::new(state) }
     }
 
-    /// Waits for other threads; forever for its own.
+    /// Waits for another thread's batch; forever for its own.
     pub(crate) fn begin(&self, call: &str) {
         let Some((taken, ended)) = &self.taken else { return };
         let this = this_thread();
@@ -43,7 +43,7 @@ impl<T> Batch<T> {
         ended.notify_one();
     }
 
-    /// For the owner.
+    /// The state, for the owner.
     pub(crate) const fn state(&self) -> *mut T {
         self.state.get()
     }

@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Opaque.
+/// A buffer, opaque to programs.
 pub(crate) struct Buf {
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -33,11 +33,11 @@ impl Buf {
     }
 }
 
-/// Page-aligned.
+/// Allocates page-aligned memory.
 unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*mut c_void> {
     Pd::get(pd)?;
     let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-    // at least one byte
+    // the allocator needs a byte
     let layout =
         Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
     let address = alloc(layout).cast::<c_void>();
@@ -62,7 +62,7 @@ unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
     }
 }
 
-/// No descriptor: `ENODATA`.
+/// Process memory has no descriptor: `ENODATA`.
 unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
     call::control::<()>(CallId::ibv_export_buf_dmabuf_fd, || Err(Errno::of(Rule::NoDescriptor)))
 }
@@ -81,7 +81,7 @@ unsafe extern "C" fn ibv_reg_buf_mr(
     })
 }
 
-/// Masked members only: the structure has grown.
+/// Reads the mask's members only: the structure has grown.
 unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mut ibv_mr> {
     const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
     const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;

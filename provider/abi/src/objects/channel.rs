@@ -66,7 +66,7 @@ fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> 
     }
 }
 
-/// Null is allowed.
+/// Updates `refcnt`; null is allowed.
 pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     if !channel.is_null() {
         AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
@@ -133,17 +133,17 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     Ok(Look::of(take(&channel, &ctx), descriptor))
 }
 
-/// Serves instead of sleeping; true if there may be an event.
+/// Serves the device instead of sleeping; true if there may be an event.
 unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
     let shared = {
         let _call = Call::begin();
         Channel::share(channel, awaited, |c| c.channel.clone())
     };
-    let Ok(shared) = shared else { return Ok(true) }; // the next check reports it
+    let Ok(shared) = shared else { return Ok(true) }; // reported by the next check
     let served = shared.prepare_to_wait();
     {
         let _call = Call::begin();
-        drop(shared); // may end the channel
+        drop(shared); // ends the channel if it was destroyed meanwhile
     }
     match served {
         Ok(has_event) => Ok(has_event),
@@ -153,16 +153,14 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result
     }
 }
 
-/// Serves for a polling program; true if there is an event.
+/// Serves the device for a polling program; true if there is an event.
 unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
     let _call = Call::begin();
     let shared = Channel::share(channel, awaited, |c| c.channel.clone());
-    shared.map_or(true, |channel| channel.serve()) // the next check reports it
+    shared.map_or(true, |channel| channel.serve()) // reported by the next check
 }
 
-/// Waits, and checks for endless waits.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// Waits, and checks whether the wait can end. Cancellation point.
 unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<()> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };

@@ -23,7 +23,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Shared with imports.
+/// A context's file, shared with imports.
 pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,
     file: OwnedFd,
@@ -31,7 +31,7 @@ pub(crate) struct CommandFile {
     importable: Mutex<HashMap<u32, Importable>>,
 }
 
-/// Pointers as numbers.
+/// Pointers to importable objects, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Importable {
     Pd(usize),
@@ -39,7 +39,7 @@ pub(crate) enum Importable {
     Dm(usize),
 }
 
-/// A unique file. A sandbox may refuse `memfd_create`.
+/// Creates a unique file. A sandbox may refuse `memfd_create`.
 fn new_file() -> io::Result<OwnedFd> {
     match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
         Ok(file) => Ok(file),
@@ -47,7 +47,6 @@ fn new_file() -> io::Result<OwnedFd> {
     }
 }
 
-/// Of open contexts.
 static COMMAND_FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
 
 impl CommandFile {
@@ -64,7 +63,7 @@ impl CommandFile {
         Ok(command_file)
     }
 
-    /// The descriptor's file.
+    /// Finds the descriptor's file.
     ///
     /// # Safety
     /// Nothing closes the descriptor during the call.
@@ -90,7 +89,7 @@ impl CommandFile {
         self.importable.lock().insert(handle, object);
     }
 
-    /// Keeps the original's handle.
+    /// Ends imports of an object, unless the handle is its original's.
     pub(crate) fn remove(&self, handle: u32, object: Importable) {
         let mut importable = self.importable.lock();
         if importable.get(&handle) == Some(&object) {
@@ -98,7 +97,7 @@ impl CommandFile {
         }
     }
 
-    /// The object stays alive during `import`; `ENOENT` if there is none.
+    /// Runs `import` while the object stays alive; `ENOENT` if there is none.
     pub(crate) fn import<T>(
         &self,
         handle: u32,
@@ -112,7 +111,6 @@ impl CommandFile {
             .ok_or(Errno::of(Rule::NoSuchObject))
     }
 
-    /// Objects stay alive meanwhile.
     pub(crate) fn find<T>(&self, find: impl FnMut(Importable) -> Option<T>) -> Option<T> {
         self.importable.lock().values().copied().find_map(find)
     }

@@ -80,7 +80,7 @@ unsafe extern "C" fn ibv_create_comp_cntr(
     })
 }
 
-/// `EBUSY` while attached.
+/// Destroys a counter; `EBUSY` while attached.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
     call::control(CallId::ibv_destroy_comp_cntr, || {
         if Arc::strong_count(&CompCntr::get(counter)?.counter) > 1 {

@@ -27,7 +27,7 @@ use crate::{
     wait::blocking,
 };
 
-/// The program's pointer is to the last member of `verbs_context`.
+/// A context; the program's pointer is to the last member of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
@@ -36,7 +36,7 @@ pub(crate) struct Ctx {
     _imported_by: Option<OwnedFd>,
 }
 
-/// Shared with its objects.
+/// Shared with a context's objects.
 pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
@@ -68,7 +68,7 @@ impl Objects {
         .copied()
     }
 
-    /// True for their events, the port's and the device's.
+    /// True for an event of theirs, the port's or the device's.
     fn hear_of(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
@@ -146,18 +146,16 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// `EINVAL` for null, `ENOENT` if not live.
+    /// Returns a context: `EINVAL` for null, `ENOENT` if not live.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
     }
 
-    /// Skips the lookup.
     unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
         &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
     }
 
-    /// Parts for a waiting call.
     pub(crate) unsafe fn share(
         pointer: *const ibv_context,
         awaited: &mut Awaited,
@@ -172,7 +170,7 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// An import owns `imported_by`.
+    /// Creates a context; an import owns `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
         operations: verbs_context,
@@ -227,7 +225,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         let ctx = match Ctx::get(context) {
             Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
             Err(error) => {
-                // unlike -1
+                // and not -1
                 call::fail(CallId::ibv_close_device.name(), &error);
                 return Ok(error.number());
             }

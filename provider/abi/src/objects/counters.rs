@@ -1,4 +1,4 @@
-//! Counters of the device's received packets; none can have a flow.
+//! Counters objects: they count the device's received packets, and are attached to no flow.
 
 use std::{
     cell::UnsafeCell,
@@ -27,7 +27,7 @@ pub(crate) struct Counters {
     attached: Mutex<Vec<Attached>>,
 }
 
-/// Index, and packets on attachment.
+/// Index, and the count on attachment.
 struct Attached {
     index: u32,
     before: u64,
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) ->
     })
 }
 
-/// `EINVAL` for a flow; `EOPNOTSUPP` except for packets.
+/// Attaches a counter: `EINVAL` for a flow, `EOPNOTSUPP` except for packets.
 pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     counters: *mut ibv_counters,
     attr: *mut ibv_counter_attach_attr,
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     })
 }
 
-/// `EINVAL` with too few values.
+/// Reads counters: `EINVAL` with too few values.
 pub(crate) unsafe extern "C" fn read_counters(
     counters: *mut ibv_counters,
     values: *mut u64,

@@ -53,7 +53,7 @@ unsafe impl Object for Cq {
     }
 }
 
-/// Current completion, latest time.
+/// Current completion, and latest time reported.
 pub(crate) struct Visit {
     pub(crate) wc: Wc,
     pub(crate) wall: LatestTime,
@@ -97,12 +97,12 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
-    /// Before the program has it.
+    /// The public structure, before the program has it.
     pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
         self.c.get_mut()
     }
 
-    /// Starts its events.
+    /// Gives the queue to the program, and starts its events.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
         let pointer = self.into_raw();
@@ -189,11 +189,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     })
 }
 
-/// `ibv_req_notify_cq`. Under checks only what the specification promises, to expose programs that
-/// rely on more.
+/// `ibv_req_notify_cq`. Under checks it does only what the specification promises, to expose
+/// programs that rely on more.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     call::control(CallId::ibv_req_notify_cq, || {
-        // arming a wrong queue would wait forever
+        // a thread that arms a wrong queue would wait forever
         let queue = &Cq::get(cq)?.cq;
         let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
         if check::is_on() {

@@ -29,7 +29,7 @@ use crate::{
     translate::wc,
 };
 
-/// No VLANs, flow tags or tag matching.
+/// Readable members: no VLANs, flow tags or tag matching.
 const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_FLOW_TAG
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// The program's structure may be shorter.
+/// Reads the attributes; the program's structure may be shorter.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -119,7 +119,7 @@ unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     &(*object(cq).batch.state()).wc
 }
 
-/// A failed completion reads 0, or under checks an implausible value.
+/// Reads a member; of a failed completion 0, or under checks an implausible value.
 unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
     let wc = at(cq);
     match &wc.result {
@@ -142,7 +142,7 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
     wc::INVALID
 }
 
-/// 0, or `ENOENT`.
+/// Moves to the next completion: 0, or `ENOENT`.
 unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let inside = call.is_checked.then(|| single::enter(cq as usize, call.id.name()));
@@ -171,7 +171,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
-    batch.begin("ibv_start_poll"); // may wait for another's
+    batch.begin("ibv_start_poll"); // may wait for another thread
     let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();

@@ -25,11 +25,12 @@ use crate::{
     sync::Mutex,
 };
 
-/// Ends with a driver's members: other drivers compare them to recognize their devices.
+/// A device. It ends with a driver's members, which other drivers compare to recognize their
+/// devices.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
-    /// Of `verbs_device`; `ops` must not equal another driver's.
+    /// Members of `verbs_device`; `ops` must not equal another driver's.
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
@@ -57,11 +58,11 @@ struct Open {
     taken: Option<IpAddr>,
 }
 
-/// Retries without a listener. Programs that start both sides at once (perftest) rely on a kernel's
-/// slow address resolution.
+/// Time of retries without a listener. Programs that start both sides at once (perftest) rely on a
+/// kernel's slow address resolution.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-/// Truncates, and adds a NUL.
+/// Copies text, truncated, with a NUL.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
@@ -110,7 +111,7 @@ impl Dev {
         DEVICES.lock().get(name).copied()
     }
 
-    /// Device at a unique address, possibly unlisted.
+    /// Returns the device at a unique address, possibly unlisted.
     pub(crate) fn of(device: &Device) -> &'static Self {
         let mut known = DEVICES.lock();
         let index = known.len() as c_int;
@@ -174,7 +175,7 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// `taken` decides about an address in use: `Ok` opens with the port down.
+    /// Opens the device. `taken` decides about an address in use: `Ok` opens with the port down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,

@@ -27,10 +27,10 @@ use crate::{
 /// Page alignment, log2.
 const LOG_PAGE: u32 = 12;
 
-/// As for memory on a bus.
+/// Copy granularity, as on a bus.
 const WORD: usize = 4;
 
-/// A peer may write the program's memory meanwhile.
+/// Bytes per copy: a peer may write the program's memory meanwhile.
 const PIECE: usize = 1024;
 
 #[repr(C)]
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// `EFAULT` outside, `EINVAL` unless multiples of 4.
+/// Copies: `EFAULT` outside, `EINVAL` unless multiples of 4.
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,
@@ -161,7 +161,6 @@ unsafe extern "C" fn memcpy_from_dm(
     })
 }
 
-/// Before any copy.
 fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
     let end = offset.checked_add(length);
     if end.is_some_and(|end| end <= dm.memory.len()) {

@@ -1,4 +1,4 @@
-//! dma-bufs and `memfd_create`.
+//! Regions of dma-bufs and `memfd_create`.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -28,7 +28,7 @@ use crate::{
     translate::rights,
 };
 
-/// As in the kernel, `addr` is the offset.
+/// Registers a descriptor's memory; as in the kernel, `addr` is the offset.
 pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     offset: u64,

@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// The program's structure may be shorter.
+/// Reads the attributes; the program's structure may be shorter.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));

@@ -28,7 +28,7 @@ impl ContextInner {
                 Subject::Port => Element { port_num: 1 },
                 Subject::Device => Element { port_num: 0 },
                 object => match self.take_event(|objects| objects.find(object)) {
-                    // same place for every kind
+                    // a pointer at the same place for every kind
                     Some(pointer) => Element { cq: pointer as *mut ibv_cq },
                     // another thread is destroying it
                     None => continue,
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         _ => return,
     };
-    // same place for every kind; objects start with their context
+    // at the same place for every kind; objects start with their context
     let object = element.cq;
     if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
         count_acknowledged(counted, 1);
@@ -85,7 +85,8 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
     }
 }
 
-/// As libibverbs counts. Call before acknowledging: then the object may go.
+/// Counts in the public member, as libibverbs does. Call before acknowledging: then the object may
+/// go.
 ///
 /// # Safety
 ///
@@ -117,7 +118,7 @@ mod tests {
     const EVENTS: usize = 200;
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Causes an event.
+    /// Overflows a queue, which causes an event.
     fn overflow(cq: *mut ibv_cq) -> QueuePair {
         let qp = flushing(cq);
         // SAFETY: A queue of the test's.
@@ -162,7 +163,6 @@ mod tests {
             .collect();
         let next = || taken.recv_timeout(LONG).expect("an event, for a thread that waits");
 
-        // one thread each, in order
         let mut qps: Vec<_> = cqs[..EVENTS].iter().map(|cq| overflow(*cq)).collect();
         let seen: Vec<_> = (0..EVENTS).map(|_| next()).collect();
         let mut numbers: Vec<_> = seen.iter().map(|(_, number)| *number).collect();
@@ -173,7 +173,6 @@ mod tests {
             assert!(own.is_sorted(), "{seen:?}");
         }
 
-        // the others still wait
         let mut woken: Vec<_> = cqs[EVENTS..]
             .iter()
             .map(|cq| {

@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Takes over the descriptor.
+/// The context takes over the descriptor.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
     call::control(CallId::ibv_import_device, || {
         let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
@@ -47,7 +47,7 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     }
 }
 
-/// The memory's address is unknown.
+/// The importer does not know the memory's address.
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     call::control(CallId::ibv_import_mr, || {
         let pd = Pd::get(pd)?;

@@ -1,13 +1,11 @@
-//! Wall time of completions, which must not go back.
-//!
-//! The clocks drift apart, so each conversion reads both in turn, and their distance varies a
-//! little.
+//! Wall time of completions, which must not go back. The clocks drift, so each conversion reads
+//! both in turn, and their distance varies.
 
 use std::time::Duration;
 
 use roce_provider::transport::time::Instant;
 
-/// Larger steps may go back.
+/// After larger steps of the clock, time may go back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +17,7 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// Never before an earlier timestamp's time; the same for the same one.
+    /// Returns a time never before an earlier timestamp's, and equal for equal timestamps.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

@@ -2,7 +2,7 @@
 
 use crate::errno;
 
-/// Null-terminated, to `free`; null with `ENOMEM`.
+/// Returns a null-terminated list to `free`; null with `ENOMEM`.
 pub(crate) fn allocate<T>(pointers: &[*mut T]) -> *mut *mut T {
     // SAFETY: One more pointer than is written, which stays null.
     unsafe {

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// `EOPNOTSUPP` for newer attributes.
+/// Checks a mask: `EOPNOTSUPP` for newer attributes.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::of(Rule::QpMask)) } else { Ok(mask) }
@@ -144,7 +144,7 @@ impl Transition {
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::of(Rule::Port));
         }
-        // required attributes are in the transition
+        // required attributes are in the transition; optional ones follow
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,
@@ -191,7 +191,7 @@ fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
 
 fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
     match qp_type {
-        // others may be uninitialized
+        // other members may be uninitialized
         QpType::Ud => return Ok(Rtr::Ud),
         QpType::RawPacket => return Ok(Rtr::RawPacket),
         _ => {}
@@ -278,7 +278,7 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Only raw packet queue pairs have one; here none.
+/// Only raw packet queue pairs have a rate limit; here none.
 pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,

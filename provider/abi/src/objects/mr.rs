@@ -64,7 +64,7 @@ unsafe impl Object for Mr {
 }
 
 impl Region {
-    /// `ENOENT`: no such key; `EPERM`: another domain's.
+    /// Finds a region: `ENOENT` for no such key, `EPERM` for another domain's.
     ///
     /// # Safety
     /// Regions that can be imported exist.
@@ -106,12 +106,12 @@ impl Region {
     }
 }
 
-/// The whole address space, on demand.
+/// True for the whole address space on demand.
 fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// As the kernel: equal page offsets, or `EINVAL`.
+/// Requires equal page offsets (`EINVAL`), as the kernel.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
@@ -132,7 +132,7 @@ impl Mr {
         mr
     }
 
-    /// Stands for the same memory as another region.
+    /// Creates a region for the same memory as another.
     pub(crate) fn with_handle(
         pd: &Pd,
         region: Region,
@@ -152,7 +152,7 @@ impl Mr {
         self.state.lock().region.clone()
     }
 
-    /// For memory windows.
+    /// The region, for memory windows.
     pub(crate) fn region(&self) -> Option<MemoryRegion> {
         self.shared().memory().cloned()
     }
@@ -183,7 +183,6 @@ pub(crate) unsafe fn register(
     Ok(mr)
 }
 
-/// Under checks.
 unsafe fn watched(
     pd: &Pd,
     address: *mut c_void,
@@ -272,7 +271,7 @@ unsafe fn reregister(
     } else {
         ((*mr).addr, (*mr).length, region.address())
     };
-    // may be read-only, even if only rights grow
+    // memory may be read-only: check it even if only rights grow
     let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
         None
     } else if access & IBV_ACCESS_ON_DEMAND != 0
@@ -296,7 +295,7 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// `IBV_REREG_MR_ERR_INPUT` if untried, else `IBV_REREG_MR_ERR_CMD`.
+/// Returns `IBV_REREG_MR_ERR_INPUT` if untried, `IBV_REREG_MR_ERR_CMD` if failed.
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,

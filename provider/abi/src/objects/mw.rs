@@ -75,14 +75,14 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 impl Mw {
-    /// Takes the low 8 bits of `key`. Like mlx5 and rxe it ignores the rest: programs count up from
-    /// anywhere.
+    /// Returns a key with the low 8 bits of `key`. Like mlx5 and rxe it ignores the rest: programs
+    /// count up from anywhere.
     fn key_like(&self, key: u32) -> RKey {
         RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
 }
 
-/// The new key has the low 8 bits of `rkey`.
+/// Translates a bind; the new key has the low 8 bits of `rkey`.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
@@ -93,13 +93,13 @@ pub(crate) unsafe fn bind(
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
-        // local rights do not apply
+        // local rights do not apply to windows
         access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }
 
-/// A type 1 window gets its next key.
+/// Binds a type 1 window, with its next key.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         }
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
         let rkey = RKey((*mw).rkey).next().0;
-        // type 1: connected, with its region's addresses
+        // type 1 is for connections, and has its region's addresses
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::of(Rule::WindowBind));
         }

@@ -43,7 +43,6 @@ impl Identity {
     }
 }
 
-/// `name`: its structure's.
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
     if check::is_on() {
@@ -121,7 +120,8 @@ pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     }
 }
 
-/// Starts with its public C structure, which programs access at any time: use only its pointer.
+/// Object that starts with its public C structure. Programs access that at any time: use only its
+/// pointer.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
@@ -152,7 +152,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
     /// [identity](Self::identity).
     ///
     /// # Safety
-    /// The reference is not used beyond the call that the program has made: destroying an object
+    /// The reference is not used beyond the call that the program has made. Destroying an object
     /// during another call on it is as wrong as with any other library.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         let identity = find::<Self>(pointer.cast())?;
@@ -191,7 +191,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { Self::get(pointer) }.map(Some)
     }
 
-    /// Skips the lookup, for calls that move data; `EINVAL` for null.
+    /// Returns an object without the lookup, for calls that move data; `EINVAL` for null.
     ///
     /// # Safety
     /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
@@ -215,7 +215,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
 #[derive(Default)]
 pub(crate) struct Users(Arc<()>);
 
-/// Prevents destruction.
+/// Prevents an object's destruction.
 #[derive(Clone)]
 pub(crate) struct User(#[allow(dead_code, reason = "only held")] Arc<()>);
 
@@ -224,7 +224,7 @@ impl Users {
         User(self.0.clone())
     }
 
-    /// `EBUSY` if any.
+    /// `EBUSY` while any exist.
     pub(crate) fn none_left(&self) -> Result<()> {
         if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::of(Rule::StillUsed)) }
     }

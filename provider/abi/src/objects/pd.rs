@@ -20,9 +20,8 @@ pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Dependent objects.
     pub(crate) users: Users,
-    /// For a parent domain.
+    /// Sources of a parent domain.
     parent_of: Vec<User>,
 }
 
@@ -37,7 +36,7 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    /// Importable.
+    /// Creates an importable domain.
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
@@ -49,7 +48,7 @@ impl Pd {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// Keeps its sources; has the protection domain's handle.
+    /// Creates a parent domain with the protection domain's handle; it keeps its sources.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,

@@ -21,7 +21,7 @@ use crate::{
     translate::mtu,
 };
 
-/// sysfs's numbering, for `ibv_query_gid_type`.
+/// sysfs's numbers, for `ibv_query_gid_type`.
 const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
 /// `port_cap_flags`.
@@ -30,7 +30,7 @@ const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 const LINK_UP: u8 = 5;
 const DISABLED: u8 = 3;
 
-/// InfiniBand's codes for Mbit/s.
+/// InfiniBand's codes for a rate in Mbit/s.
 const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
     const LANES_1: u8 = 1;
     const LANES_4: u8 = 2;
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn query_port(
     })
 }
 
-/// Before `port_cap_flags2`; the caller cleared the rest.
+/// For programs older than `port_cap_flags2`; the caller cleared the rest.
 unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
@@ -108,14 +108,14 @@ unsafe extern "C" fn ibv_query_port_speed(
         if port != 1 || to.is_null() {
             return Err(Errno::of(Rule::Port));
         }
-        // the slowest that `ibv_query_port` reports
+        // unknown: the slowest that `ibv_query_port` reports
         let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
         *to = u64::from(mbps) / 100;
         Ok(())
     })
 }
 
-/// C's signed counts.
+/// Converts to C's signed counts.
 fn int(count: impl TryInto<c_int>) -> c_int {
     count.try_into().unwrap_or(c_int::MAX)
 }
@@ -145,7 +145,7 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
         atomic_cap: match attr.atomic_cap {
             AtomicCap::None => IBV_ATOMIC_NONE,
-            // programs require this; few need CPU atomicity
+            // programs require this; few need atomicity with the CPU
             _ => IBV_ATOMIC_HCA,
         },
         max_mw: int(limits.max_mw),

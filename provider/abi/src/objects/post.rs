@@ -31,7 +31,6 @@ unsafe fn destination(ud: UdPart) -> Result<UdDestination> {
     Ok(Ah::trust(ud.ah)?.handle.to(Qpn::new(ud.remote_qpn), QKey(ud.remote_qkey)))
 }
 
-/// Translates `enum ibv_wr_opcode`.
 unsafe fn operation(qp_type: QpType, wr: &ibv_send_wr) -> Result<SendOp> {
     let target = || {
         let part = wr.wr.rdma;
@@ -124,7 +123,7 @@ impl Listed for ibv_recv_wr {
     }
 }
 
-/// Ends with `place` at a failing request; under checks, an unreadable one fails.
+/// Posts a list; `place` ends at a failing request. Under checks an unreadable request fails.
 #[inline]
 unsafe fn each<W: Listed, R>(
     place: &mut *mut W,
@@ -140,14 +139,13 @@ unsafe fn each<W: Listed, R>(
     Ok(())
 }
 
-/// May be unmapped.
+/// Reads a request, perhaps unmapped.
 unsafe fn read<W: Listed>(place: *const W) -> Result<W> {
     let mut c = MaybeUninit::<W>::uninit();
     copy_from_program(place.cast(), c.as_mut_ptr().cast(), size_of::<W>())?;
     Ok(c.assume_init())
 }
 
-/// Call and refused request.
 #[cold]
 unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String {
     let (mut at, mut number) = (first, 1);
@@ -161,7 +159,7 @@ unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String
     }
 }
 
-/// Writes the failing place to `bad_wr`.
+/// Posts a list; writes the failing place to `bad_wr`.
 #[inline]
 unsafe fn posting<W>(
     id: CallId,
@@ -207,7 +205,7 @@ unsafe fn checked<W: Listed, R>(
     requests::post(queue, call.id.name(), noted, || {
         let result = post(place, &mut |_| {
             asked += 1;
-            // extended meanwhile
+            // the list has grown meanwhile
             made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
         });
         (asked - usize::from(result.is_err()), result)
@@ -291,7 +289,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
         let pointer = qp as usize;
         let qp = call.object::<Qp>(qp)?;
-        // 0 with an SRQ: posting reports that
+        // an SRQ's queue pair allows 0: posting reports that
         let max_sge = qp.caps.max_recv_sge.max(1);
         let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
         if !call.is_checked {

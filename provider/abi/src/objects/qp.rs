@@ -43,11 +43,11 @@ pub(crate) struct Qp {
     pub(crate) qp_type: QpType,
     pub(crate) caps: QpCaps,
     pub(crate) ctx: Arc<ContextInner>,
-    /// They prevent destruction.
+    /// Attached groups prevent destruction.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    /// They prevent destruction.
+    /// Flows prevent destruction.
     pub(crate) users: Users,
-    /// For `ibv_wr_start`.
+    /// Created for `ibv_wr_start`.
     pub(crate) is_extended: bool,
     pub(crate) batch: Batch<Requests>,
     pub(crate) sq_sig_all: bool,
@@ -66,7 +66,7 @@ unsafe impl Object for Qp {
     }
 }
 
-/// None after an error.
+/// Requests of a batch; none after an error.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) wrs: Vec<SendWr>,
@@ -83,7 +83,7 @@ pub(crate) struct NewQp {
 }
 
 impl Qp {
-    /// `set_operations` sets extended functions.
+    /// Gives a queue pair to the program; `set_operations` sets extended functions.
     pub(crate) unsafe fn create_raw(
         new: NewQp,
         ctx: &Arc<ContextInner>,
@@ -130,7 +130,7 @@ impl Qp {
         };
         let qp = qp.into_raw();
         single::made_with(qp as usize, attr.pd as usize);
-        // opened twice: events name the first
+        // opened twice in a context: events name the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
         if qp_type != QpType::XrcTarget {
             requests::add_pair((ctx.device(), qpn.get()), || NewPair {

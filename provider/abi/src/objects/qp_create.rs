@@ -29,10 +29,10 @@ use crate::{
     translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-/// Inline bytes given unasked.
+/// Most inline bytes given unasked.
 const MAX_INLINE_GIVEN: u32 = 512;
 
-/// Writes the sizes back.
+/// Creates a queue pair; writes its sizes back.
 unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     if attr.comp_mask
         & !(IBV_QP_INIT_ATTR_PD
@@ -64,7 +64,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let is_initiator = qp_type == QpType::XrcInitiator;
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq)?;
-    // the kernel's handles belong to a context
+    // the kernel's handles belong to one context
     let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
     if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
         return Err(Errno::of(Rule::OtherContext));

@@ -27,7 +27,6 @@ use crate::{
     translate::wr::{elements, flags, immediate, inline, remote, sges},
 };
 
-/// Operations of a service.
 const fn operations(qp_type: QpType) -> u64 {
     let datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let connection = datagram
@@ -53,12 +52,12 @@ const fn operations(qp_type: QpType) -> u64 {
     }
 }
 
-/// `EOPNOTSUPP` if the service lacks one.
+/// `EOPNOTSUPP` if the service lacks an operation.
 pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<()> {
     if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::of(Rule::SendOperations)) }
 }
 
-/// 8 bytes for atomic WRITE.
+/// Inline bytes needed: 8 for atomic WRITE.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
     if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
@@ -122,7 +121,7 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     })
 }
 
-/// From `ibv_qp_to_qp_ex`.
+/// Object behind `ibv_qp_to_qp_ex`'s pointer.
 unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
     &*qp.cast()
 }
@@ -169,7 +168,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     object.batch.end();
 }
 
-/// With the program's `wr_id` and flags; later calls set data and destination.
+/// Adds a request with the program's `wr_id` and flags; later calls set data and destination.
 unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = requests(object(qp));
     if requests.error.is_none() {

@@ -54,7 +54,7 @@ impl Srq {
     }
 }
 
-/// Writes the sizes back. The limit is set later.
+/// Creates an SRQ; writes its sizes back. The limit is set later.
 unsafe fn create(
     pd: &Pd,
     srq_context: *mut c_void,
@@ -105,7 +105,7 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     })
 }
 
-/// Without the later tag matching.
+/// Reads attributes without the later tag matching.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {

@@ -1,4 +1,4 @@
-//! A context's operations.
+//! Operations reached through a context.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     layout::{ibv_context, ibv_device, verbs_context},
 };
 
-/// Unset: unsupported, by the headers.
+/// Unset operations are unsupported, by the headers.
 fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
@@ -55,7 +55,7 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// An import owns `imported_by`.
+/// Opens a context; an import owns `imported_by`.
 pub(crate) fn open(
     opened: Result<Context, OpenError>,
     command_file: Arc<CommandFile>,

@@ -36,21 +36,20 @@ unsafe impl Object for Xrcd {
     const NAME: &str = "ibv_xrcd";
 }
 
-/// Shared by handles of a file.
+/// A domain, shared by handles of a file.
 struct Shared {
     domain: XrcDomain,
     targets: Mutex<HashMap<u32, Weak<Target>>>,
 }
 
-/// The last handle destroys it.
+/// A target, destroyed with its last handle.
 pub(crate) struct Target {
     pub(crate) qp: QueuePair,
 }
 
-/// Device, file system, inode.
 type File = (String, u64, u64);
 
-/// Per process, since each has an address: no peer reaches two.
+/// Domains of this process. Each process has its own address, so no peer reaches two domains.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Xrcd {

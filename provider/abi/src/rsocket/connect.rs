@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
 };
 
-/// IPv4-mapped IPv6 becomes IPv4.
+/// Reads an address; IPv4-mapped IPv6 becomes IPv4.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if at.is_null() {
         return Err(Errno::of(Rule::SocketPointer));
@@ -45,7 +45,7 @@ pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<Soc
     Ok(address)
 }
 
-/// Truncates.
+/// Writes an address, perhaps truncated.
 pub(super) unsafe fn give(
     entry: &Entry,
     mut address: SocketAddr,
@@ -120,7 +120,7 @@ unsafe extern "C-unwind" fn rconnect(
                 other => Ok(other?),
             }
         });
-        // goes on without this call
+        // connecting continues after this call
         let late = begun && connected == Err(AGAIN);
         if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected }
     })

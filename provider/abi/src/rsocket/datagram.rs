@@ -47,14 +47,14 @@ impl Received {
         self.fit < self.whole
     }
 
-    /// `MSG_TRUNC`: the whole length.
+    /// Result: with `MSG_TRUNC` the whole length.
     pub(super) const fn length(self, flags: c_int) -> isize {
         let length = if flags & libc::MSG_TRUNC != 0 { self.whole } else { self.fit };
         length.cast_signed()
     }
 }
 
-/// Truncates.
+/// Receives a datagram, perhaps truncated.
 pub(super) unsafe fn receive(
     number: c_int,
     pieces: *const iovec,

@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Errors of `socket`.
+/// Creates an rsocket, with the errors of `socket`.
 fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
         return Err(Errno::of(Rule::SocketFamily));

@@ -6,7 +6,7 @@ use roce_provider::rsocket::Deadline;
 
 use super::table;
 
-/// A kernel would continue.
+/// Longest delay; a kernel would continue.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -1,4 +1,4 @@
-//! `repoll`. The kernel's `epoll` waits for other descriptors.
+//! `repoll`: instances for rsockets, beside the kernel's `epoll` for other descriptors.
 
 use std::{collections::BTreeMap, ffi::c_int, time::Duration};
 
@@ -18,7 +18,6 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-/// By `epoll` descriptor.
 static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
 
 struct Watched {
@@ -28,7 +27,7 @@ struct Watched {
     reported: Option<u64>,
 }
 
-/// Reported even if unwanted.
+/// Reported always.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
@@ -52,7 +51,7 @@ impl Watched {
     }
 }
 
-/// Ignores other flags.
+/// Ignores flags that `epoll` lacks.
 unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
     call::control(CallId::repoll_create, || {
         let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
@@ -104,7 +103,6 @@ unsafe extern "C" fn repoll_ctl(
     })
 }
 
-/// Up to `most`.
 unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
     let mut count = 0;
     if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
@@ -134,7 +132,7 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
         .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
 }
 
-/// Descriptors to sleep on.
+/// Prepares a wait; lists the descriptors to sleep on.
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     let numbers = rsockets(instance);
     let own = wakeup_descriptor()?;
@@ -189,7 +187,7 @@ unsafe extern "C-unwind" fn repoll_wait(
     call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
 }
 
-/// `EBADF` for another descriptor.
+/// Closes an instance; `EBADF` otherwise.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
     INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;

@@ -1,4 +1,4 @@
-//! Peer access to memory.
+//! Memory that the peer may write.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// By default the address.
+/// Maps memory; the offset is its address by default.
 unsafe fn map(
     number: c_int,
     at: *mut c_void,
@@ -72,7 +72,7 @@ unsafe fn write(
     })
 }
 
-/// C: `size_t`, all ones on error.
+/// In C it returns `size_t`, all ones on error.
 unsafe extern "C-unwind" fn riowrite(
     number: c_int,
     at: *const c_void,

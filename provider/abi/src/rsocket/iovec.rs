@@ -10,12 +10,11 @@ use crate::rule::Rule;
 pub(super) struct Cursor {
     pieces: *const iovec,
     number: usize,
-    /// In the first piece.
     offset: usize,
 }
 
 impl Cursor {
-    /// Start of a list, and its bytes.
+    /// Start of a list, and its total bytes.
     ///
     /// # Safety
     /// There are so many pieces.
@@ -31,7 +30,6 @@ impl Cursor {
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }
 
-    /// At most 1024.
     pub(super) fn number(number: c_int) -> Result<usize> {
         usize::try_from(number)
             .ok()
@@ -39,7 +37,7 @@ impl Cursor {
             .ok_or(Errno::of(Rule::SocketArgument))
     }
 
-    /// `copy` gets up to `most` contiguous bytes.
+    /// Passes up to `most` contiguous bytes to `copy`.
     unsafe fn step(
         &mut self,
         most: usize,

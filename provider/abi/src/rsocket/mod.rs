@@ -1,5 +1,5 @@
-//! librdmacm's rsockets on [`roce_provider::rsocket`], which never waits. Waits are here:
-//! cancellation leaks nothing.
+//! librdmacm's rsockets on [`roce_provider::rsocket`], whose calls never wait. Waits are here,
+//! where cancellation leaks nothing.
 
 mod connect;
 mod datagram;

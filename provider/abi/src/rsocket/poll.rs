@@ -1,4 +1,4 @@
-//! Waits for all descriptors.
+//! Waits for rsockets and other descriptors.
 
 use std::{
     cell::RefCell,
@@ -21,11 +21,10 @@ use crate::{
 };
 
 thread_local! {
-    /// Thread-local: a cancelled thread would leak a stack's list.
+    /// Thread-local: a cancelled thread would leak a list on its stack.
     static SLEPT_ON: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Fills the list.
 pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd, c_ulong) {
     SLEPT_ON.with_borrow_mut(|list| {
         list.clear();
@@ -34,7 +33,7 @@ pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd
     })
 }
 
-/// After the sleep.
+/// Events found by the sleep.
 fn found(at: usize) -> c_short {
     SLEPT_ON.with_borrow(|list| list.get(at).map_or(0, |one| one.revents))
 }
@@ -80,7 +79,7 @@ struct Wait {
 impl Wait {
     unsafe fn look(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
         let each = || (0..count).map(|index| all.add(index));
-        // first: the sleep reuses the list
+        // others first: the sleep reuses the list
         let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
         let (list, length) = slept_on(others);
         if libc::poll(list, length, 0) < 0 {
@@ -112,9 +111,7 @@ impl Wait {
     }
 }
 
-/// `poll` with rsockets.
-///
-/// Cancellation point: callers may hold nothing to drop.
+/// `poll` with rsockets. Cancellation point.
 pub(super) unsafe fn poll_all(
     all: *mut pollfd,
     count: usize,

@@ -20,7 +20,7 @@ use crate::{
 /// No address wanted.
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
-/// Receives all that fits with `MSG_WAITALL`. Cancellation point.
+/// Receives available data, or with `MSG_WAITALL` all that fits. Cancellation point.
 unsafe fn receive(
     number: c_int,
     pieces: *const iovec,
@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn rrecvfrom(
     })
 }
 
-/// Also returns true if truncated.
+/// Receives; true if a datagram was truncated.
 unsafe fn receive_from(
     number: c_int,
     pieces: *const iovec,

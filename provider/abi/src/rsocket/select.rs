@@ -29,14 +29,14 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// See `poll`.
+    /// Descriptors of a call: see `poll`.
     static WANTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
 const READ: i16 = libc::POLLIN | libc::POLLHUP | libc::POLLERR;
 const WRITE: i16 = libc::POLLOUT | libc::POLLERR;
 
-/// Possibly beyond `FD_SETSIZE`.
+/// Descriptor sets, possibly beyond `FD_SETSIZE`.
 #[derive(Clone, Copy)]
 struct Sets([*mut fd_set; 3]);
 
@@ -88,7 +88,7 @@ impl Sets {
     }
 }
 
-/// Cancellation point: callers may hold nothing to drop.
+/// Cancellation point.
 unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
     let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
     let limit = match timeout.as_ref() {

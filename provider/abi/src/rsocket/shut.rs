@@ -27,7 +27,7 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Time until the peer must have the data; `None`: no limit, unless the peer is lost.
+/// Returns the time to deliver sent data; `None`: until done, or the peer is lost.
 fn linger(number: c_int) -> Result<Option<Duration>> {
     let entry = table::find(number)?;
     let (on, seconds) = &entry.linger;
@@ -49,11 +49,11 @@ fn end(number: c_int) {
     drop(table::remove(number));
 }
 
-/// Or an instance of `repoll_create`. `EBADF` otherwise.
+/// Closes an rsocket or an instance of `repoll_create`. `EBADF` otherwise.
 unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
         let Ok(limit) = begin(number) else { return instance::close(number) };
-        // unsent data is lost
+        // unsent data is lost after the limit
         let _ = until(number, Patience::AtMost(limit), |entry| {
             if entry.socket.is_sent() { Ok(()) } else { Err(AGAIN) }
         });

@@ -18,12 +18,10 @@ use crate::{
     sync::Mutex,
 };
 
-/// An rsocket with the calls' state.
 pub(super) struct Entry {
     pub(super) socket: Socket,
     /// `AF_INET6` maps IPv4 addresses.
     pub(super) family: c_int,
-    /// `O_NONBLOCK`.
     pub(super) nonblocking: AtomicBool,
     pub(super) receive_limit: Limit,
     pub(super) send_limit: Limit,
@@ -36,7 +34,7 @@ pub(super) struct Entry {
     pub(super) oob_inline: AtomicBool,
 }
 
-/// Microseconds; 0: none.
+/// Timeout in microseconds; 0: none.
 #[derive(Default)]
 pub(super) struct Limit(AtomicU64);
 
@@ -55,7 +53,7 @@ impl Limit {
     }
 }
 
-/// Linux's default for TCP.
+/// Linux's default for TCP, in seconds.
 const KEEPALIVE_SECONDS: u32 = 7200;
 
 fn copied(flag: &AtomicBool) -> AtomicBool {
@@ -81,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Inherits the listener's options.
+    /// An accepted rsocket, with the listener's options.
     pub(super) fn accepted(&self, socket: Socket) -> Self {
         Self {
             socket,
@@ -117,7 +115,7 @@ pub(super) fn add(entry: Entry) -> c_int {
     number
 }
 
-/// `EBADF` otherwise.
+/// Finds an rsocket; `EBADF` otherwise.
 pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
     SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
@@ -126,14 +124,15 @@ pub(super) fn is_one(number: c_int) -> bool {
     SOCKETS.lock().contains_key(&number)
 }
 
-/// The last call drops it.
+/// Removes an rsocket, which the last call drops.
 pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
     let removed = SOCKETS.lock().remove(&number)?;
     NUMBER.fetch_sub(1, Ordering::Relaxed);
     Some(removed)
 }
 
-/// Takes no lock: a signal handler that exits may have interrupted its holder.
+/// True without rsockets. Takes no lock: a signal handler that exits may have interrupted its
+/// holder.
 pub(super) fn is_empty() -> bool {
     NUMBER.load(Ordering::Relaxed) == 0
 }

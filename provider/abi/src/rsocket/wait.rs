@@ -30,7 +30,7 @@ pub(super) enum Patience {
     Sending,
     /// `MSG_DONTWAIT`.
     None,
-    /// Whatever the options.
+    /// This limit, whatever the options.
     AtMost(Option<Duration>),
 }
 
@@ -39,7 +39,7 @@ impl Patience {
         if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
     }
 
-    /// Longest wait; `EAGAIN`: must not wait.
+    /// Returns the longest wait; `EAGAIN` if the call must not wait.
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
@@ -53,7 +53,7 @@ impl Patience {
 struct Wait {
     polling: Deadline,
     end: Option<Deadline>,
-    /// Once ready to sleep.
+    /// This thread's, once ready to sleep.
     own: Option<c_int>,
     is_quiet: bool,
 }
@@ -81,9 +81,7 @@ impl Wait {
     }
 }
 
-/// Retries on `EAGAIN`.
-///
-/// Cancellation point: callers and `attempt` may hold nothing to drop.
+/// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop either.
 pub(super) fn until<R: Copy>(
     number: c_int,
     patience: Patience,
@@ -116,9 +114,7 @@ pub(super) fn until<R: Copy>(
 
 /// Moves and returns up to `bytes` bytes; ends early if an attempt moves none, or, with `some`,
 /// after any. An error after the first bytes is dropped. An attempt gets the cursor and the bytes
-/// moved.
-///
-/// Cancellation point, as [`until`].
+/// moved. Cancellation point.
 ///
 /// # Safety
 /// The pieces are as they were when the cursor was made.

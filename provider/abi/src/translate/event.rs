@@ -6,7 +6,7 @@ use roce_provider::AsyncEvent;
 
 use crate::layout::consts::*;
 
-/// By the adapter's number.
+/// Objects by the adapter's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     Cq(u32),
@@ -16,7 +16,7 @@ pub(crate) enum Subject {
     Device,
 }
 
-/// `None`: no number in C.
+/// Translates an event; `None`: no number in C.
 pub(crate) fn to_c(event: AsyncEvent) -> Option<(c_uint, Subject)> {
     Some(match event {
         AsyncEvent::CqError(cq) => (IBV_EVENT_CQ_ERR, Subject::Cq(cq.0)),

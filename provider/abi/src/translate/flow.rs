@@ -9,7 +9,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Size; the specs follow.
+/// Size of `struct ibv_flow_attr`; the specs follow.
 const ATTR: usize = 20;
 /// Kind and size of a spec.
 const HEAD: usize = 6;
@@ -33,7 +33,7 @@ const ACTION_DROP: u32 = 0x1001;
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
-/// `copy` fills a buffer from an offset.
+/// Reads a flow; `copy` fills a buffer from an offset.
 pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;
@@ -55,7 +55,6 @@ pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<Flo
     Ok(attr)
 }
 
-/// With the number of specs.
 fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     let [comp_mask, kind, _, _, flags] = words(bytes);
     let [priority_low, priority_high, specs, port] = [bytes[10], bytes[11], bytes[12], bytes[13]];
@@ -83,12 +82,11 @@ fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     Ok((attr, specs.into()))
 }
 
-/// As stated.
 const fn size(head: &[u8; HEAD]) -> usize {
     u16::from_ne_bytes([head[4], head[5]]) as usize
 }
 
-/// At most [`LONGEST`] bytes.
+/// Reads a spec of at most [`LONGEST`] bytes.
 fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     let wrong = Errno::of(Rule::Flow);
     let Some(kind) = bytes.first_chunk::<4>() else { return Err(wrong) };
@@ -129,7 +127,7 @@ fn words(bytes: &[u8; ATTR]) -> [u32; 5] {
     words
 }
 
-/// `length` bytes each.
+/// Reads value and mask of `length` bytes each.
 fn pair<T>(
     bytes: &[u8],
     start: usize,
@@ -154,7 +152,7 @@ fn eth(bytes: &[u8]) -> Option<EthFilter> {
     })
 }
 
-/// Both kinds; missing bytes are 0.
+/// Reads both IPv4 kinds; missing bytes are 0.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Filter> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     Some(Ipv4Filter {

@@ -90,7 +90,6 @@ pub(crate) const fn caps_to_c(caps: &QpCaps) -> ibv_qp_cap {
     ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
 }
 
-/// For `ibv_query_qp`.
 pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     let state = state_to_c(info.state);
     ibv_qp_attr {
@@ -128,7 +127,7 @@ pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr
     Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
 }
 
-/// Up to the first unknown member.
+/// Reads attributes up to the first unknown member.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_qp_init_attr_ex,
 ) -> Result<ibv_qp_init_attr_ex> {
@@ -141,7 +140,7 @@ pub(crate) unsafe fn init_attr_from_c(
     } else if given(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
         offset_of!(ibv_qp_init_attr_ex, max_tso_header)
     } else {
-        // always came with these
+        // the mask always came with these
         offset_of!(ibv_qp_init_attr_ex, create_flags)
     };
     Ok(read_sized(attr, length, ibv_qp_init_attr_ex::zeroed()))

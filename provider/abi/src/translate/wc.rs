@@ -9,7 +9,7 @@ use crate::{
     layout::{consts::*, ibv_wc},
 };
 
-/// The memory may be uninitialized and unaligned.
+/// Writes a completion to perhaps uninitialized, unaligned memory.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -28,10 +28,10 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     place.write_unaligned(c);
 }
 
-/// Undefined members of failed completions under checks: no opcode, no plausible length.
+/// Value of undefined members under checks: no opcode, no plausible length.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// Sets undefined members to [`INVALID`].
+/// Writes a completion; a failed one's undefined members are [`INVALID`].
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     if wc.result.is_err() {
@@ -81,13 +81,13 @@ pub(crate) fn sl(ok: &WcOk) -> u8 {
     }
 }
 
-/// Immediate data in network byte order, or the invalidated key; a union.
+/// Immediate data in network byte order, or the invalidated key: a union.
 pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     let immediate = ok.immediate.map(|immediate| u32::from_ne_bytes(immediate.0));
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// Cause; the next byte is the responder's syndrome. 0: flushed.
+/// Cause as a number; the next byte is the responder's syndrome. 0: flushed.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,

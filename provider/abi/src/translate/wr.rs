@@ -17,7 +17,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Numbered alike. There are no checksums (`IBV_SEND_IP_CSUM`).
+/// Translates flags, numbered alike. There are no checksums (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
     SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::of(Rule::SendFlags))
 }
@@ -34,7 +34,7 @@ const fn sge(c: ibv_sge) -> Sge {
     Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
 }
 
-/// Possibly unaligned.
+/// Reads an array, perhaps unaligned.
 pub(crate) unsafe fn elements<T: Copy>(
     first: *const T,
     count: usize,
@@ -42,7 +42,6 @@ pub(crate) unsafe fn elements<T: Copy>(
     (0..count).map(move |index| first.wrapping_add(index).read_unaligned())
 }
 
-/// At most `limit`.
 pub(crate) unsafe fn list(
     first: *const ibv_sge,
     count: usize,
@@ -59,7 +58,6 @@ pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Re
     Ok(list(first, count, limit)?.map(sge).collect())
 }
 
-/// At most `limit` bytes.
 pub(crate) unsafe fn inline(
     pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
     limit: u32,

@@ -3,10 +3,10 @@
 //!
 //! First lines of a program:
 //!
-//! * `finding: NAME`, of `ROCE_CHECK`;
-//! * `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, optionally `says: TEXT`;
-//! * `advice: NAME`, of `ROCE_CHECK`, which keeps the exit status;
-//! * `fails with: WORD`: this word in `ROCE_CHECK` makes the program fail.
+//! - `finding: NAME`, of `ROCE_CHECK`;
+//! - `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, optionally `says: TEXT`;
+//! - `advice: NAME`, of `ROCE_CHECK`, which keeps the exit status;
+//! - `fails with: WORD`: this word in `ROCE_CHECK` makes the program fail.
 
 use std::{
     fs, panic,

@@ -10,22 +10,21 @@ use std::{
 use super::{records, report};
 use crate::at_end;
 
-/// Replaces 0 after a finding.
+/// Replaces exit status 0 after a finding.
 const STATUS: c_int = 99;
-/// Symbols may come from large files.
+/// Longest delay: symbols may come from large files.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 unsafe extern "C" {
     fn on_exit(run: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registered before the program's functions, it runs after them and all destructors.
+/// Registers the summary before the program's functions: it runs after them and all destructors.
 pub(super) fn arm() {
     // SAFETY: The function is there as long as the process is: the library is never unloaded.
     unsafe { on_exit(tell_all, ptr::null_mut()) };
 }
 
-/// Returns the number of findings.
 pub(super) fn tell_rest() -> usize {
     report::tell_postponed();
     records::tell_alive();

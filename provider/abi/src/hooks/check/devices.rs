@@ -15,9 +15,9 @@ use crate::sync::Mutex;
 static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Lists {
-    /// Of live lists.
+    /// Devices of live lists.
     alive: BTreeMap<usize, Vec<usize>>,
-    /// Freed the device's last list.
+    /// Stack that freed a device's last list.
     gone: BTreeMap<usize, Stack>,
 }
 

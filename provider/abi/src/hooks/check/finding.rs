@@ -1,12 +1,9 @@
-//! Kinds of findings and their texts.
-
 use super::stack::Stack;
 
-/// A mistake, unnoticed by luck.
+/// A mistake that goes unnoticed by luck.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
-    /// Object, call, and observation.
     pub(crate) what: String,
     /// The first is the mistake's, and identifies the finding.
     pub(crate) stacks: Vec<(&'static str, Stack)>,
@@ -22,14 +19,13 @@ macro_rules! kinds {
         impl Kind {
             pub(crate) const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// Name, stable across versions.
+            /// Stable across versions.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
                 }
             }
 
-            /// With its consequence.
             pub(crate) const fn rule(self) -> &'static str {
                 match self {
                     $(Self::$kind => $rule,)*
@@ -123,7 +119,6 @@ kinds! {
     EndlessWait "endless_wait":
         "a thread waits for an event, nothing is under way that could bring it, and the other threads wait as well";
         "arm the completion queue before each wait (ibv_req_notify_cq), poll it after that, and wait on the channel that it was made with; wait for events of rdma_cm on the channel of the id";
-    /// Nested batches.
     BatchNotEnded "batch_not_ended":
         "a batch has a lock from its begin to its end: the thread that begins another one in between waits for itself, for ever";
         "ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after each ibv_start_poll that gave 0, also where ibv_next_poll gave ENOENT and where the program leaves early";

@@ -1,4 +1,4 @@
-//! Forks without `ibv_fork_init`.
+//! Forks with registered memory, without `ibv_fork_init`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use super::{
     stack::Stack,
 };
 
-/// Called `ibv_fork_init`, or knows that it need not.
+/// The program called `ibv_fork_init`, or knows that it need not.
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 /// Variables that make libibverbs call it.
 const VARIABLES: [&str; 2] = ["RDMAV_FORK_SAFE", "IBV_FORK_SAFE"];
@@ -19,7 +19,8 @@ pub(crate) fn prepared() {
     IS_PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// After [`survive_forks`](roce_provider::survive_forks), whose locks then come later.
+/// Watches forks. Call after [`survive_forks`](roce_provider::survive_forks), whose locks then come
+/// later.
 pub(super) fn watch() {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         prepared();

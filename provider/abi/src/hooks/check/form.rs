@@ -1,4 +1,4 @@
-//! The checks' switch, and reports.
+//! Switch of the checks, and the form of reports.
 
 use std::{
     fs::File,
@@ -15,7 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use super::sarif;
 use crate::hooks::switch::Hook;
 
-/// `None`: no checks. Reports invalid words, as does device lookup, which then finds none.
+/// Configuration; `None`: no checks. Reports invalid words, as does device lookup, which then finds
+/// none.
 pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
     let mut checks = environment::checks().ok().flatten()?;
     if let Some(name) = &checks.file {
@@ -41,7 +42,7 @@ pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }
 
-/// So that it can be repeated.
+/// Prints a random seed, which repeats the run.
 pub(super) fn tell_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
@@ -62,7 +63,7 @@ pub(super) fn write(text: &str) {
     }
 }
 
-/// Other processes may write too.
+/// Appends to the output of other processes.
 fn add(name: &Path, form: CheckForm, text: &str) -> io::Result<()> {
     if form != CheckForm::Sarif {
         return File::options().create(true).append(true).open(name)?.write_all(text.as_bytes());

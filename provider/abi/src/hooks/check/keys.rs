@@ -1,4 +1,4 @@
-//! Misused keys: deregistered, or L_Keys.
+//! Keys that peers must not use: deregistered, or L_Keys.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// As many as an adapter withholds from reuse.
+/// Keys remembered, as many as an adapter withholds from reuse.
 const REMEMBERED: usize = 4096;
 
-/// Innermost: an engine takes it under its own.
+/// Innermost lock: an engine takes it under its own.
 static KEYS: Mutex<Keys> = Mutex::new(Keys {
     registered: BTreeMap::new(),
     deregistered: BTreeMap::new(),

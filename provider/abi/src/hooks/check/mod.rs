@@ -1,8 +1,8 @@
-//! Checks for mistakes unnoticed by luck: memory touched while the adapter owns it, queues that can
-//! overrun, lost wake-ups, use after destruction, leaks.
+//! Checks for mistakes that go unnoticed by luck: memory touched while the adapter owns it,
+//! overruns of queues, lost wake-ups, use after destruction, leaks.
 //!
 //! With `ROCE_CHECK`, calls that move data record requests and completions, memory records the
-//! adapter's writes ([`watch`]), and [`records`] has all objects. Otherwise nothing is recorded.
+//! adapter's writes ([`watch`]), and [`records`] has all objects.
 //!
 //! Locks, in this order: that of [`requests`], held while posting; an engine's; that of [`watch`],
 //! which the adapter takes. Findings under the last two are reported after release.
@@ -33,7 +33,6 @@ pub(crate) use form::is_on;
 pub(crate) use report::tell;
 pub(crate) use stack::Stack;
 
-/// Runs at load.
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::caller);
     if form::switch_on() {

@@ -20,7 +20,7 @@ pub(crate) struct Order {
     /// `IBV_SEND_INLINE`.
     pub(crate) is_inline: bool,
     pub(crate) remote: Option<RemoteUse>,
-    /// Sent local memory.
+    /// Local memory that it sends.
     pub(crate) source: SmallVec<[Range<usize>; 2]>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct RemoteUse {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    /// Repeated if the response is lost.
+    /// Fetches twice if the response is lost.
     Read,
-    /// Not repeated if the response is lost.
+    /// Changes once, even if the response is lost.
     Atomic,
     Write,
 }
@@ -49,7 +49,7 @@ impl RemoteUse {
     }
 }
 
-/// `before`: unfinished requests of its queue.
+/// Finds the mistake of a request behind the unfinished requests `before`.
 pub(super) fn check<'a>(
     subject: &Subject,
     order: &Order,
@@ -58,7 +58,7 @@ pub(super) fn check<'a>(
     fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
 }
 
-/// Sends from a buffer that a READ or atomic fetches into.
+/// Finds a send from a buffer that a READ or atomic fetches into.
 fn fetched_into<'a>(
     subject: &Subject,
     order: &Order,
@@ -69,7 +69,7 @@ fn fetched_into<'a>(
         let at = before.clone().position(|(other, _)| Arc::ptr_eq(other, reader));
         let fenced_since =
             |at: usize| before.clone().skip(at + 1).any(|(_, other)| other.is_fenced);
-        // no fence orders two queues
+        // a fence does not order two queues
         !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
     };
     let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
@@ -77,7 +77,7 @@ fn fetched_into<'a>(
     Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
 }
 
-/// Changes peer memory that an earlier READ fetches.
+/// Finds a change of peer memory that an earlier READ fetches.
 fn written_behind<'a>(
     subject: &Subject,
     order: &Order,

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Destroyed objects kept, with memory: programs may still read it.
+/// Destroyed objects kept, with their memory: programs may still read it.
 const REMEMBERED: usize = 16_384;
-/// Per type.
+/// Most places shown per type.
 const PLACES: usize = 3;
 
 static RECORDS: Mutex<Records> =
@@ -36,7 +36,7 @@ thread_local! {
 struct Records {
     alive: BTreeMap<usize, Alive>,
     gone: BTreeMap<usize, Gone>,
-    /// Destroyed objects, oldest first.
+    /// Oldest first.
     order: VecDeque<usize>,
 }
 
@@ -44,7 +44,7 @@ struct Alive {
     kind: &'static str,
     made: Stack,
     process: u32,
-    /// The library's.
+    /// The library's own.
     is_own: bool,
 }
 
@@ -52,11 +52,10 @@ struct Gone {
     kind: &'static str,
     made: Stack,
     destroyed: Stack,
-    /// Address and layout.
     memory: (usize, Layout),
 }
 
-/// In this process.
+/// True if this process created one.
 pub(super) fn were_made() -> bool {
     MAKER.load(Ordering::Relaxed) == process::id()
 }
@@ -105,12 +104,11 @@ pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) 
     }
 }
 
-/// This thread's call names a missing object.
 pub(crate) fn named(pointer: usize) {
     NAMED.set(pointer);
 }
 
-/// Reports a call that named a destroyed object.
+/// Reports a call on a destroyed object.
 pub(crate) fn refused(call: &str) {
     if is_on() {
         used(NAMED.replace(0), call);
@@ -146,7 +144,6 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
     true
 }
 
-/// Reports live objects at exit.
 pub(super) fn tell_alive() {
     let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
     let process = process::id();
@@ -175,7 +172,7 @@ pub(super) fn tell_alive() {
 }
 
 impl Records {
-    /// Frees its memory if `free`.
+    /// Forgets a destroyed object; frees its memory if `free`.
     fn forget(&mut self, pointer: usize, free: bool) {
         let Some(gone) = self.gone.remove(&pointer) else { return };
         if free {

@@ -38,18 +38,17 @@ struct Told {
     places: BTreeMap<Key, Occurrence>,
 }
 
-/// Kind and place; for live objects their names.
+/// Kind, place, and for live objects their names.
 type Key = (Kind, Stack, Option<String>);
 
 struct Occurrence {
     times: u32,
-    /// Caller in the summary; `None`: suppressed.
+    /// Program's caller, for the summary; `None`: suppressed.
     shown: Option<String>,
-    /// For the document.
     found: Option<Found>,
 }
 
-/// Made under a lock.
+/// Findings made under a lock.
 static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
 static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
 
@@ -64,7 +63,7 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
     lines
 });
 
-/// Reports once. The caller holds no engine lock.
+/// Reports a finding once. The caller holds no engine lock.
 #[cold]
 pub(crate) fn tell(finding: &Finding) {
     let Some(form) = form::form() else { return };
@@ -98,12 +97,12 @@ pub(crate) fn tell(finding: &Finding) {
     }
 }
 
-/// Never waits: a forked child may inherit a held lock.
+/// True with findings. Never waits: a forked child may inherit a held lock.
 pub(super) fn has_told() -> bool {
     TOLD.try_lock().is_some_and(|told| told.process == process::id() && !told.places.is_empty())
 }
 
-/// For callers with locks: [`tell_postponed`] reports it.
+/// Queues a finding for [`tell_postponed`], as callers with locks must.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);
     ARE_POSTPONED.store(true, Ordering::Release);
@@ -116,7 +115,7 @@ pub(crate) fn tell_postponed() {
     }
 }
 
-/// Returns the number of findings without advice.
+/// Prints the summary; returns the number of findings without advice.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut told = TOLD.lock();
@@ -182,7 +181,6 @@ pub(super) fn summarize() -> usize {
 }
 
 impl Told {
-    /// A forked child drops its parent's findings.
     fn begin(&mut self) {
         let process = process::id();
         if self.process != process {
@@ -192,17 +190,16 @@ impl Told {
     }
 }
 
-/// The program's caller of this call.
 pub(super) fn caller() -> Option<String> {
     let frames = Stack::here().frames();
     own(&frames).map(|own| frames[own].to_string())
 }
 
-/// Innermost caller outside headers and the C library.
+/// Finds the innermost caller outside headers and the C library.
 fn own(frames: &[Frame]) -> Option<usize> {
     let is_foreign = |frame: &Frame| {
         let (function, place) = (&frame.function, &frame.place);
-        // a resolved name has no offset
+        // programs use such names, too; a resolved one has no offset
         let is_named = !function.contains('+')
             && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start));
         let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));

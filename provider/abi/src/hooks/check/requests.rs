@@ -34,7 +34,6 @@ const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
-/// Device and number.
 pub(crate) type QpKey = (usize, u32);
 
 #[derive(Debug)]
@@ -51,7 +50,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// `inline`: sources of inline data, known to the translation only.
+    /// `inline`: sources of inline data, which only the translation knows.
     pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
         let (name, role, remote) = operation(&wr.op);
         let is_inline = inline.is_some();
@@ -87,7 +86,7 @@ impl Request {
     }
 }
 
-/// Name, role of local memory, use of peer memory.
+/// Name, role of local memory, and use of peer memory.
 const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
@@ -123,16 +122,14 @@ pub(crate) enum Queue {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionMemory {
-    /// First address in requests.
+    /// First address in requests, not of the process.
     pub(crate) iova: u64,
-    /// Address in the process.
     pub(crate) address: usize,
     pub(crate) length: usize,
 }
 
 pub(crate) struct NewPair {
     pub(crate) qp: QueuePair,
-    /// Pointers as numbers.
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
     pub(crate) srq: Option<usize>,
@@ -149,9 +146,7 @@ static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
 struct Requests {
     pairs: BTreeMap<QpKey, Pair>,
     shared: BTreeMap<usize, Shared>,
-    /// By pointer.
     cqs: BTreeMap<usize, Completions>,
-    /// By device and L_Key.
     regions: BTreeMap<(usize, u32), RegionMemory>,
 }
 
@@ -185,17 +180,15 @@ struct Posted {
 
 struct Completions {
     capacity: usize,
-    /// Still to complete here.
+    /// Requests to complete here.
     pending: usize,
     made: Stack,
     reset: Option<Reset>,
 }
 
-/// Requests that a RESET discarded.
 struct Reset {
     at: Stack,
     number: usize,
-    /// First empty poll.
     polled: Option<Instant>,
 }
 
@@ -204,7 +197,6 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
     is_on().then(|| REQUESTS.lock())
 }
 
-/// Records a new queue or size.
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
     let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
@@ -267,7 +259,6 @@ pub(crate) fn count_pair(key: QpKey) {
     }
 }
 
-/// Forgets the requests.
 pub(crate) fn reset_pair(key: QpKey) {
     let Some(mut requests) = locked() else { return };
     let Some(pair) = requests.pairs.get(&key) else { return };
@@ -311,7 +302,7 @@ pub(crate) fn found_empty(cq: usize) {
     }
 }
 
-/// `cq`: XRC only.
+/// Records a shared receive queue; `cq` for XRC only.
 pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
     if let Some(mut requests) = locked() {
         requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
@@ -378,7 +369,7 @@ pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     Some((this, peer))
 }
 
-/// `post` returns the number taken, and its result.
+/// Posts requests; `post` returns the number taken, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
     call: &'static str,
@@ -409,7 +400,7 @@ pub(crate) fn post<R>(
     result
 }
 
-/// Records a completion before the program sees it.
+/// Call before the program sees the completion.
 pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
@@ -482,7 +473,6 @@ impl Requests {
         order::check(&new.subject, &new.order, before)
     }
 
-    /// Records a taken request.
     fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
         let (subject, is_counted) = (posted.subject.clone(), posted.is_signaled);
         let mut cqs = SmallVec::<[usize; 1]>::new();
@@ -548,13 +538,11 @@ impl Requests {
         }
     }
 
-    /// Requests that may complete here.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
         own + self.shared_load(cq)
     }
 
-    /// In shared receive queues.
     fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();

@@ -1,4 +1,4 @@
-//! Findings as SARIF, for tools.
+//! Findings as SARIF, for tools that show them in the source.
 //!
 //! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
 
@@ -16,7 +16,7 @@ use super::{
 pub(super) struct Found {
     pub(super) finding: Finding,
     pub(super) stacks: Vec<(&'static str, Vec<Frame>)>,
-    /// The program's caller.
+    /// Index of the program's caller.
     pub(super) own: usize,
     pub(super) times: u32,
     pub(super) is_suppressed: bool,
@@ -56,7 +56,7 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     format!("{document}\n")
 }
 
-/// `before` may be empty.
+/// Joins documents; `before` may be empty.
 pub(super) fn joined(before: &str, document: &str) -> io::Result<String> {
     if before.trim().is_empty() {
         return Ok(document.to_owned());
@@ -115,7 +115,7 @@ fn location(frame: &Frame) -> Value {
     location
 }
 
-/// Relative if below the working directory, as viewers prefer.
+/// Returns a relative path below the working directory, as viewers prefer, or a URI.
 fn uri(file: &Path) -> String {
     let here = env::current_dir().ok();
     let inside = here.as_ref().and_then(|here| file.strip_prefix(here).ok());

@@ -1,4 +1,4 @@
-//! Attributes that hurt on a network.
+//! Queue pair attributes that hurt on a network.
 
 use roce_provider::transport::{
     addr::Qpn,

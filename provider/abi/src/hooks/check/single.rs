@@ -1,7 +1,7 @@
-//! Objects promised to a single thread; libraries lock nothing.
+//! Objects promised to a single thread, for which libraries take no lock.
 //!
-//! After a change of thread, a call lingers 100 µs: a call of the first thread meanwhile shows the
-//! race.
+//! After a change of thread, a call lingers for 100 µs: a call of the first thread meanwhile shows
+//! the race.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub(crate) fn promised(object: usize, promise: &'static str) {
     }
 }
 
-/// Dependents inherit the promise.
+/// Extends a promise to a dependent object.
 pub(crate) fn made_with(object: usize, other: usize) {
     if is_on() {
         let promise = OBJECTS.lock().get(&other).map(|other| other.promise);
@@ -50,7 +50,7 @@ pub(super) fn forget(object: usize) {
 
 pub(crate) struct Inside(usize);
 
-/// Without locks; reports a concurrent thread.
+/// Enters a call, without locks; reports a concurrent thread.
 pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
     let this = threads::this();
     let mut objects = OBJECTS.lock();

@@ -12,11 +12,10 @@ use std::{
 /// Callers kept.
 const DEPTH: usize = 12;
 
-/// Innermost first.
+/// Callers, innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stack(Arc<[usize]>);
 
-/// A resolved caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
     /// The function, or file and offset.
@@ -33,7 +32,6 @@ impl fmt::Display for Frame {
 }
 
 impl Stack {
-    /// Callers of the current call.
     pub(crate) fn here() -> Self {
         let mut addresses = Vec::with_capacity(DEPTH);
         backtrace::trace(|frame| {
@@ -46,17 +44,15 @@ impl Stack {
         Self(addresses.into())
     }
 
-    /// No caller.
     pub(crate) fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// The two innermost callers.
     pub(super) fn place(&self) -> Self {
         Self(self.0.iter().copied().take(2).collect())
     }
 
-    /// Down to `main`.
+    /// Resolves the callers down to `main`.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for &address in &*self.0 {
@@ -123,7 +119,7 @@ static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
     let mut search = Search { wanted: Stack::here as fn() -> Stack as usize, found: 0..0 };
     // SAFETY: The function above, with what it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
-    // linked statically, every address would be its own
+    // linked statically, every address would be this library's
     let is_shared = module(search.wanted).0.contains(".so");
     if is_shared { search.found } else { 0..0 }
 });

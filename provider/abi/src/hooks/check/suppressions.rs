@@ -7,8 +7,7 @@
 //! timeout_zero
 //! ```
 //!
-//! A finding's name or `*`, then a pattern, with `*`, for a stack line or a function. Without a
-//! pattern all match.
+//! A line names a finding, or `*`. A pattern, with `*`, may follow: for a stack line or a function.
 
 use std::{
     fs,
@@ -30,7 +29,7 @@ struct Suppression {
 }
 
 impl Suppressions {
-    /// With one message per wrong line.
+    /// Reads a file; returns a message per wrong line.
     pub(super) fn read(path: &Path) -> (Self, Vec<String>) {
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -42,7 +41,7 @@ impl Suppressions {
         }
     }
 
-    /// Skips wrong lines; returns them.
+    /// Skips wrong lines, and returns them.
     fn parse(text: &str) -> (Self, Vec<(usize, String)>) {
         let (mut found, mut wrong) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
@@ -91,7 +90,7 @@ impl Suppressions {
     }
 }
 
-/// `*` stands for anything.
+/// Matches a pattern; `*` stands for anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

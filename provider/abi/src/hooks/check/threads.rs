@@ -26,9 +26,9 @@ pub(super) struct Thread {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// Runs or sleeps.
+    /// Runs, or sleeps for a time.
     GoesOn,
-    /// Without a limit.
+    /// Waits without a limit.
     WaitsForThread,
     /// A descriptor may wake it.
     WaitsFor { descriptors: Vec<c_int>, is_limited: bool },
@@ -36,7 +36,7 @@ pub(super) enum Doing {
     Blocked,
 }
 
-/// `None` if unreadable, or if a timer's signal may wake one.
+/// Lists the threads; `None` if unreadable, or if a timer's signal may wake one.
 pub(super) fn all() -> Option<Vec<Thread>> {
     // SAFETY: All bytes zero are a value of it.
     let mut timer: libc::itimerval = unsafe { mem::zeroed() };
@@ -50,7 +50,7 @@ pub(super) fn all() -> Option<Vec<Thread>> {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         let id = thread.file_name().to_str()?.parse().ok()?;
         match (name.starts_with(OWN), id == process::id()) {
-            (true, true) => return None, // unnamed threads of this library
+            (true, true) => return None, // this library's threads have its name
             (true, false) => {}
             (false, _) => found.push(Thread::look(id)),
         }
@@ -151,7 +151,7 @@ const WAITS: &[Wait] = &[
     Wait { number: libc::SYS_epoll_wait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
 ];
 
-/// The memory may be unmapped.
+/// Reads memory, perhaps unmapped.
 fn memory(address: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, address).ok()?;

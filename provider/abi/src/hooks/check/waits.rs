@@ -17,13 +17,13 @@ use super::{
 };
 use crate::sync::{Changes, Mutex};
 
-/// Until suspicion: programs acknowledge sooner or never.
+/// Time until suspicion: programs acknowledge sooner or never.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-/// Threads waiting for another to act, with the time of that finding.
+/// Threads that wait for another to act, and when that was found.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
-/// Retries `attempt` after each change. After [`SOON`] reports `what`.
+/// Retries `attempt` after each change; after [`SOON`], reports `what`.
 pub(crate) fn for_acknowledgement<R>(
     changes: &Changes,
     attempt: impl Fn() -> Option<R>,
@@ -39,8 +39,8 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// Runs each [`SOON`]. `endless` says why only another thread can end the wait; reported once if
-/// none acts.
+/// Runs after each [`SOON`] of a wait. `endless` says why only another thread can end it; reported
+/// once if none acts.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
@@ -64,7 +64,7 @@ pub(super) fn nobody_acts(but: u32) -> bool {
     let Some(threads) = threads::all() else { return false };
     let others: Vec<_> = threads.into_iter().filter(|thread| thread.id != but).collect();
     let number = others.len();
-    // the others last acted before
+    // the other threads last acted before
     let endless = ENDLESS.lock();
     let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SOON);
     let is_stuck = |thread: &Thread| {

@@ -74,7 +74,7 @@ pub(super) fn posted(cq: usize) {
     });
 }
 
-/// `pending` requests might complete.
+/// Records arming, while `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     let (at, by) = (Stack::here(), threads::this());
     let mut mute = None;
@@ -96,7 +96,6 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     }
 }
 
-/// Records a taken event.
 pub(crate) fn woken(cq: usize) {
     if !is_on() {
         return;
@@ -169,8 +168,8 @@ pub(crate) fn endless(
     })
 }
 
-/// For descriptors that are all channels; also returns a queue's stack. An existing event ends the
-/// wait.
+/// Like `endless`, for descriptors that are all channels; also returns a queue's stack. An existing
+/// event ends the wait.
 pub(super) fn endless_for(
     descriptors: &[c_int],
     have_completed: fn(usize, usize) -> bool,
@@ -192,8 +191,8 @@ pub(super) fn endless_for(
     reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
 }
 
-/// Finds completions older than arming, while a thread waits in a system call. `threads` were idle
-/// since the last check.
+/// Finds completions that came before arming, while a thread waits in a system call. `threads` were
+/// idle since the last check.
 pub(super) fn look_at_waits(threads: &[Thread]) {
     let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
     let mut findings = Vec::new();
@@ -242,7 +241,7 @@ fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
     }
 }
 
-/// Reports `say`'s text for queues armed for any completion.
+/// Reports `say`'s text for a channel's queues armed for any completion.
 fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
     let cqs = CQS.lock();
     let findings: Vec<_> = cqs

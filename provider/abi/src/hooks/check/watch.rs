@@ -25,7 +25,6 @@ const MOST: usize = 64 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Send,
-    /// Places a message.
     Receive,
     /// Places a READ's or atomic's response.
     Read,
@@ -172,7 +171,6 @@ impl Watches {
 }
 
 impl Watch {
-    /// Bytes with checksums.
     fn compared(&self) -> usize {
         self.length.min(self.sums.len() * BLOCK)
     }
@@ -209,7 +207,6 @@ impl Watch {
     }
 }
 
-/// Whole blocks within some memory.
 fn blocks(start: usize, watched: usize, address: usize, length: usize) -> Range<usize> {
     let from = address.saturating_sub(start) / BLOCK * BLOCK;
     let end = (address + length).saturating_sub(start).next_multiple_of(BLOCK);
@@ -231,7 +228,6 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     Some(sums)
 }
 
-/// Records the adapter's writes.
 struct WatchedMemory<M> {
     memory: M,
     address: usize,

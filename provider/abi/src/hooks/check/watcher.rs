@@ -1,5 +1,5 @@
-//! Finds endless waits in system calls, which bypass this library. Reports when a signal ends the
-//! program.
+//! Finds endless waits in system calls, which bypass this library. Reports the findings when a
+//! signal ends the program.
 
 use std::{
     ffi::c_int,
@@ -21,7 +21,7 @@ use super::{
     waits, wake_ups,
 };
 
-/// A forked child has no thread.
+/// Process of the thread: a forked child has none.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
@@ -68,7 +68,7 @@ fn look_on() {
     }
 }
 
-/// Unless the program handles it.
+/// Handles a fatal signal, unless the program does.
 fn take(signal: c_int) {
     // SAFETY: All bytes zero are a value of it. The calls write to a place of ours, and install a
     // function that lives as long as the process: this library is never unloaded.
@@ -83,8 +83,8 @@ fn take(signal: c_int) {
     }
 }
 
-/// Lets the thread report, then the signal end the program. Takes no lock, allocates nothing: the
-/// interrupted thread may be inside either.
+/// Has the thread report, then lets the signal end the program. Takes no lock and allocates
+/// nothing: the interrupted thread may be inside either.
 extern "C" fn on_signal(signal: c_int) {
     if PROCESS.load(Ordering::SeqCst) == process::id() {
         ENDS.store(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Call counts in a file (`ROCE_CALLS`), however the process ends: for `roce run --fail-each`.
+//! Call counts in a file (`ROCE_CALLS`) that outlives any process, for `roce run --fail-each`.
 
 use std::{
     fs::OpenOptions,
@@ -18,7 +18,7 @@ use roce_provider::{
     report,
 };
 
-/// Per call, and for injected failures.
+/// A word per call, and one for injected failures.
 const WORDS: usize = CallId::COUNT + 1;
 
 static COUNTS: OnceLock<&[AtomicU32]> = OnceLock::new();
@@ -31,7 +31,7 @@ pub(super) fn begin() {
     }
 }
 
-/// A forked child shares it.
+/// Maps this process's file; a forked child shares it.
 fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     let path = directory.join(process::id().to_string());
     let file = OpenOptions::new()
@@ -56,8 +56,8 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     if place == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: So many words, which stay mapped; whoever else writes there uses atomics, too. The
-    // directory is its user's own, who gains nothing by cutting the file short.
+    // SAFETY: As many words, which stay mapped; other writers use atomics, too. The directory is
+    // its user's own, who gains nothing by cutting the file short.
     Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
 }
 

@@ -15,7 +15,6 @@ use rustix::thread::{Timespec, nanosleep};
 
 use super::switch::Hook;
 
-/// Runs at load.
 pub(crate) fn at_load() {
     if rules::at_load() {
         Hook::Faults.switch_on();
@@ -31,7 +30,7 @@ extern "C" fn end() {
 
 const LOOK: Duration = Duration::from_millis(5);
 
-/// For a program's call, not the library's nested ones.
+/// Decides about a program's call, not the library's nested ones.
 pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
     if !Hook::Faults.is_on() || calls::is_inside() {
         return None;
@@ -56,7 +55,7 @@ pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
 
 const ADVICE: &str = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
 
-/// For `length`, or while the rule exists. The thread holds no lock.
+/// Waits for `length`, or while the rule exists. The thread holds no lock.
 fn wait(rule: u64, length: Option<Duration>) {
     let mut left = length.unwrap_or(Duration::MAX);
     while !left.is_zero() && rules::has(rule) {

@@ -18,7 +18,7 @@ use super::counts;
 use crate::sync::Mutex;
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
-/// Process that listens: a forked child starts again.
+/// Process that listens; a forked child listens itself.
 static LISTENS: AtomicU32 = AtomicU32::new(0);
 
 struct Rules {
@@ -28,18 +28,18 @@ struct Rules {
     listening: Option<Listening>,
 }
 
-/// Opening a device reports errors.
+/// Opening a device reports the errors.
 fn from_environment() -> FaultRules {
     let text = environment::value(FAULT).and_then(|text| text.into_string().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Devices are ready for later rules.
+/// True if devices must be ready for later rules.
 fn has_live_rules() -> bool {
     control::is_wanted() || !from_environment().devices.is_empty()
 }
 
-/// True if calls need a check: for rules, now or later, or counts.
+/// True if calls need a check: for rules, now or later, or for counts.
 pub(super) fn at_load() -> bool {
     let mut given = from_environment();
     if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
@@ -64,7 +64,7 @@ pub(super) fn at_load() -> bool {
     true
 }
 
-/// Accepts rules, if configured.
+/// Accepts rules from outside, if configured.
 fn listen() {
     let own = process::id();
     if !control::is_wanted() || LISTENS.swap(own, Ordering::SeqCst) == own {
@@ -90,7 +90,7 @@ pub(super) fn at_end() {
     drop(listening);
 }
 
-/// A command of the control socket.
+/// Runs a command of the control socket.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
     let answer = obey(command);
@@ -128,7 +128,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
 }
 
 impl Rules {
-    /// All rules or none.
+    /// Adds all rules or none.
     fn add(&mut self, given: FaultRules) -> Result<(), String> {
         let FaultRules { calls, packet_clauses, devices: of_devices, .. } = given;
         let mut next = self.next;
@@ -165,7 +165,7 @@ impl Rules {
         own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
     }
 
-    /// Number, hits, matches; `-` without counters.
+    /// Lists number, hits and matches; `-` without counters.
     fn list(&self) -> Vec<String> {
         let own = self
             .faults
@@ -186,7 +186,7 @@ fn text_of(texts: &[(u64, String)], number: u64) -> String {
     texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
 }
 
-/// With the rule's number.
+/// Also returns the rule's number.
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
     let decided = RULES.lock().as_mut()?.faults.decide(call);
