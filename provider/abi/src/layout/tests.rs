@@ -82,7 +82,7 @@ const NEWER_CONSTANTS: [&str; 24] = [
 /// Without a name in `infiniband/verbs.h`.
 const NAMELESS: [&str; 2] = ["IBV_DEVICE_FLUSH_GLOBAL", "IBV_DEVICE_ATOMIC_WRITE"];
 
-/// Behind these the layout depends on the processor's lock sizes.
+/// After these the layout depends on the processor's lock sizes.
 const FIRST_LOCKS: [(&str, &str); 7] = [
     ("ibv_context", "mutex"),
     ("ibv_cq", "mutex"),

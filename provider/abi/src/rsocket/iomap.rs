@@ -1,4 +1,4 @@
-//! Memory that the peer may write.
+//! Maps memory for the peer, and writes to the peer's mappings.
 
 use std::ffi::{c_int, c_void};
 

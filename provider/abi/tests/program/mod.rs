@@ -14,7 +14,7 @@ use crate::{common::Directory, watchdog};
 /// Per program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Beside links to the libraries.
+/// A program in a directory with links to the libraries.
 pub(crate) struct Program {
     directory: Directory,
     name: String,
