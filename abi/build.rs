@@ -1,8 +1,7 @@
-//! Gives the shared object its name and its symbols their versions.
+//! Sets the shared object's name and symbol versions.
 //!
-//! The compiler hands the linker a version script of its own, without versions. lld and mold take
-//! ours in addition; GNU ld takes one of this kind or the other, and so is started by a script that
-//! leaves the compiler's out.
+//! The compiler's version script has no versions. lld and mold accept ours too; a script starts GNU
+//! ld without the compiler's.
 
 use std::{
     env, fs,
@@ -12,27 +11,27 @@ use std::{
 
 fn main() {
     println!("cargo:rerun-if-changed=exports.map");
-    // when it runs: a cache of compilations may have the build script of another checkout
+    // read at run time: a build cache may hold another checkout's script
     let map = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("exports.map");
     let map = format!("--version-script={}", map.display());
     let linker = Path::new(&env::var_os("OUT_DIR").unwrap()).join("linker");
     start_gnu_ld_by_script(&linker, &map);
-    // the C compiler that links looks for its linker there first
+    // the C compiler looks there first for a linker
     println!("cargo:rustc-cdylib-link-arg=-B{}", linker.display());
     for argument in [
         &*map,
-        // librdmacm.so.1 is a link to the same file, which is loaded once
+        // librdmacm.so.1 is a link, loaded once
         "-soname,libibverbs.so.1",
-        // threads of ours run its code for as long as the process lives
+        // the library's threads run for the whole process
         "-z,nodelete",
     ] {
         println!("cargo:rustc-cdylib-link-arg=-Wl,{argument}");
     }
 }
 
-/// Writes the script by the names under which C compilers look for GNU ld.
+/// Writes the script under GNU ld's names.
 fn start_gnu_ld_by_script(directory: &Path, map: &str) {
-    // the C compiler as cargo knows it; gcc says itself how it was called
+    // cargo's C compiler; gcc knows how it was called
     let compiler = env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".into());
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let script = include_str!("linker.sh")

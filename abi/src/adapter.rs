@@ -1,11 +1,11 @@
-//! Behaviour of the adapter that depends on `ROCE_AS`: its errors, and flags of its completions.
+//! Errors and completion flags that depend on `ROCE_AS`.
 
 use std::sync::OnceLock;
 
 use libc::c_int;
 use roce_provider::{Profile, environment, errnos};
 
-/// The error for an object beyond its limit, which is 0 for what the adapter lacks.
+/// Error of too many objects; limit 0: unsupported.
 pub(crate) fn too_many(limit: usize) -> c_int {
     match limit {
         0 => number("errno.missing", libc::ENOMEM),
@@ -13,12 +13,11 @@ pub(crate) fn too_many(limit: usize) -> c_int {
     }
 }
 
-/// The error for a size beyond its limit.
 pub(crate) fn size() -> c_int {
     number("errno.sizes", libc::EINVAL)
 }
 
-/// True if the completion of every receive says that there is a GRH, as if it were a datagram's.
+/// True if every receive reports a GRH, like a datagram.
 pub(crate) fn receives_have_grh() -> bool {
     static HAVE: OnceLock<bool> = OnceLock::new();
     *HAVE.get_or_init(|| text("completions.grh") == Some("receives"))
@@ -30,7 +29,7 @@ fn number(key: &str, otherwise: c_int) -> c_int {
 
 fn text(key: &str) -> Option<&'static str> {
     static PROFILE: OnceLock<Option<Profile>> = OnceLock::new();
-    // a wrong one was reported when the devices were listed
+    // errors were reported with the list of devices
     let profile = PROFILE.get_or_init(|| environment::profile().ok().flatten());
     profile.as_ref().and_then(|profile| profile.text(key))
 }

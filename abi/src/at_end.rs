@@ -1,16 +1,15 @@
-//! Work at the end of the process.
+//! Work at exit.
 
 use std::{sync::mpsc, thread, time::Duration};
 
 use roce_provider::signals;
 
-/// Does something, and waits for it so long at most: a handler of a signal may have called `exit`
-/// while this thread holds a lock.
+/// Runs `act` for up to `limit`: a signal handler may call `exit` while this thread holds a lock.
 pub(crate) fn do_within(limit: Duration, act: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let end = move || {
         act();
-        let _ = done.send(()); // fails if the wait is over
+        let _ = done.send(()); // fails after the limit
     };
     let started = signals::blocked(|| thread::Builder::new().name("roce exit".into()).spawn(end));
     if started.is_ok() {

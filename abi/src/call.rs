@@ -1,11 +1,10 @@
-//! Calls of C: what each does around its own work, in one order.
+//! Calls from C.
 //!
-//! 1. A rule of `ROCE_FAULT` may have it wait, or fail before it has looked at its arguments.
-//! 2. It does its work. What it notes for checks, it notes behind the translation from C.
-//! 3. If it fails, checks look why, the error is explained, and `errno` is set.
+//! 1. A rule of `ROCE_FAULT` may delay or fail it before its arguments are read.
+//! 2. It works, and records for checks after the translation from C.
+//! 3. A failure is explained, and sets `errno`.
 //!
-//! What it returns then says the table of calls ([`CallId`]). As long as nothing is switched on,
-//! the first step costs one load.
+//! [`CallId`] has the return values. Without hooks, the first step costs one load.
 
 use std::ffi::c_int;
 
@@ -18,13 +17,11 @@ use crate::{
     objects::object::Object,
 };
 
-/// What a call returns in C.
 pub(crate) trait Outcome {
     type C;
 
     fn done(self) -> Self::C;
 
-    /// The value for an error.
     fn failed(value: isize) -> Self::C;
 }
 
@@ -70,7 +67,7 @@ macro_rules! numbers {
 
 numbers!(c_int, isize, i64);
 
-/// A call that a fork waits for. It does not wait itself, unless [`pause`](roce_provider::calls)d.
+/// Runs a call that a fork waits for, unless it [`pause`](roce_provider::calls)s.
 pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     waiting(id, || {
         let _call = Call::begin();
@@ -78,17 +75,16 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// A call that waits, between [`Call`]s of its own. Where it is a cancellation point, nothing may
-/// need to be dropped in its callers.
+/// Runs a call that waits between [`Call`]s, perhaps at a cancellation point.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     let verdict = if hooks::are_on() { verdict(id) } else { Ok(()) };
     finish(id, verdict.and_then(|()| work()))
 }
 
-/// A call that moves data: a fork waits for it only if the program is checked.
+/// Runs a call that moves data. A fork waits for it only under checks.
 #[inline]
 pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> T::C {
-    // the work is there twice: once without anything to look at
+    // a copy without checks
     let result = match hooks::are_on() {
         false => work(Moving { id, is_checked: false }),
         true => hooked(id, work),
@@ -101,11 +97,10 @@ pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T
 fn hooked<T>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> Result<T> {
     verdict(id)?;
     let is_checked = check::is_on();
-    let _call = is_checked.then(Call::begin); // what is noted has locks
+    let _call = is_checked.then(Call::begin); // recording takes locks
     work(Moving { id, is_checked })
 }
 
-/// A call that moves data, and whether the program is checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Moving {
     pub(crate) id: CallId,
@@ -113,11 +108,11 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// The object behind a pointer, [without a look](Object::trust) at the list of those that there
-    /// are; `EINVAL` also for one that a program which is checked has destroyed.
+    /// Returns an object [without the lookup](Object::trust); under checks, `EINVAL` for a
+    /// destroyed one.
     ///
     /// # Safety
-    /// That of [`Object::trust`].
+    /// As for [`Object::trust`].
     pub(crate) unsafe fn object<'a, T: Object>(self, pointer: *const T::C) -> Result<&'a T> {
         if self.is_checked && check::records::used(pointer.addr(), self.id.name()) {
             return Err(Errno::told(libc::EINVAL));
@@ -126,7 +121,7 @@ impl Moving {
     }
 }
 
-/// The error with which a rule has the call fail now.
+/// The error that a rule injects.
 #[cold]
 fn verdict(id: CallId) -> Result<()> {
     match fault::decide(id) {
@@ -135,7 +130,6 @@ fn verdict(id: CallId) -> Result<()> {
     }
 }
 
-/// What a call returns in C.
 #[inline]
 fn finish<T: Outcome>(id: CallId, result: Result<T>) -> T::C {
     match result {
@@ -150,7 +144,7 @@ fn failure(id: CallId, error: &Errno) -> isize {
     id.failing().failure.value(error.number())
 }
 
-/// Explains the error of a call, and leaves its number in `errno`.
+/// Explains an error; sets `errno`.
 #[cold]
 pub(crate) fn fail(call: &str, error: &Errno) {
     let _call = Call::begin();

@@ -1,7 +1,5 @@
-//! Symbols of libibverbs for drivers of other devices. Programs that use such drivers' libraries
-//! load them whether there is such a device or not, so every symbol must exist, in each version
-//! that a driver may ask for. There never is such a device: a driver that registers itself gets
-//! none to match, and its commands fail.
+//! libibverbs's driver symbols. Programs load driver libraries without such devices, so every
+//! symbol and version must exist. No device matches, and all commands fail.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,26 +10,22 @@ use crate::{
     rule::Rule,
 };
 
-/// A command of a driver: `EOPNOTSUPP`.
 extern "C" fn refuse() -> c_int {
     libc::EOPNOTSUPP
 }
 
-/// Makes nothing.
 extern "C" fn make_nothing() -> *mut c_void {
     call::fail("ibv_make_nothing", &Errno::of(Rule::NotSupported));
     std::ptr::null_mut()
 }
 
-/// Does nothing.
 extern "C" fn ignore() {}
 
-/// Reads a file of a device's directory: there is none.
 extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     -1
 }
 
-/// Exports one function under several names, which are there since this release.
+/// Exports a function under several names.
 macro_rules! export_as {
     ($function:ident since $release:tt: $($name:ident,)*) => {
         $(use $function as $name;)*
@@ -80,7 +74,7 @@ export_as! { ignore since 64:
 }
 export_private!(34: ibv_read_ibdev_sysfs_file);
 
-// each in the version of its release alone
+// a version each
 use ignore as verbs_register_driver_34;
 use ignore as verbs_register_driver_57;
 use ignore as verbs_register_driver_59;
@@ -94,7 +88,7 @@ export!(
     verbs_register_driver_65
 );
 
-// A flag that drivers read: true if objects of a device that is gone can be destroyed.
+// read by drivers: objects of a removed device can be destroyed
 core::arch::global_asm!(
     ".pushsection .data.roce_exports,\"aw\",%progbits",
     symbol!(verbs_allow_disassociate_destroy "object" "@@" 65),

@@ -1,4 +1,4 @@
-//! Errors as numbers of `errno.h`.
+//! Errors as `errno` values.
 
 use libc::c_int;
 use roce_provider::{
@@ -17,51 +17,45 @@ use roce_provider::{
 
 use crate::{adapter, rule::Rule};
 
-/// One of `errno.h`, never 0, and what is known of its cause.
+/// A nonzero `errno`, and its cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Errno {
     number: c_int,
     why: Why,
 }
 
-/// Cause of an error.
 #[derive(Clone, Debug)]
 enum Why {
-    /// It is none, as `EAGAIN`, or has been explained where it came up.
+    /// No failure (`EAGAIN`), or explained.
     Told,
-    /// The system says so.
     System,
     Rule(Rule),
     Reason(Box<Reason>),
 }
 
 impl Errno {
-    /// The errno of a rule that the call breaks.
     pub(crate) const fn of(rule: Rule) -> Self {
         Self { number: rule.errno().0, why: Why::Rule(rule) }
     }
 
-    /// One that needs no explanation: it is no failure, or has been explained.
+    /// For no failure, or an explained one.
     pub(crate) const fn told(number: c_int) -> Self {
         Self { number, why: Why::Told }
     }
 
-    /// One with the reason for it.
     pub(crate) fn because(number: c_int, reason: Reason) -> Self {
         Self { number, why: Why::Reason(Box::new(reason)) }
     }
 
-    /// The errno of the last system call of this thread.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
     }
 
-    /// Its number.
     pub(crate) const fn number(&self) -> c_int {
         self.number
     }
 
-    /// The same after it has been explained with what has happened on this queue pair.
+    /// Explains it with the queue pair's events.
     pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
         if !matches!(self.why, Why::Told) {
             qp.explain_call(call, || self.reason());
@@ -69,7 +63,7 @@ impl Errno {
         Self::told(self.number)
     }
 
-    /// The errno that the explanation of an error names. The error has been explained.
+    /// `errno` of an explained error.
     pub(crate) fn explained(error: &impl Explain) -> Self {
         Self::told(errnos::of(error))
     }
@@ -82,12 +76,11 @@ impl Errno {
         }
     }
 
-    /// True if a call has named an object that is not there.
     pub(crate) const fn is_missing_object(&self) -> bool {
         matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
     }
 
-    /// Explains it, if the environment asks for that.
+    /// Explains it, if configured.
     #[cold]
     pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
@@ -101,14 +94,13 @@ impl Errno {
     }
 }
 
-/// The same number.
 impl PartialEq for Errno {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-/// What the system says of calls that are to be made again, or go on.
+/// The program retries or continues.
 const NO_FAILURES: [c_int; 5] =
     [libc::EAGAIN, libc::EINTR, libc::EINPROGRESS, libc::EALREADY, libc::EISCONN];
 
@@ -206,7 +198,7 @@ impl From<RegionError> for Errno {
     }
 }
 
-/// Of inline data, and of what a program copies.
+/// For inline data and copies.
 impl From<Unreachable> for Errno {
     fn from(_: Unreachable) -> Self {
         Self::of(Rule::Unmapped)
@@ -268,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// The explanation names the number that the call gives.
+    /// Asserts that explanations name the same `errno`.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
         for error in errors {

@@ -1,5 +1,4 @@
-//! The end of the process: what the program has left open ends, as it does when a kernel cleans up
-//! after a program.
+//! Process exit: closes everything, like a kernel.
 
 use std::time::Duration;
 
@@ -7,12 +6,11 @@ use roce_provider::{any_devices, end_devices};
 
 use crate::{at_end::do_within, cm, rsocket};
 
-/// Longest time that the process waits for its devices. It takes no time, unless a thread holds a
-/// lock, or another process at one of the addresses is to have something that it has not come for
-/// yet.
+/// Longest delay: only a held lock, or undelivered data for a process at the same address, takes
+/// time.
 const DEVICES: Duration = Duration::from_millis(200);
 
-/// Runs after the handlers and destructors of the program, and of the libraries that use this one.
+/// Runs after the handlers and destructors of program and libraries.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;

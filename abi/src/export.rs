@@ -1,10 +1,8 @@
 //! Symbols of the shared object.
 //!
-//! A function that is exported by `#[no_mangle]` gets no version: the compiler gives the linker a
-//! version script of its own, without versions. So each exported name is a jump to its function,
-//! and only `exports.map` lists the names.
+//! `#[no_mangle]` gives no version: the compiler's version script has none. Each exported name is a
+//! jump, and only `exports.map` lists the names.
 
-/// The instruction that jumps to a function.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {
@@ -12,7 +10,6 @@ macro_rules! jump {
     };
 }
 
-/// The instruction that jumps to a function.
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
     () => {
@@ -20,7 +17,6 @@ macro_rules! jump {
     };
 }
 
-/// The instruction that jumps to a function.
 #[cfg(target_arch = "riscv64")]
 macro_rules! jump {
     () => {
@@ -28,7 +24,7 @@ macro_rules! jump {
     };
 }
 
-/// Exports functions by their names.
+/// Exports functions by name.
 macro_rules! export {
     ($($name:ident),* $(,)?) => {
         $(
@@ -46,8 +42,8 @@ macro_rules! export {
     };
 }
 
-/// Exports functions that drivers use. Their names have a version for each release of rdma-core
-/// that has changed what it promises to drivers; the release is given since which a name is there.
+/// Exports functions for drivers, with a version for each rdma-core release with a new driver ABI,
+/// from the given one on.
 macro_rules! export_private {
     (34: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 57 34 })* };
     (59: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 })* };
@@ -68,8 +64,7 @@ macro_rules! in_releases {
     };
 }
 
-/// A symbol of one release, at this place: a name of its own, which stays inside, and the exported
-/// one with its version.
+/// Defines a symbol: an internal name, and the exported one with a release's version.
 macro_rules! symbol {
     ($name:ident $kind:literal $at:literal $release:literal) => {
         concat!(

@@ -1,5 +1,4 @@
-//! Translations between the kernel's structures and those of programs, for a librdmacm that talks
-//! to the kernel itself.
+//! Kernel structures, for a librdmacm on the kernel.
 
 use crate::{
     export::export,

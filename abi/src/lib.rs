@@ -1,12 +1,10 @@
-//! The C ABI: one shared object that serves as `libibverbs.so.1` and `librdmacm.so.1`. Programs
-//! linked with those run on this adapter unchanged.
+//! The C ABI: one shared object, both `libibverbs.so.1` and `librdmacm.so.1`. Programs run
+//! unchanged.
 //!
-//! Each file of `objects` holds the functions of one kind of object. A function only translates:
-//! the structures and masks of C into the calls of [`roce_provider`], their errors into numbers.
-//! All functions are `unsafe` for the same reason: they take pointers from programs, and trust them
-//! as the replaced libraries do. Pointers to objects are looked up first, except in calls that move
-//! data. The contract of each is that of C: pointers lead to objects of their types, and objects
-//! are not used after they are destroyed.
+//! A file of `objects` has the functions of one kind of object. They only translate, to
+//! [`roce_provider`]. All are `unsafe`: they trust the program's pointers, as the replaced
+//! libraries do. They look objects up first, except to move data. The contract is C's: a pointer
+//! has its type, and no object is used after its destruction.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
@@ -39,11 +37,10 @@ mod text;
 mod translate;
 mod wait;
 
-/// Reads `struct ibv_flow_attr` and the specs behind it, as a program has them in memory; else the
-/// number of the error, `EFAULT` where they end too early.
+/// Reads `struct ibv_flow_attr` and its specs; `EFAULT` if they end early.
 ///
 /// # Errors
-/// That of `ibv_create_flow`.
+/// As `ibv_create_flow`.
 #[doc(hidden)] // for the fuzz targets
 pub fn read_flow(bytes: &[u8]) -> Result<roce_provider::FlowAttr, std::ffi::c_int> {
     let copy = |at: usize, to: &mut [u8]| {

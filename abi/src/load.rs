@@ -1,4 +1,4 @@
-//! Work when the library is loaded, before any call.
+//! Runs at load.
 
 use roce_provider::survive_forks;
 
@@ -7,7 +7,7 @@ use crate::{
     second,
 };
 
-/// A thread may fork while another makes the first call.
+/// Runs at load, since another thread may fork during the first call.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

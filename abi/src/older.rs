@@ -1,4 +1,4 @@
-//! Tests: programs that were compiled with older headers, whose structures end where a page does.
+//! Programs with older headers, whose structures end with a page.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -30,7 +30,7 @@ use crate::{
     translate::qp::QP_ATTR,
 };
 
-/// Two pages, of which the second cannot be reached.
+/// Two pages; the second is inaccessible.
 struct Pages(*mut c_void);
 
 impl Pages {
@@ -46,7 +46,7 @@ impl Pages {
         }
     }
 
-    /// A copy of the first bytes of a structure, which end where the first page does.
+    /// Places bytes at the first page's end.
     fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
         unsafe {
             let place = self.0.byte_add(rustix::param::page_size() - length).cast::<T>();
@@ -133,7 +133,7 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
             ..ibv_qp_init_attr_ex::zeroed()
         };
         let qp = create_qp_ex(context.0, &mut { attr });
-        let mr = ibv_reg_mr(pd.0, pages.0, rustix::param::page_size(), 0); // from now on faults are survived
+        let mr = ibv_reg_mr(pd.0, pages.0, rustix::param::page_size(), 0); // enables fault handling
         let post = |address: u64| {
             let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };
             let mut wr = ibv_send_wr::zeroed();

@@ -1,5 +1,4 @@
-//! Rules of the C interface that a call can break: each with its number of `errno.h`, and what to
-//! look at. Rules of the objects themselves are explained where the objects are.
+//! Rules of the C interface. Those of objects stand with the objects.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,10 +9,9 @@ use roce_provider::transport::{
 
 use crate::layout::consts::*;
 
-/// A rule: its name, its number, the name of the cause, the rule in words, and what to look at.
+/// Name, `errno`, cause, text and advice of each rule.
 macro_rules! rules {
     ($($name:ident $errno:ident $cause:literal $rule:literal $advice:literal;)*) => {
-        /// Why a call is refused.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Rule {
             $($name,)*
@@ -25,11 +23,11 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// Every rule that says no more than its name.
+            /// Rules without parameters.
             #[cfg(test)]
             const PLAIN: &[Self] = &[$(Self::$name,)*];
 
-            /// The number, and its name.
+            /// `errno` and its name.
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
@@ -41,7 +39,7 @@ macro_rules! rules {
                 }
             }
 
-            /// Name of the cause, the rule and what to look at, of a plain rule.
+            /// Cause, text, advice.
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*
@@ -386,7 +384,6 @@ impl Explain for Rule {
     }
 }
 
-/// Names of attributes of a queue pair.
 fn names(mask: c_uint) -> String {
     const NAMES: [(c_uint, &str); 20] = [
         (IBV_QP_STATE, "IBV_QP_STATE"),

@@ -1,11 +1,10 @@
-//! A second libibverbs in the process, which knows nothing of this adapter. Software that brings a
-//! copy of its own loads it, by another name or from a place of its own, and finds no device there.
+//! A second, bundled libibverbs finds no device here.
 
 use std::{fs, path::Path, sync::Once};
 
 use roce_provider::report;
 
-/// Says so, once, if there is one.
+/// Warns once.
 pub(crate) fn warn() {
     static ONCE: Once = Once::new();
     let own = warn as fn() as usize;
@@ -22,7 +21,7 @@ pub(crate) fn warn() {
     }
 }
 
-/// The path of a libibverbs other than the one that has the address `own`.
+/// Finds a libibverbs not mapped at `own`.
 fn find(maps: &str, own: usize) -> Option<String> {
     let own = maps.lines().find(|line| range(line).is_some_and(|range| range.contains(&own)));
     let own = own.and_then(path);
@@ -30,13 +29,13 @@ fn find(maps: &str, own: usize) -> Option<String> {
     let is_libibverbs = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         let rest = name.strip_prefix("libibverbs");
-        // with what a wheel puts in between; pyverbs has libibverbs_enums
+        // a wheel's suffix; not pyverbs's libibverbs_enums
         rest.is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
     };
     paths.find(is_libibverbs).map(str::to_owned)
 }
 
-/// The addresses of a line: `start-end rwxp offset device inode path`.
+/// Addresses of a line `start-end rwxp offset device inode path`.
 fn range(line: &str) -> Option<std::ops::Range<usize>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();

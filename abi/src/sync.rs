@@ -1,5 +1,5 @@
-//! Locks without poisoning: a panic under a lock is a bug of this library; the state behind it
-//! stays usable. `provider/src/sync.rs` says why they are the standard library's.
+//! Locks without poisoning: a panic under one is a bug, and the state stays usable. They are std's:
+//! `provider/src/sync.rs` says why.
 
 use std::{
     sync::{
@@ -13,7 +13,6 @@ use roce_provider::calls;
 pub(crate) use roce_provider::sync::Mutex;
 use rustix::{event::Timespec, thread::futex};
 
-/// A condition of what such a mutex guards.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
@@ -22,7 +21,6 @@ impl Condvar {
         self.0.notify_one();
     }
 
-    /// Waits as long as `condition` holds.
     pub(crate) fn wait_while<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -32,13 +30,12 @@ impl Condvar {
     }
 }
 
-/// A value whose changes threads wait for, for as long as the program likes. They hold no lock
-/// meanwhile, and are in no [call](calls), so other threads can fork.
+/// A value whose changes threads await without locks and outside [calls](calls): other threads can
+/// fork.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU32,
-    /// Number of threads that wait. One that begins to after `announce` has looked finds that
-    /// `count` has changed.
+    /// Waiting threads. One that starts after `announce` has read this sees `count` changed.
     waiting: AtomicU32,
 }
 
@@ -47,7 +44,7 @@ impl Changes {
         Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// To be called after each change.
+    /// Call after each change.
     pub(crate) fn announce(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -55,7 +52,7 @@ impl Changes {
         }
     }
 
-    /// First result of `attempt`, which is made now and after each change.
+    /// Retries `attempt` after each change.
     pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
         loop {
             let seen = self.count.load(Ordering::SeqCst);
@@ -66,7 +63,7 @@ impl Changes {
         }
     }
 
-    /// The same, for so long at most.
+    /// Gives up after `limit`.
     pub(crate) fn wait_within<R>(
         &self,
         limit: Duration,
@@ -83,7 +80,7 @@ impl Changes {
         }
     }
 
-    /// Waits for a change since `seen`; it may return early.
+    /// Waits for a change; may return early.
     fn pause(&self, seen: u32, limit: Option<&Timespec>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         calls::pause(|| {

@@ -1,4 +1,4 @@
-//! Fixtures of this crate's tests: a context, and completions without any traffic.
+//! Contexts, and completions without traffic.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use crate::{
     objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
-/// A context of the loopback device, of its own; closed when dropped.
+/// A loopback context; closed on drop.
 pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
@@ -35,7 +35,7 @@ impl Drop for Opened {
     }
 }
 
-/// A protection domain; freed when dropped.
+/// A protection domain; freed on drop.
 pub(crate) struct Allocated(pub(crate) *mut ibv_pd);
 
 impl Allocated {
@@ -52,7 +52,7 @@ impl Drop for Allocated {
     }
 }
 
-/// A queue pair in error, whose requests complete at once.
+/// A queue pair in ERR, which flushes requests.
 pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     // SAFETY: A queue of the test's.
     let cq = unsafe { Cq::get(cq) }.unwrap();
@@ -63,7 +63,6 @@ pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     qp
 }
 
-/// Has a request complete.
 pub(crate) fn flush(qp: &QueuePair, id: u64) {
     qp.post_recv(&[RecvWr::new(id, [])]).unwrap();
 }

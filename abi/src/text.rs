@@ -1,4 +1,4 @@
-//! Names, rates, and calls without an effect.
+//! Names, rates, calls without effect.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
@@ -17,7 +17,6 @@ use crate::{
 
 const UNKNOWN: &CStr = c"unknown";
 
-/// The text at the place of a number, as programs print it.
 fn name(names: &[&'static CStr], number: c_int) -> *const c_char {
     let name = usize::try_from(number).ok().and_then(|index| names.get(index));
     name.unwrap_or(&UNKNOWN).as_ptr()
@@ -120,8 +119,7 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     name(NAMES, node_type)
 }
 
-/// The codes of static rates (`enum ibv_rate`), from 2 on: Mbit/s, and the multiple of 2.5 Gbit/s
-/// where it has one.
+/// `enum ibv_rate` from 2: Mbit/s, and multiples of 2.5 Gbit/s.
 const RATES: [(c_int, c_int); 23] = [
     (2_500, 1),
     (10_000, 4),
@@ -152,7 +150,7 @@ fn rate(code: c_int) -> (c_int, c_int) {
     code.checked_sub(2).and_then(|index| RATES.get(index as usize)).copied().unwrap_or((-1, -1))
 }
 
-/// The code of a rate; 0, the greatest, for one that has none.
+/// Code of a rate; 0, the greatest, if unknown.
 fn code(is_it: impl Fn(&(c_int, c_int)) -> bool) -> c_int {
     RATES.iter().position(is_it).map_or(0, |index| index as c_int + 2)
 }
@@ -173,7 +171,7 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// No device writes to memory of the parent behind the kernel's back: nothing needs preparing.
+/// No device bypasses the kernel's copy-on-write.
 extern "C" fn ibv_fork_init() -> c_int {
     call::control(CallId::ibv_fork_init, || {
         forks::prepared();
@@ -198,7 +196,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// Reads a file of a directory into a buffer, without the line's end: its length, or -1.
+/// Reads a file without its newline; returns the length, or -1.
 unsafe extern "C" fn ibv_read_sysfs_file(
     directory: *const c_char,
     file: *const c_char,
@@ -221,7 +219,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Enhanced connection establishment is between adapters of one vendor.
+/// ECE is for adapters of one vendor.
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_query_ece, || {
         *ece = ibv_ece::zeroed();
@@ -233,7 +231,7 @@ extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_set_ece, || Err(errno::Errno::of(Rule::NotSupported)))
 }
 
-/// Guarantees about the order in which bytes of a message appear in memory: none.
+/// A message's bytes may appear in any order.
 extern "C" fn ibv_query_qp_data_in_order(
     _qp: *mut ibv_qp,
     _operation: c_uint,
@@ -242,7 +240,7 @@ extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// The system resolves Ethernet addresses behind its sockets and does not report them.
+/// The system resolves Ethernet addresses, and does not report them.
 extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
     _attr: *mut ibv_ah_attr,
@@ -290,7 +288,7 @@ mod tests {
         assert_eq!((ibv_rate_to_mbps(0), ibv_rate_to_mbps(25), mbps_to_ibv_rate(-1)), (-1, -1, 0));
     }
 
-    /// As in a kernel that copies pinned pages for the child: before `ibv_fork_init` and after it.
+    /// As in a kernel that copies pinned pages on fork.
     #[test]
     fn forks_need_no_preparation() {
         assert_eq!(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);

@@ -1,4 +1,5 @@
-//! Waiting for descriptors.
+//! Waiting for descriptors. Cancellation unwinds: callers of a cancellation point may hold nothing
+//! to drop.
 
 use std::{
     ffi::{c_int, c_short, c_ulong},
@@ -14,28 +15,26 @@ use crate::{
     hooks::check::waits,
 };
 
-/// Makes a descriptor blocking, as programs expect until they set it to non-blocking.
+/// Makes a descriptor blocking, as programs expect.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(descriptor)?;
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// What a call that waits for events finds when it looks. Nothing of it needs to be dropped.
+/// An event, or the descriptor to wait on; nothing to drop.
 #[derive(Clone, Copy)]
 pub(crate) enum Look<T: Copy> {
     Event(T),
-    /// None yet: the descriptor to wait on.
+    /// Wait on this descriptor.
     Nothing(c_int),
 }
 
 impl<T: Copy> Look<T> {
-    /// From an event, if there is one, and the descriptor.
     pub(crate) fn of(event: Option<T>, descriptor: c_int) -> Self {
         event.map_or(Self::Nothing(descriptor), Self::Event)
     }
 }
 
-/// Calls during which the thread may be cancelled: they unwind through the callers.
 mod cancellable {
     unsafe extern "C-unwind" {
         pub(super) safe fn pthread_testcancel();
@@ -47,9 +46,9 @@ mod cancellable {
     }
 }
 
-/// True if a read that a signal has interrupted would be restarted: the handler has `SA_RESTART`.
-/// `poll` itself is never restarted. The number of the signal is not known, so all handlers are
-/// looked at, but for those of faults, which do not happen in a thread that waits.
+/// True if the kernel would restart a read: every handler has `SA_RESTART`. Fault handlers do not
+/// count, since a waiting thread has no faults. `poll` never restarts, and the signal's number is
+/// unknown.
 fn signals_restart() -> bool {
     const FAULTS: [c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
@@ -64,7 +63,6 @@ fn signals_restart() -> bool {
     })
 }
 
-/// A descriptor of the program's, unless it cannot be one.
 unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
     (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
 }
@@ -74,28 +72,22 @@ unsafe fn flags_of(descriptor: c_int) -> Result<OFlags> {
     fcntl_getfl(descriptor).map_err(|error| Errno::told(error.raw_os_error()))
 }
 
-/// True if a read from the descriptor would wait.
 pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
     flags_of(descriptor).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
 }
 
-/// Result of a wait that a signal has ended: `EINTR` unless it would be restarted.
+/// `EINTR` unless restarted.
 pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
 }
 
-/// Ends a thread that is cancelled. A program that never has to wait has no other place where that
-/// could happen.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Ends a cancelled thread in a call that does not wait. Cancellation point.
 pub(crate) extern "C-unwind" fn may_end_here() {
     cancellable::pthread_testcancel();
 }
 
-/// Waits until a descriptor is readable, as reading from it would: `EAGAIN` if it is non-blocking,
-/// `EINTR` after a signal whose handler does not restart calls.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Waits like a read until readable: `EAGAIN` if non-blocking, `EINTR` after a handler without
+/// `SA_RESTART`. Cancellation point.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::told(libc::EAGAIN));
@@ -109,10 +101,7 @@ pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     }
 }
 
-/// Waits until one of the descriptors is ready, at most so many milliseconds: their number, or 0,
-/// also after a signal whose handler restarts calls, or -1.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Like `poll`, but 0 after a handler with `SA_RESTART`. Cancellation point.
 pub(crate) unsafe extern "C-unwind" fn wait_for(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -123,9 +112,7 @@ pub(crate) unsafe extern "C-unwind" fn wait_for(
     if restarts { 0 } else { done }
 }
 
-/// The same, which every signal ends.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Polls until any signal. Cancellation point.
 pub(crate) unsafe extern "C-unwind" fn poll_once(
     descriptors: *mut libc::pollfd,
     number: c_ulong,
@@ -134,10 +121,8 @@ pub(crate) unsafe extern "C-unwind" fn poll_once(
     cancellable::poll(descriptors, number, timeout)
 }
 
-/// Waits until a descriptor may be readable, as [`wait_readable`], for a program that is checked.
-/// From time to time `endless` is asked why that cannot be, which is told once.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Like [`wait_readable`] under checks; reports once if `endless` explains the wait. Cancellation
+/// point.
 pub(crate) unsafe fn wait_checked(
     descriptor: c_int,
     endless: impl Fn() -> Option<String>,
@@ -147,7 +132,7 @@ pub(crate) unsafe fn wait_checked(
     loop {
         let began = Instant::now();
         let done = wait_for(&raw mut wanted, 1, waits::SOON.as_millis() as c_int);
-        // a signal may have ended it before
+        // a signal may end it early
         if done != 0 || began.elapsed() < waits::SOON {
             let error = Errno::last();
             waits::left();
@@ -157,7 +142,7 @@ pub(crate) unsafe fn wait_checked(
     }
 }
 
-/// A time as `poll` has it, in whole milliseconds and no less; -1 for ever.
+/// Rounds up, for `poll`; -1: none.
 pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
     time.map_or(-1, |time| {
         let rounded = time.as_micros().div_ceil(1000);

@@ -1,4 +1,4 @@
-//! The C interface, as programs see it that are linked with it.
+//! The C interface as linked programs see it.
 
 mod common;
 #[path = "../../tests/own_test/mod.rs"]

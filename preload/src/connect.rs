@@ -1,4 +1,4 @@
-//! Making sockets, listening, connecting.
+//! Creating, listening, connecting.
 
 use std::{ffi::c_int, mem::MaybeUninit};
 
@@ -12,7 +12,7 @@ use crate::{
     watched,
 };
 
-/// Ends the rsocket beside a socket, which is TCP from then on.
+/// Ends the rsocket: the socket becomes TCP.
 unsafe fn give_up(fd: c_int) {
     let before = errno();
     if let Some((rsocket, is_last)) = table::take(fd) {
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
 unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     let bound = next::bind(fd, address, length);
     if let (0, Some((rsocket, State::New))) = (bound, table::find(fd)) {
-        // with the port that it has got
+        // with its assigned port
         let mut own = MaybeUninit::<sockaddr_storage>::zeroed();
         let mut size = size_of::<sockaddr_storage>() as socklen_t;
         let known = next::getsockname(fd, own.as_mut_ptr().cast(), &raw mut size) == 0;
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     listens
 }
 
-/// A socket for an rsocket that a listener has accepted.
+/// Creates a socket for an accepted rsocket.
 unsafe fn adopt(listener: c_int, rsocket: c_int, flags: c_int) -> c_int {
     let (mut domain, mut size) = (libc::AF_INET, size_of::<c_int>() as socklen_t);
     next::getsockopt(
@@ -134,7 +134,7 @@ unsafe extern "C-unwind" fn accept(
     accept4(fd, address, length, 0)
 }
 
-/// A program that does not want to wait waits here, too, for as long as the rsocket needs.
+/// Blocks until decided, even if non-blocking.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn connect(
     fd: c_int,

@@ -1,10 +1,9 @@
-//! What becomes of a socket's number.
+//! Closing and duplicating sockets.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
 use crate::{fork, next, rdma, table, watched};
 
-/// Ends the rsocket beside a socket whose number goes.
 unsafe fn forget(fd: c_int) {
     if let Some((rsocket, is_last)) = table::take(fd) {
         watched::forget(fd, rsocket);
@@ -14,7 +13,7 @@ unsafe fn forget(fd: c_int) {
     }
 }
 
-/// A second number for a socket is one for its rsocket, too.
+/// Gives a duplicate the same rsocket.
 unsafe fn share(fd: c_int, with: c_int) -> c_int {
     if let (Some((rsocket, state)), true) = (table::entry(fd), with >= 0) {
         table::put(with, rsocket, state);
@@ -50,7 +49,7 @@ unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     share(fd, next::dup3(fd, to, flags))
 }
 
-/// Variadic in C, where a third argument is passed as one that is named.
+/// Variadic in C; a third argument is passed like a named one.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     let done = next::fcntl(fd, command, argument);
@@ -64,13 +63,13 @@ unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) 
     done
 }
 
-/// The same by the name that programs have with large files.
+/// Large-file name.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     fcntl(fd, command, argument)
 }
 
-/// Variadic in C, as above.
+/// Variadic in C.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     fork::look(fd);

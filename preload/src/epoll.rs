@@ -33,7 +33,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
     let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
-    // TCP's listener, too, and what may be TCP
+    // also TCP's listeners, and undecided sockets
     let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
     let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
     match wanted {
@@ -46,18 +46,16 @@ unsafe extern "C-unwind" fn epoll_ctl(
     done
 }
 
-/// What the kernel and rsockets are asked for. Where an rsocket is offered, whatever comes tells
-/// what the connection goes by, and before that nothing can be sent.
+/// Events to request. With an offer, any event decides, and nothing can be sent before.
 fn asked(state: State, events: u32) -> u32 {
     if state == State::Offered {
-        // the numbers are those of `poll`
+        // same bits as `poll`
         events & !(libc::EPOLLOUT as u32) | fork::ANYTHING as u32
     } else {
         events
     }
 }
 
-/// Takes every step that can be taken with connections of which it is not known what they go by.
 unsafe fn look_at_all(epoll: c_int) {
     if !fork::is_on() {
         return;
@@ -72,8 +70,7 @@ unsafe fn look_at_all(epoll: c_int) {
     }
 }
 
-/// Where the events of the kernel's instance are asked for, puts them in place of the one that
-/// stands for it.
+/// Replaces the marker by the kernel's events.
 unsafe fn expand(epoll: c_int, events: *mut epoll_event, found: usize, most: usize) -> c_int {
     let marked = (0..found).find(|index| (*events.add(*index)).u64 == KERNELS);
     let Some(marked) = marked else { return found as c_int };

@@ -1,14 +1,14 @@
-//! Servers that fork a process for each connection: `RDMAV_FORK_SAFE=1`, on both sides.
+//! Servers that fork per connection: `RDMAV_FORK_SAFE=1`, on both sides.
 //!
-//! A child cannot use its parent's rsockets. So a connection begins as TCP, and becomes an rsocket
+//! A child cannot use its parent's rsockets, so a connection begins as TCP and becomes an rsocket
 //! in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting side
-//! listens with an rsocket at the same address, and offers that by four zero bytes. The connecting
-//! side answers by connecting an rsocket there. An rsocket's port has one listener on a host.
-//! Others wait, and leave their connections to TCP if that takes long.
+//! listens with an rsocket at the same address and offers it by four zero bytes. The connecting
+//! side connects one to it. A host has one rsocket listener per port; others wait 2 s, then stay
+//! with TCP.
 //!
-//! A side that sends before it gets an offer stays with TCP, and skips an offer that comes later.
-//! The offering side checks for such data before and after its offer. A side that cannot connect an
-//! rsocket says so by urgent data. So no side changes alone, and none waits forever.
+//! A side that sends before the offer stays with TCP and skips the offer. The offering side checks
+//! for such data before and after. A side that cannot connect declines by urgent data. No side
+//! changes alone, and none waits forever.
 
 use std::{
     ffi::{c_int, c_short},
@@ -34,13 +34,10 @@ use crate::{
 
 const OFFER: [u8; 4] = [0; 4];
 
-/// Longest time to wait for others to have done with the port.
 const PORT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time between two looks at what others have.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Options that a connection has before it becomes an rsocket, and takes along.
 const KEPT: [(c_int, c_int); 5] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
@@ -49,7 +46,6 @@ const KEPT: [(c_int, c_int); 5] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
 ];
 
-/// What a program calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     Receive,
@@ -57,7 +53,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Longest time that a call waits, in milliseconds; -1: for ever.
+    /// Timeout in milliseconds; -1: none.
     unsafe fn limit(self, fd: c_int) -> c_int {
         let name = if self == Self::Send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
         let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -71,7 +67,7 @@ impl Use {
     }
 }
 
-/// True if connections begin with TCP.
+/// True if connections begin as TCP.
 pub(crate) fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| {
@@ -80,7 +76,6 @@ pub(crate) fn is_on() -> bool {
     })
 }
 
-/// A connection of TCP begins, if this is one: by `Accepted` or `Expects`.
 pub(crate) unsafe fn begin(fd: c_int, state: State) {
     static CONNECTIONS: AtomicI32 = AtomicI32::new(0);
     let before = errno();
@@ -102,7 +97,6 @@ unsafe fn is_tcp(fd: c_int) -> bool {
         && option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
 }
 
-/// One of the addresses of a connection.
 #[derive(Clone, Copy)]
 struct Address {
     storage: sockaddr_storage,
@@ -112,7 +106,7 @@ struct Address {
 type Ask = unsafe fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
 
 impl Address {
-    /// IPv4 inside of IPv6 is IPv4, as which the other side may know it.
+    /// IPv4-mapped IPv6 becomes IPv4, as the peer may know it.
     unsafe fn ask(fd: c_int, ask: Ask) -> Option<Self> {
         let mut storage = MaybeUninit::<sockaddr_storage>::zeroed().assume_init();
         let mut size = size_of::<sockaddr_storage>() as socklen_t;
@@ -149,7 +143,7 @@ impl Address {
     }
 }
 
-/// An rsocket like this one of TCP.
+/// Creates an rsocket with a TCP socket's options.
 unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
     let rsocket = rdma::make(domain)?;
     for (level, name) in KEPT {
@@ -161,11 +155,10 @@ unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
     Some(rsocket)
 }
 
-/// What has come by TCP.
 enum Heard {
     Nothing,
     Offer,
-    /// Data, or the end of it.
+    /// Data, or end of stream.
     Other,
 }
 
@@ -179,8 +172,7 @@ unsafe fn hear(fd: c_int) -> Heard {
     }
 }
 
-/// Takes the offer out of the TCP data, and confirms by a byte of urgent data, which is outside of
-/// the stream. This side may have no other data to send.
+/// Consumes the offer; declines by urgent data, outside the stream.
 unsafe fn decline(fd: c_int) {
     let mut bytes = OFFER;
     next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
@@ -192,18 +184,16 @@ unsafe fn is_declined(fd: c_int) -> bool {
     next::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_OOB | libc::MSG_DONTWAIT) == 1
 }
 
-/// What may tell by what a connection goes, for `poll`.
+/// Events that may decide between TCP and rsocket.
 pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
 
-/// Waits for something to come by one of them, for so many milliseconds or, with -1, for ever; what
-/// `poll` returns.
+/// Waits up to `limit` milliseconds (-1: forever); returns `poll`'s result.
 unsafe fn wait_for<const N: usize>(fds: [c_int; N], limit: c_int) -> c_int {
     let mut all = fds.map(|fd| pollfd { fd, events: ANYTHING, revents: 0 });
     rdma::rpoll(all.as_mut_ptr(), N as _, limit)
 }
 
-/// The turn of one thread to take steps. A child that is forked meanwhile finds the number of its
-/// parent there, and is not kept waiting by that.
+/// Lock for steps. It holds the process id, so a forked child does not wait for its parent.
 struct Turn;
 
 impl Turn {
@@ -226,10 +216,9 @@ impl Drop for Turn {
     }
 }
 
-/// The process of the thread whose turn it is.
 static TURN_OF: AtomicU32 = AtomicU32::new(0);
 
-/// A listener at this side's address of the connection, as soon as it is the only one.
+/// Listens at this side's address once the port is free.
 unsafe fn listener(fd: c_int) -> Option<c_int> {
     let own = Address::ask(fd, next::getsockname)?;
     let rsocket = like(fd, c_int::from(own.storage.ss_family))?;
@@ -253,8 +242,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     None
 }
 
-/// Takes the next step with a connection whose place is not known, if one can be taken. False: not
-/// now.
+/// Takes the next step; false if none is possible.
 unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     match state {
         State::Accepted => {
@@ -301,8 +289,7 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     }
 }
 
-/// The rsocket of the host that the connection is with. To this host it may be by different
-/// addresses.
+/// Accepts the peer host's rsocket, whose local addresses may differ.
 unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
     let peer = Address::ask(fd, next::getpeername)?.host();
     loop {
@@ -330,7 +317,7 @@ unsafe fn connected(fd: c_int) -> Option<c_int> {
     None
 }
 
-/// All numbers of a connection change their state; without one they are TCP's.
+/// Changes the state of all descriptors; `None`: TCP.
 unsafe fn move_on(fd: c_int, to: Option<(c_int, State)>) {
     let Some(from) = table::entry(fd) else { return };
     for fd in table::change(from, to) {
@@ -344,7 +331,7 @@ unsafe fn become_rsocket(fd: c_int, rsocket: c_int) {
     next::shutdown(fd, libc::SHUT_RDWR);
 }
 
-/// Before a program waits: takes every step that can be taken. True if there was one.
+/// Takes all possible steps; true if any.
 pub(crate) unsafe fn look(fd: c_int) -> bool {
     let before = errno();
     let mut any = false;
@@ -360,7 +347,7 @@ pub(crate) unsafe fn look(fd: c_int) -> bool {
     any
 }
 
-/// Before a program moves data: finds out which of the two it goes by. False: the call has failed.
+/// Decides between TCP and rsocket before data moves; false: failed.
 pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     let before = errno();
     loop {
@@ -368,7 +355,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
         let Some((number, state)) = table::pending(fd) else { break };
         let waits = flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd);
         let ready = match state {
-            // the peer answers, or speaks by TCP, or ends
+            // the peer connects, sends by TCP, or closes
             State::Offered if waits => wait_for([number, fd], by.limit(fd)),
             State::Offered => 0,
             State::Expects if by == Use::Send && Address::ask(fd, next::getpeername).is_some() => {
@@ -382,7 +369,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
             State::Expects | State::Late if by == Use::Receive && waits => {
                 wait_for([fd], by.limit(fd))
             }
-            // not connected yet, or nothing there: TCP says so itself
+            // not connected: TCP reports it
             _ => break,
         };
         if ready == 0 {
@@ -396,7 +383,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     true
 }
 
-/// A connection is ended in one direction before it is known by what it goes: it stays with TCP.
+/// Keeps a connection with TCP: one direction is shut down.
 pub(crate) unsafe fn stay(fd: c_int) {
     match table::pending(fd) {
         Some((number, State::Expects)) => move_on(fd, Some((number, State::Late))),

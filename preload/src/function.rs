@@ -1,4 +1,4 @@
-//! Functions of other libraries, found by name.
+//! Functions of other libraries, by name.
 
 use std::{
     cell::Cell,
@@ -10,26 +10,23 @@ use std::{
     },
 };
 
-/// Where a function is looked for.
 #[derive(Clone, Copy)]
 pub(crate) enum Library {
-    /// Behind this library, in the order of the dynamic linker: the C library's.
+    /// The C library, next in the dynamic linker's order.
     Next,
     Rdmacm,
 }
 
 thread_local! {
-    /// True while this thread is in librdmacm, whose own calls are the C library's.
+    /// True inside librdmacm, whose calls go to the C library.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True if a call comes from librdmacm.
 pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Calls a function of a library. A thread that is cancelled meanwhile makes no calls any more that
-/// matter.
+/// Calls a function. A cancelled thread's flag no longer matters.
 pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
     let before = INSIDE.replace(matches!(library, Library::Rdmacm) || is_inside());
     let result = function();
@@ -37,7 +34,7 @@ pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
     result
 }
 
-/// librdmacm; null if there is none.
+/// librdmacm, or null.
 fn rdmacm() -> *mut c_void {
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -48,7 +45,7 @@ fn rdmacm() -> *mut c_void {
     ptr::with_exposed_provenance_mut(*library)
 }
 
-/// A function that is looked for when it is first called.
+/// A function, resolved on first call.
 pub(crate) struct Function {
     name: &'static CStr,
     library: Library,
@@ -60,7 +57,7 @@ impl Function {
         Self { name, library, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Its address; null if it is nowhere.
+    /// Its address, or null.
     pub(crate) fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Acquire);
         if !found.is_null() {
@@ -91,7 +88,7 @@ impl Function {
     }
 }
 
-/// Functions of a library, declared as in C. They may unwind: some are cancellation points.
+/// Declares functions as in C. Some are cancellation points, and unwind.
 macro_rules! functions {
     ($library:ident; $(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
         $(

@@ -1,13 +1,12 @@
-//! `librspreload.so`: has programs that use TCP use rsockets instead, where both sides can.
+//! `librspreload.so`: runs TCP programs over rsockets where both sides can.
 //!
-//! A program's socket is one of TCP as ever, and has an rsocket beside it until it is known which
-//! of the two serves. A listener listens on both. A connect tries the rsocket first, and drops it
-//! if no device leads to the peer, or the peer has no rsocket; then the socket is plain TCP. An
-//! accepted or connected rsocket has an unconnected TCP socket beside it. The program knows that
-//! socket's number, and the socket keeps the options that rsockets lack.
+//! A socket stays TCP, beside an rsocket, until one is chosen. A listener listens on both. A
+//! connect tries the rsocket first; without a device or a peer's rsocket the socket is plain TCP.
+//! Beside a connected rsocket, an unconnected TCP socket has the program's number, and options that
+//! rsockets lack.
 //!
-//! The functions here stand in front of those of the C library, and pass on what is not about such
-//! sockets. They are `unsafe` as those are: they take pointers from programs, and pass them on.
+//! The functions wrap the C library's, and are `unsafe` likewise: they trust the program's
+//! pointers.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(

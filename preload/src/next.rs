@@ -1,4 +1,4 @@
-//! The C library's own functions.
+//! The C library's functions.
 
 use std::ffi::{c_int, c_ulong, c_void};
 

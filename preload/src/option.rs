@@ -1,4 +1,4 @@
-//! Options: those of TCP are kept by its socket, and an rsocket has those that it knows.
+//! Options: TCP's socket keeps all, an rsocket those it knows.
 
 use std::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ unsafe extern "C-unwind" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if let Some((rsocket, _)) = table::find(fd) {
-        // without effect if it has no such option
+        // no effect if unknown
         rdma::rsetsockopt(rsocket, level, name, value, length);
     }
     next::setsockopt(fd, level, name, value, length)

@@ -1,4 +1,4 @@
-//! Waiting for sockets of both kinds, and other descriptors.
+//! Waits for TCP sockets, rsockets and other descriptors.
 
 use std::{
     cell::RefCell,
@@ -15,18 +15,17 @@ use crate::{
 };
 
 thread_local! {
-    /// What is waited for. A list on the stack would be left behind by a thread that is cancelled.
+    /// Static: a cancelled thread would leak a list on its stack.
     static LIST: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
-    /// What a call of `select` asks for.
     static SELECTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// True if the kernel alone cannot wait for them.
+/// True if the kernel's `poll` does not suffice.
 fn has_rsockets(all: &[pollfd]) -> bool {
     all.iter().any(|one| table::entry(one.fd).is_some_and(|(_, state)| state != State::New))
 }
 
-/// Rsockets that are waited for beside TCP's sockets.
+/// An rsocket to poll beside its TCP socket.
 fn beside(fd: c_int) -> Option<c_int> {
     let both = |state| matches!(state, State::Listens | State::Offered);
     table::find(fd).filter(|(_, state)| both(*state)).map(|(number, _)| number)
@@ -36,9 +35,8 @@ fn is_offered(fd: c_int) -> bool {
     matches!(table::find(fd), Some((_, State::Offered)))
 }
 
-/// Each with the descriptor to wait for, and behind them the rsockets beside some. Where an rsocket
-/// is offered, whatever comes tells what the connection goes by, and before that nothing can be
-/// sent.
+/// Lists the descriptors, then rsockets beside them. With an offer, any event decides, and nothing
+/// can be sent before.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();
@@ -57,7 +55,6 @@ fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     })
 }
 
-/// What was found, for the program.
 fn finish(all: &mut [pollfd]) -> c_int {
     LIST.with_borrow(|list| {
         let (own, mut others) = list.split_at(all.len().min(list.len()));
@@ -72,8 +69,7 @@ fn finish(all: &mut [pollfd]) -> c_int {
     })
 }
 
-/// Takes every step that can be taken with connections of which it is not known what they go by, of
-/// those that this is true for. True if there was one.
+/// Takes the possible steps; true if any.
 unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
     let mut any = false;
     for one in all.iter().filter(|one| is_meant(one)) {
@@ -108,7 +104,7 @@ pub(crate) unsafe extern "C-unwind" fn poll(
             return ready;
         }
         let ready = finish(slice(all, count));
-        // what came was perhaps not the program's
+        // maybe the handshake's event
         if !look_at(slice(all, count), |one| one.revents != 0) {
             return ready;
         }
@@ -125,7 +121,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     poll(all, count, timeout)
 }
 
-/// In whole milliseconds and no less; `None` for a time that is none.
+/// Rounds up; `None` if invalid.
 fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     if seconds < 0 || nanoseconds < 0 {
         return None;
@@ -135,25 +131,23 @@ fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     Some(c_int::try_from(milliseconds).unwrap_or(c_int::MAX))
 }
 
-/// -1 for ever; `None` for a time that is none.
+/// Converts; -1: none, `None` if invalid.
 unsafe fn of_timespec(time: *const timespec) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_nsec).filter(|_| time.tv_nsec < 1_000_000_000)
 }
 
-/// The same; the C library takes more microseconds than make a second.
+/// Converts; like the C library, accepts more than a second of microseconds.
 unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_usec.saturating_mul(1000))
 }
 
-/// A wait with a time that is none.
 fn invalid() -> c_int {
     next::set_errno(libc::EINVAL);
     -1
 }
 
-/// Waits with this mask of signals.
 pub(crate) unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
     if mask.is_null() {
         return wait();
@@ -185,7 +179,7 @@ const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 const FOUND: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// Lists what is asked for; `None` if no rsocket is in it.
+/// Lists `select`'s descriptors; `None` without an rsocket.
 unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd, usize)> {
     SELECTED.with_borrow_mut(|list| {
         list.clear();
@@ -201,7 +195,6 @@ unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd,
     })
 }
 
-/// Leaves those that are ready in the sets; their number.
 unsafe fn keep_ready(sets: [*mut fd_set; 3]) -> c_int {
     SELECTED.with_borrow(|list| {
         let mut count = 0;

@@ -13,8 +13,7 @@ use crate::{
     next::errno,
 };
 
-/// Longest time for an rsocket to be connected, in milliseconds. A host without RDMA does not
-/// answer, and then it is TCP's turn.
+/// Timeout in milliseconds. A host without RDMA does not respond: TCP is next.
 pub(crate) const LIMIT: c_int = 3000;
 
 functions! {
@@ -57,8 +56,7 @@ functions! {
     fn repoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
 }
 
-/// An rsocket, with the sizes of its queues that the environment names, as in librdmacm's
-/// `librspreload.so`.
+/// Creates an rsocket with the environment's queue sizes, as librdmacm's `librspreload.so`.
 pub(crate) unsafe fn make(domain: c_int) -> Option<c_int> {
     const SOL_RDMA: c_int = 0x10000;
     const SIZES: [(&str, c_int); 3] = [("RS_SQ_SIZE", 0), ("RS_RQ_SIZE", 1), ("RS_INLINE", 2)];
@@ -82,7 +80,7 @@ pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     rfcntl(rsocket, libc::F_SETFL, flags as _);
 }
 
-/// True if the rsocket, which does not wait any more, could be connected in time.
+/// Connects a non-blocking rsocket; true if in time.
 pub(crate) unsafe fn connect_rsocket(
     rsocket: c_int,
     address: *const sockaddr,
@@ -101,7 +99,6 @@ pub(crate) unsafe fn connect_rsocket(
     rgetsockopt(rsocket, level, name, (&raw mut error).cast(), &raw mut size) == 0 && error == 0
 }
 
-/// True if there are rsockets with all that is needed of them.
 pub(crate) fn is_there() -> bool {
     static NEWEST: Function = Function::new(c"repoll_wait", Library::Rdmacm);
     !NEWEST.address().is_null()

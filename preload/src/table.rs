@@ -1,4 +1,4 @@
-//! The rsockets beside the program's sockets, by the numbers of those.
+//! Rsockets by socket number.
 
 use std::{
     ffi::c_int,
@@ -7,38 +7,35 @@ use std::{
 
 use crate::function::is_inside;
 
-/// Sockets with greater numbers are plain TCP.
+/// Sockets above are plain TCP.
 const MOST: usize = 1 << 16;
 
-/// For each socket one more than the number of an rsocket or a connection, with the state above it;
-/// 0: there is none.
+/// Per socket, its number plus one, and the state above that; 0: none.
 static RSOCKETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
 const STATE: u32 = 28;
 
-/// Numbers are smaller than this.
+/// Upper bound of the numbers.
 pub(crate) const NUMBERS: c_int = (1 << STATE) - 1;
 
-/// What a socket with an rsocket, or one that may get one, does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
     New,
     Listens,
     Connected,
-    /// Has been accepted by TCP, and offers nothing yet; the number is the connection's, as no
-    /// rsocket is there.
+    /// Accepted, no offer yet; the connection's number.
     Accepted,
-    /// Has offered an rsocket, and listens for that. The number is the listener's.
+    /// Offers an rsocket; the listener's number.
     Offered,
-    /// Is connected by TCP, or will be, and expects an offer. The number is the connection's.
+    /// Expects an offer; the connection's number.
     Expects,
-    /// The same, but has spoken before the offer came.
+    /// Has sent before the offer.
     Late,
 }
 
 impl State {
-    /// True if it is to be found out what the connection goes by.
+    /// True while TCP or rsocket is undecided.
     pub(crate) fn is_pending(self) -> bool {
         matches!(self, Self::Accepted | Self::Offered | Self::Expects | Self::Late)
     }
@@ -63,7 +60,7 @@ fn value(number: c_int, state: State) -> i32 {
     (number + 1) | (i32::from(state as u8) << STATE)
 }
 
-/// What is known of a socket; nothing for librdmacm itself.
+/// A socket's entry; `None` inside librdmacm.
 pub(crate) fn entry(fd: c_int) -> Option<(c_int, State)> {
     if is_inside() {
         return None;
@@ -71,29 +68,27 @@ pub(crate) fn entry(fd: c_int) -> Option<(c_int, State)> {
     parse(place(fd)?.load(Ordering::Acquire))
 }
 
-/// The rsocket beside a socket, if there is one.
 pub(crate) fn find(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.has_rsocket())
 }
 
-/// The rsocket that has taken the place of a socket.
+/// The rsocket that replaces the socket.
 pub(crate) fn connected(fd: c_int) -> Option<c_int> {
     find(fd).filter(|(_, state)| *state == State::Connected).map(|(number, _)| number)
 }
 
-/// A connection of which it is to be found out what it goes by.
 pub(crate) fn pending(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.is_pending())
 }
 
-/// Puts an rsocket or a connection beside a socket; false if that cannot be.
+/// Stores an entry; false if out of range.
 pub(crate) fn put(fd: c_int, number: c_int, state: State) -> bool {
     let Some(place) = place(fd).filter(|_| (0..NUMBERS).contains(&number)) else { return false };
     place.store(value(number, state), Ordering::Release);
     true
 }
 
-/// Changes what is beside all sockets of a connection, whose numbers these are.
+/// Returns the connection's sockets.
 pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_int> {
     let to = to.map_or(0, |(number, state)| value(number, state));
     let from = value(from.0, from.1);
@@ -102,8 +97,7 @@ pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_
     (0..).zip(&RSOCKETS).filter(|(_, place)| changes(place)).map(|(fd, _)| fd).collect()
 }
 
-/// Takes away the rsocket beside a socket, and all that is known of it. The second is true if it is
-/// beside no other socket.
+/// Removes an entry; returns its rsocket, and true if no other socket has it.
 pub(crate) fn take(fd: c_int) -> Option<(c_int, bool)> {
     let (number, state) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
     let is_same = |place: &AtomicI32| {

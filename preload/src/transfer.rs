@@ -1,4 +1,4 @@
-//! Moving data, and what else goes to the one socket or the other.
+//! Calls of connected sockets.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,8 +9,7 @@ use crate::{
     next, rdma, table,
 };
 
-/// Calls that move data, by an rsocket if that is connected, else by the C library; which of them
-/// it is, is found out by the first.
+/// Calls that move data. The first decides between rsocket and TCP.
 macro_rules! transfers {
     ($(
         $by:ident $flags:tt, $rsocket:ident:
@@ -48,7 +47,6 @@ transfers! {
     Send flags, rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
 }
 
-/// Other calls on a socket.
 macro_rules! calls {
     ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> c_int;)*) => {
         $(
@@ -77,7 +75,7 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// What programs call that are compiled to check sizes. The check is left out.
+/// Fortified calls, without the size check.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -112,10 +110,8 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     recvfrom(fd, to, length, flags, address, size)
 }
 
-/// Bytes of a file that are sent at once.
 const PIECE: usize = 1 << 16;
 
-/// A file over an rsocket, in pieces.
 unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
     let mut sent = 0;
     let mut piece = [0_u8; PIECE];
@@ -154,7 +150,7 @@ unsafe extern "C-unwind" fn sendfile(
     }
 }
 
-/// The same by the name that programs have with large files.
+/// Large-file name.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendfile64(
     to: c_int,

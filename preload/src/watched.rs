@@ -1,5 +1,4 @@
-//! What programs watch by `epoll`: an instance of `repoll_create` beside each of the kernel's,
-//! which it watches, too.
+//! Each `epoll` instance has a `repoll_create` instance beside it, which watches it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,11 +11,10 @@ use libc::epoll_event;
 
 use crate::{next, rdma, table::State};
 
-/// What a program watches by one instance of the kernel's.
 pub(crate) struct Instance {
-    /// That of rsockets.
+    /// For rsockets.
     pub(crate) beside: c_int,
-    /// The program's sockets with an rsocket, each with what it wants to know.
+    /// Watched sockets, with events and data.
     pub(crate) watched: BTreeMap<c_int, (u32, u64)>,
 }
 
@@ -26,10 +24,10 @@ pub(crate) fn instances() -> MutexGuard<'static, BTreeMap<c_int, Instance>> {
     INSTANCES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stands for the kernel's instance in that beside it.
+/// Marks the kernel's instance in the one beside it.
 pub(crate) const KERNELS: u64 = 0x726f_6365_6570_6f6c;
 
-/// The instance beside one of the kernel's, made if there is none.
+/// Returns the instance beside, created on demand.
 pub(crate) unsafe fn beside(
     all: &mut BTreeMap<c_int, Instance>,
     epoll: c_int,
@@ -46,12 +44,11 @@ pub(crate) unsafe fn beside(
     Some(vacant.insert(Instance { beside: made, watched: BTreeMap::new() }))
 }
 
-/// A socket is TCP from now on.
 pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
     moved(fd, (rsocket, State::New), None);
 }
 
-/// What is beside a socket has changed; nothing is: it is TCP.
+/// Updates watches of a socket; `None`: TCP.
 pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
     use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
     for (epoll, instance) in instances().iter_mut() {
@@ -76,7 +73,6 @@ pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, S
     }
 }
 
-/// A socket's number goes.
 pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     for instance in instances().values_mut() {
         if instance.watched.remove(&fd).is_some() {
@@ -85,7 +81,7 @@ pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     }
 }
 
-/// A descriptor is closed, which may be an instance.
+/// Forgets a closed descriptor, perhaps an instance.
 pub(crate) unsafe fn closed(fd: c_int) {
     let Ok(mut all) = INSTANCES.try_lock() else { return };
     let removed = all.remove(&fd);

@@ -1,4 +1,4 @@
-//! C programs that use TCP, with the two libraries in front of the C library.
+//! C programs over TCP with both libraries preloaded.
 
 use std::{env, fs, path::Path};
 
@@ -11,12 +11,11 @@ mod program;
 #[path = "../../tests/watchdog/mod.rs"]
 mod watchdog;
 
-// it is built because it is a dependency, and loaded by the programs
+// built as a dependency; the programs load it
 use roce_abi as _;
 
 use program::Program;
 
-/// Compiles a program in `programs` and runs it with the libraries and these variables.
 fn run(name: &str, variables: &[(&str, &str)]) {
     let Some(compiler) = common::compiler() else {
         println!("no C compiler is installed: nothing was run");
@@ -36,13 +35,13 @@ fn waits_with_a_time_that_is_none_are_refused() {
     run("waits", &[]);
 }
 
-/// At one address, which processes share.
+/// Processes share one address.
 #[test]
 fn connections_become_rsockets_in_the_child_that_uses_them() {
     run("forks", &[("RDMAV_FORK_SAFE", "1"), ("ROCE_DEVICES", "udp:127.9.18.28")]);
 }
 
-/// Each process has the address for itself: all but one connection stay with TCP.
+/// Each process needs its own address: one connection succeeds, the rest stay with TCP.
 #[test]
 fn connections_stay_with_tcp_where_children_have_no_device() {
     let alone = ("ROCE_SOCKETS_ONLY", "1");

@@ -1,4 +1,4 @@
-//! Addresses as C has them.
+//! C's socket addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -7,7 +7,7 @@ use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_stor
 use crate::errno::{Errno, Result};
 use crate::rule::Rule;
 
-/// The address behind a pointer; `EINVAL` for null and for families other than IPv4 and IPv6.
+/// Reads an address; `EINVAL` for null, and for families other than IPv4 and IPv6.
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     match optional(address)? {
         Some(address) => Ok(address),
@@ -15,7 +15,7 @@ pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     }
 }
 
-/// The same for a pointer that may be null.
+/// Reads an address; `None` for null.
 pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketAddr>> {
     if address.is_null() {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
     }
 }
 
-/// An address for programs, and how many bytes of it mean something.
+/// Returns the address with its length.
 pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
     // SAFETY: All bytes zero are an address of no family.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -72,7 +72,7 @@ pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
     (storage, length)
 }
 
-/// The port, in network byte order; 0 if there is no address.
+/// Port in network byte order; 0 without an address.
 pub(super) fn port(address: &sockaddr_storage) -> u16 {
     // SAFETY: A whole address.
     let read = unsafe { optional(std::ptr::from_ref(address).cast()) };

@@ -16,21 +16,19 @@ use crate::{
     rule::Rule,
 };
 
-/// Types of queue pairs, as `rdma_addrinfo` has them.
 const RC: c_int = IBV_QPT_RC as c_int;
 const UC: c_int = IBV_QPT_UC as c_int;
 const UD: c_int = IBV_QPT_UD as c_int;
 const XRC_SEND: c_int = IBV_QPT_XRC_SEND as c_int;
 const XRC_RECV: c_int = IBV_QPT_XRC_RECV as c_int;
 
-/// What the C library is to look for: the kind of socket that is like the type of queue pair, and
-/// the protocol that is like the port space. It refuses what does not go together.
+/// The C library's hints for queue pair type and port space. It rejects mismatches.
 unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     let mut wanted: addrinfo = std::mem::zeroed();
     for (flag, like) in [(RAI_PASSIVE, libc::AI_PASSIVE), (RAI_NUMERICHOST, libc::AI_NUMERICHOST)] {
         wanted.ai_flags |= if hints.ai_flags & flag != 0 { like } else { 0 };
     }
-    // of InfiniBand there are no addresses here
+    // no InfiniBand addresses here
     wanted.ai_family =
         if hints.ai_family == libc::AF_IB { libc::AF_UNSPEC } else { hints.ai_family };
     wanted.ai_socktype = match hints.ai_qp_type {
@@ -46,7 +44,7 @@ unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     wanted
 }
 
-/// Type of queue pair and port space: those of the hints, or what is like the socket.
+/// Chooses queue pair type and port space by the hints, or the socket.
 const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     let qp_type = match (hints.ai_qp_type, socket.ai_socktype) {
         (0, libc::SOCK_DGRAM) => UD,
@@ -61,7 +59,7 @@ const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     (qp_type, port_space)
 }
 
-/// A copy of an address, for `rdma_freeaddrinfo`; null for null.
+/// Copies an address; null for null.
 unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
     if address.is_null() || length == 0 {
         return ptr::null_mut();
@@ -95,14 +93,12 @@ unsafe fn append(end: &mut *mut *mut rdma_addrinfo, info: rdma_addrinfo) {
     *end = &raw mut (*place).ai_next;
 }
 
-/// A list of addresses that nobody else has.
 pub(super) struct AddressList(*mut rdma_addrinfo);
 
 // SAFETY: It may be used on any thread.
 unsafe impl Send for AddressList {}
 
 impl AddressList {
-    /// Hands it to the program.
     pub(super) fn into_raw(self) -> *mut rdma_addrinfo {
         std::mem::ManuallyDrop::new(self).0
     }
@@ -115,18 +111,16 @@ impl Drop for AddressList {
     }
 }
 
-/// The addresses that an id has looked up.
 #[derive(Default)]
 pub(super) enum Addresses {
     #[default]
     None,
-    /// A look-up is under way.
     Pending,
-    /// The program has not asked for them yet.
+    /// Not yet taken.
     Found(AddressList),
 }
 
-/// [`rdma_getaddrinfo`], with its errors as numbers of `errno.h`.
+/// [`rdma_getaddrinfo`] with `errno` values.
 pub(super) unsafe fn look_up(
     node: *const c_char,
     port: *const c_char,
@@ -142,14 +136,14 @@ pub(super) unsafe fn look_up(
     }
 }
 
-/// Looks names up: 0, or one of the errors of `getaddrinfo`.
+/// Looks names up; returns 0 or an error of `getaddrinfo`.
 unsafe fn find(
     node: *const c_char,
     port: *const c_char,
     hints: *const rdma_addrinfo,
     to: *mut *mut rdma_addrinfo,
 ) -> Result<c_int> {
-    // not a call that a fork would have to wait for: a name's server may never answer
+    // a fork does not wait for this call: a name server may never respond
     let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -160,7 +154,7 @@ unsafe fn find(
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up: the hints come back
+        // nothing to look up: return the hints
         let mut info = rdma_addrinfo {
             ai_flags: hints.ai_flags,
             ai_family: hints.ai_family,
@@ -183,7 +177,7 @@ unsafe fn find(
         let mut next = found;
         while let Some(one) = next.as_ref() {
             next = one.ai_next;
-            // each address once, as the first kind of socket
+            // each address once, with its first socket type
             if one.ai_socktype != (*found).ai_socktype {
                 continue;
             }
@@ -240,7 +234,6 @@ mod tests {
     use super::*;
     use crate::cm::address;
 
-    /// What is found with these hints: type of queue pair and port space, or the error.
     fn of_hints(qp_type: c_int, port_space: c_int) -> Result<(c_int, c_int), c_int> {
         let hints = rdma_addrinfo {
             ai_qp_type: qp_type,
@@ -262,7 +255,7 @@ mod tests {
         }
     }
 
-    /// As librdmacm of rdma-core 44 has it.
+    /// As librdmacm of rdma-core 44.
     #[test]
     fn types_and_port_spaces_are_completed_and_have_to_agree() {
         const REFUSED: Result<(c_int, c_int), c_int> = Err(libc::EAI_SOCKTYPE);
@@ -348,7 +341,6 @@ mod tests {
         }
     }
 
-    /// 127.0.0.1, port 77.
     fn an_address() -> libc::sockaddr_in {
         libc::sockaddr_in {
             sin_family: libc::AF_INET as _,
@@ -391,7 +383,7 @@ mod tests {
             assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (RDMA_PS_UDP, UD));
             rdma_freeaddrinfo(found);
         }
-        // a service of datagrams, whether it is said that they are wanted or not
+        // a datagram service, requested or not
         let has_names = fs::read_to_string("/etc/services")
             .is_ok_and(|names| names.contains("69/udp") && !names.contains("69/tcp"));
         for qp_type in [0, UD].into_iter().filter(|_| has_names) {

@@ -18,7 +18,6 @@ use crate::{
     wait::blocking,
 };
 
-/// An event channel as programs hold it.
 #[repr(C)]
 pub(super) struct Channel {
     c: UnsafeCell<rdma_event_channel>,
@@ -31,7 +30,6 @@ unsafe impl Object for Channel {
     const NAME: &str = "rdma_event_channel";
 }
 
-/// Creates a channel.
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
     device_addr::prepare();
     let channel = EventChannel::new()?;
@@ -40,12 +38,10 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
     Ok(Channel { c: UnsafeCell::new(c), channel }.into_raw())
 }
 
-/// Destroys a channel.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }
 
-/// Tells of ids that still have a channel.
 unsafe fn tell_ids(channel: *mut rdma_event_channel) {
     let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
     if number > 0 {

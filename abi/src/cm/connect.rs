@@ -1,4 +1,4 @@
-//! Connecting, accepting, and the end of connections.
+//! Connecting, accepting, disconnecting.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// The greatest number of READs that there can be.
+/// Most READs.
 const ALL: u8 = u8::MAX;
 
 unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
@@ -32,8 +32,7 @@ unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
     }
 }
 
-/// Parameters of a connection, with `first` in front of its private data. Null stands for the
-/// greatest values.
+/// Translates parameters; `first` precedes the private data. Null: maximum values.
 unsafe fn conn_param(
     id: *const rdma_cm_id,
     c: *const rdma_conn_param,
@@ -76,7 +75,6 @@ unsafe extern "C-unwind" fn rdma_connect(
     })
 }
 
-/// Accepts a request; true if an event will follow.
 unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<bool> {
     let _call = Call::begin();
     let cm = Id::get(id)?.cm()?;
@@ -112,7 +110,7 @@ unsafe extern "C" fn rdma_reject_ece(
     })
 }
 
-/// For a queue pair that the program moves; that of an id moves by itself.
+/// Establishes the program's own queue pair.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_establish, || {
         let object = Id::get(id)?;
@@ -150,8 +148,7 @@ unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// Taken, for a queue pair of the program's, and not sent: an adapter of this kind has no such
-/// options.
+/// Accepted for the program's own queue pair, not sent: this adapter has no options.
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     call::control(CallId::rdma_set_local_ece, || {
         let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
@@ -160,7 +157,6 @@ unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) 
     })
 }
 
-/// No options: those of the peer are not read.
 unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     call::control(CallId::rdma_get_remote_ece, || {
         let _ = Id::get(id)?;

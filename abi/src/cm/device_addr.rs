@@ -1,4 +1,4 @@
-//! The contexts that ids share: one for each device, opened by this library and never closed.
+//! Contexts of ids, one per device, never closed.
 
 use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
@@ -25,11 +25,10 @@ use crate::{
     sync::Mutex,
 };
 
-/// Objects that ids of one device share.
 #[derive(Clone, Copy)]
 pub(super) struct DeviceAddr {
     pub(super) verbs: *mut ibv_context,
-    /// The protection domain of ids that are not given one.
+    /// Default protection domain.
     pub(super) pd: *mut ibv_pd,
 }
 
@@ -38,7 +37,7 @@ unsafe impl Send for DeviceAddr {}
 
 static DEVICE_ADDRS: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
-/// Devices as programs see them, each open at most once in the process.
+/// Public devices, each open at most once.
 struct Devices;
 
 impl DeviceSource for Devices {
@@ -51,7 +50,7 @@ impl DeviceSource for Devices {
     }
 }
 
-/// Makes ids find the devices that programs see. To be called before the first id is created.
+/// Sets the source of devices. Call before the first id.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -59,7 +58,6 @@ pub(crate) fn prepare() {
     });
 }
 
-/// Objects that ids of the device of this context share.
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
     shared(Dev::named(context.name()).ok_or(Errno::of(Rule::NoDevice))?)
 }
@@ -88,7 +86,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     Ok(addr)
 }
 
-/// Leaves out devices that cannot be opened since another program has their addresses.
+/// Skips devices whose addresses another program has.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
     call::control(CallId::rdma_get_devices, || {
         prepare();

@@ -1,4 +1,4 @@
-//! Endpoints: ids without a channel, made in one call.
+//! Endpoints: ids without a channel.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -29,7 +29,7 @@ use crate::{
     translate::qp::type_from_c,
 };
 
-/// Timeout of resolving an address and a route, in milliseconds.
+/// Timeout in milliseconds.
 const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
@@ -38,7 +38,7 @@ unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {
-        // what rdma_getaddrinfo makes of the type alone; these queue pairs have another port space
+        // rdma_getaddrinfo's default port space, wrong for these types
         (PortSpace::Tcp, Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget)) => {
             PortSpace::Ib
         }
@@ -80,7 +80,7 @@ unsafe fn create_queues(
     create_plain_qp(id, pd, attr)
 }
 
-/// Resolves what the other side is, and makes the queues: one after another, as long as none fails.
+/// Stops at the first error.
 unsafe fn prepare(
     id: *mut rdma_cm_id,
     info: *const rdma_addrinfo,
@@ -121,7 +121,7 @@ unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let _ = lifecycle::destroy(id); // null
 }
 
-/// The id of the request that is the listener's last event, which becomes the id's own.
+/// Takes the id of the listener's last event.
 unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
     let event = *(*listener).event;
@@ -133,7 +133,7 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     }
     let template = Id::get(listener)?.settings().template;
     if let Some(QpTemplate(mut attr)) = template {
-        // the listener's may be that of all devices
+        // the listener may listen on all devices
         let made = create_plain_qp(event.id, (*listener).pd, &mut attr);
         if let Err(error) = made {
             lifecycle::destroy(event.id)?;

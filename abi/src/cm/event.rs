@@ -1,4 +1,4 @@
-//! Events, as programs hold them.
+//! Events.
 
 use std::{
     cell::UnsafeCell,
@@ -16,17 +16,15 @@ use crate::{
     objects::object::Object,
 };
 
-/// Each byte of an event that a program which is checked has acknowledged: no address, kind or
-/// status.
+/// Fills acknowledged events under checks: no address, kind or status.
 const GONE: u8 = 0xBA;
 
-/// An event as programs hold it.
 #[repr(C)]
 pub(super) struct Event {
     c: UnsafeCell<rdma_cm_event>,
-    /// The bytes that `private_data` points to.
+    /// Target of `private_data`.
     private_data: Box<[u8]>,
-    /// Keeps the id that it is an event of: of a request, the listener.
+    /// Keeps its id, or the listener.
     _taken: TakenEvent,
 }
 
@@ -37,7 +35,6 @@ unsafe impl Object for Event {
 }
 
 impl Event {
-    /// Hands an event to the program.
     pub(super) fn create_raw(
         c: rdma_cm_event,
         private_data: Box<[u8]>,
@@ -46,7 +43,7 @@ impl Event {
         Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
     }
 
-    /// Takes an event back. What a program that is checked reads of it after that is [`GONE`].
+    /// Takes an event back; under checks, later reads see [`GONE`].
     unsafe fn acknowledge(event: *mut rdma_cm_event) {
         let mut object = Self::from_raw(event);
         if check::is_on() {
@@ -58,7 +55,7 @@ impl Event {
     }
 }
 
-/// Acknowledges the event that a call which waits has left with its id.
+/// Acknowledges a blocking call's event.
 pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     let _call = Call::begin();
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());
@@ -75,7 +72,7 @@ pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
     })
 }
 
-/// The names of [`EventKind::ALL`], for C.
+/// Names of [`EventKind::ALL`].
 const NAMES: [&CStr; 19] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",

@@ -1,21 +1,19 @@
-//! The end of the process: peers are told, as they are when a kernel cleans up after a program.
+//! Process exit: notifies peers, as a kernel would.
 
 use std::time::Duration;
 
 use super::{id::Id, registry};
 use crate::objects::object::Object;
 
-/// Longest time that the process waits. Ending takes no time, unless a thread holds a lock.
+/// Longest delay: only a held lock takes time.
 pub(crate) const LIMIT: Duration = Duration::from_millis(200);
 
-/// True if there are any ids.
 pub(crate) fn any() -> bool {
     registry::any_ids()
 }
 
-/// Ends all connections, and rejects requests that wait for an answer: ends all ids, of which
-/// programs still hold the pointers. Peers get nothing from a forked child's copies of its parent's
-/// ids.
+/// Ends connections and rejects requests; programs may still hold the ids. A forked child's copies
+/// send nothing.
 pub(crate) fn end_all() {
     for id in registry::pointers() {
         // SAFETY: It was there, and a program that destroys ids in its last moments, in other

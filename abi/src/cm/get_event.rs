@@ -1,4 +1,4 @@
-//! Taking events: what they change in the structures that programs see, and waiting for them.
+//! Taking events, and their effect on public structures.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -36,7 +36,6 @@ use crate::{
     wait::{Look, is_blocking, may_end_here, wait_checked, wait_readable},
 };
 
-/// The next event of a channel; `None`: there is none yet.
 unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     loop {
         let event = channel.poll()?;
@@ -46,8 +45,8 @@ unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// `None` for an event of an id that is being destroyed, or of a request for which nothing more can
-/// be had: it is refused.
+/// Translates an event. `None` if its id is being destroyed, or its request cannot have an id and
+/// is refused.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -102,7 +101,6 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     Some(Event::create_raw(c, private_data, taken))
 }
 
-/// The id of a request.
 unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let listens = Id::get(listener)?;
     let sync = listens.is_sync();
@@ -117,7 +115,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     Ok(id)
 }
 
-/// Changes that an event makes to the structures of its id and its queue pair.
+/// Applies an event to its id and queue pair.
 unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
@@ -146,7 +144,7 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     }
 }
 
-/// Attaches the queue pair of an id, if it has one.
+/// Attaches the queue pair, if any.
 pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     if qp.is_null() {
         return Ok(());
@@ -157,11 +155,10 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event of a channel. The thread may be cancelled meanwhile: nothing needs to be
-/// dropped then.
+/// Waits for an event. Cancellation point: nothing to drop.
 ///
-/// Another thread may destroy the channel, as programs do at their end. This one then sleeps on, as
-/// in librdmacm; if it looks for events once more, it gets `EBADF`.
+/// If another thread destroys the channel, it sleeps on, as in librdmacm; the next check gives
+/// `EBADF`.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     may_end_here();
     let mut awaited = Awaited::default();
@@ -176,7 +173,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     }
 }
 
-/// Why no event comes that the program's only thread waits for.
+/// Explains why the event of the only thread cannot come.
 unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
@@ -205,14 +202,12 @@ unsafe fn look(
     Ok(Look::of(take(&channel), descriptor))
 }
 
-/// True for an id whose calls wait.
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     let _call = Call::begin();
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Result of a call: at once if the id has a channel; else waits for the event of the call, which
-/// is none about an earlier connection or address.
+/// Waits for a call's event, if the id has no channel; skips earlier events.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());

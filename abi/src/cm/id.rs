@@ -31,32 +31,28 @@ use crate::{
     translate::qp::type_to_c,
 };
 
-/// An id as programs hold it.
 #[repr(C)]
 pub(super) struct Id {
     c: UnsafeCell<rdma_cm_id>,
-    /// Number of the id in the [registry].
+    /// Number in the [registry].
     pub(super) serial: u64,
     cm: Mutex<Option<CmId>>,
     settings: Mutex<Settings>,
-    /// The path record that `route.path_rec` points to.
+    /// Target of `route.path_rec`.
     path: UnsafeCell<ibv_sa_path_rec>,
 }
 
-/// State of an id that programs do not see.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// True if it has no channel of the program's: its calls wait.
+    /// True without a channel: calls block.
     pub(super) sync: bool,
-    /// Private data from an endpoint's address, sent first when it connects.
+    /// Private data of an endpoint's address, sent first.
     pub(super) connect: Vec<u8>,
-    /// Of a listening endpoint.
+    /// For a listening endpoint.
     pub(super) template: Option<QpTemplate>,
-    /// Addresses that were looked up for it.
     pub(super) addresses: Addresses,
 }
 
-/// Attributes for the queue pairs of an endpoint's requests.
 #[derive(Clone, Copy)]
 pub(super) struct QpTemplate(pub(super) ibv_qp_init_attr);
 
@@ -70,7 +66,6 @@ unsafe impl Object for Id {
     const NAME: &str = "rdma_cm_id";
 }
 
-/// `enum rdma_port_space`.
 pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
     PortSpace::ALL
         .into_iter()
@@ -79,7 +74,6 @@ pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
 }
 
 impl Id {
-    /// Hands an id to the program.
     pub(super) fn create_raw(
         cm: &CmId,
         channel: *mut rdma_event_channel,
@@ -105,12 +99,10 @@ impl Id {
         id
     }
 
-    /// The provider's side of it.
     pub(super) fn cm(&self) -> Result<CmId> {
         self.cm.lock().clone().ok_or(Errno::of(Rule::IdWithoutDevice))
     }
 
-    /// Takes the provider's side out of it, which is then no longer there.
     pub(super) fn take_cm(&self) -> Option<CmId> {
         self.cm.lock().take()
     }
@@ -123,25 +115,22 @@ impl Id {
         self.settings().sync
     }
 
-    /// Enters a group that the program joins.
     pub(super) fn enter_group(&self, ip: IpAddr, context: usize, receives: bool) {
         registry::enter_group(self.serial, ip, context, receives);
     }
 
-    /// Removes a group that the program leaves, after its events are acknowledged.
+    /// Leaves a group once its events are acknowledged.
     pub(super) fn leave_group(&self, ip: IpAddr) -> Option<Group> {
         registry::leave_group(self.serial, ip)
     }
 
-    /// Writes its device and its addresses, as far as they are known, to the structure that
-    /// programs see.
+    /// Fills in the known device and addresses.
     pub(super) fn fill(&self) -> Result<()> {
         let cm = self.cm()?;
-        // Of this structure, which is the program's as well, only members are touched.
+        // shared with the program: access members only
         let c = self.c();
-        // To the kernel a loopback address stands for all, as long as there is no peer: programs
-        // that are bound to one have no device yet. Some rely on that (libfabric takes "localhost"
-        // for any address).
+        // As in the kernel, a loopback address without a peer is a wildcard without a device.
+        // libfabric relies on it ("localhost" for any address).
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
         let device = cm.context().filter(|_| !is_any);

@@ -1,4 +1,4 @@
-//! Creating and destroying ids, and giving them other channels.
+//! Creating, destroying, migrating ids.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Creates an id; without a channel of the program's, one whose calls wait.
+/// Creates an id; without a channel its calls block.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -40,8 +40,7 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Destroys an id: there are no more events of it, and it is freed once the program has
-/// acknowledged those that it has taken.
+/// Destroys an id once its events are acknowledged.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.take_cm();
@@ -70,7 +69,6 @@ unsafe extern "C" fn rdma_create_id(
     })
 }
 
-/// Waits until the program has acknowledged every event of the id that it has taken.
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_destroy_id, || destroy(id))
 }
@@ -96,7 +94,6 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_chann
     Ok(())
 }
 
-/// Waits until the program has acknowledged what it has taken from the old channel.
 unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,

@@ -1,9 +1,7 @@
-//! Connection management: librdmacm, on top of [`roce_provider::cm`].
+//! librdmacm on top of [`roce_provider::cm`], which moves queue pairs and finds devices.
 //!
-//! The provider moves an id's queue pair when the peer accepts, and finds devices by address. This
-//! module has the rest of what programs see. As in librdmacm, an id's members are filled in when
-//! the program takes the event. Ids of one device share contexts and protection domains. Calls on
-//! ids without a channel wait.
+//! As in librdmacm, taking an event fills in the id, a device's ids share context and protection
+//! domain, and an id without a channel blocks.
 
 pub(crate) mod address;
 mod addrinfo;

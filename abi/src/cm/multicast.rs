@@ -18,8 +18,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there
-/// are no others.
+/// Address and flags, both required.
 const JOIN_ATTRS: u32 = 3;
 
 unsafe fn join(
@@ -35,7 +34,7 @@ unsafe fn join(
     if cm.is_member(ip) {
         return Err(Errno::of(Rule::Joined));
     }
-    // its event may be taken before this returns
+    // the event may come before this returns
     object.enter_group(ip, context as usize, flags == JoinFlags::FullMember);
     cm.join_multicast_ex(ip, flags).map_err(|error| {
         object.leave_group(ip);
@@ -82,7 +81,6 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     })
 }
 
-/// Waits until the program has acknowledged the group's events.
 unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
     call::control(CallId::rdma_leave_multicast, || {
         let object = Id::get(id)?;
@@ -90,8 +88,7 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
         object.cm()?.leave_multicast(ip)?;
         let left = object.leave_group(ip);
         if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
-            // the program may have done so, or the event that would have attached it was never
-            // taken
+            // perhaps detached by the program, or never attached
             ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
         }
         Ok(())

@@ -14,11 +14,10 @@ use crate::{
     rule::Rule,
 };
 
-/// Error of the kernel for an unknown option.
+/// The kernel's error.
 const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
 
-/// Use of a path that stands for the whole way between two ports: for communication management and
-/// data, there and back. Others are not looked at.
+/// Flags of an accepted path: bidirectional, primary, for CM and data.
 const WHOLE_PATH: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
@@ -28,7 +27,6 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
     Ok(value.cast::<T>().read_unaligned())
 }
 
-/// `EINVAL` unless there is a whole path among whole paths' data.
 unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
     let paths = at.cast::<ibv_path_data>();
     let is_whole = |number| (&raw const (*paths.add(number)).flags).read_unaligned() == WHOLE_PATH;
@@ -49,7 +47,7 @@ unsafe fn set(
     length: usize,
 ) -> Result<()> {
     let cm = Id::get(id)?.cm()?;
-    // the kernel fetches the value before it looks at what it is for
+    // the kernel reads the value first
     if at.is_null() && length != 0 {
         return Err(Errno::of(Rule::Unmapped));
     }
@@ -68,8 +66,7 @@ unsafe fn set(
             }
             cm.set_ack_timeout(code)?;
         }
-        // A path that the program sets replaces one that is resolved. There is only one, which is
-        // resolved again.
+        // A given path replaces a resolved one. There is only one, resolved here.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             check_paths(at, length)?;
             if cm.state() != IdState::AddrResolved {
@@ -108,7 +105,6 @@ mod tests {
         testing::errno,
     };
 
-    /// An id of its own, without a channel.
     struct Created(*mut rdma_cm_id);
 
     impl Created {
@@ -117,7 +113,6 @@ mod tests {
             Self(unsafe { lifecycle::create(null_mut(), null_mut(), port_space, None) }.unwrap())
         }
 
-        /// 0, or the error.
         fn set<T>(&self, level: c_int, option: c_int, value: *const T, length: usize) -> c_int {
             match unsafe { rdma_set_option(self.0, level, option, value.cast_mut().cast(), length) }
             {
@@ -185,7 +180,7 @@ mod tests {
         address.sin_port = 7471u16.to_be();
         address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
         let to = (&raw mut address).cast::<libc::sockaddr>();
-        // an id without a channel waits
+        // an id without a channel blocks
         assert_eq!(unsafe { resolve::rdma_resolve_addr(id.0, null_mut(), to, 2000) }, 0);
         for length in [0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE - 1] {
             assert_eq!(set(&paths, length), libc::EINVAL, "{length} bytes, no whole path");

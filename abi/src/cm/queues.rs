@@ -1,4 +1,4 @@
-//! The queue pair of an id, its completion queues and its shared receive queue.
+//! Queue pair, completion queues, SRQ of an id.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,6 @@ use crate::{
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-/// Error that a call which returned null has left in `errno`, and explained.
 fn last_errno() -> Errno {
     Errno::told(Errno::last().number())
 }
@@ -41,7 +40,7 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// A completion queue with a channel of its own; its context is the id.
+/// Creates a queue with a channel; its context is the id.
 unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
@@ -67,7 +66,7 @@ unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Destroys the completion queues that the id has made, unless something still uses them.
+/// Unless in use.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     for (cq, channel) in [
         (&raw mut (*id).send_cq, &raw mut (*id).send_cq_channel),
@@ -80,7 +79,6 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
-/// True if the program names another queue than the one that the id has.
 fn differs<T>(given: *mut T, own: *mut T) -> bool {
     !given.is_null() && !own.is_null() && given != own
 }
@@ -94,7 +92,7 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         attr.pd = (*id).pd;
     }
-    // an endpoint's may be of another device
+    // may be another device's
     if (*attr.pd).context != (*id).verbs
         || differs(attr.send_cq, (*id).send_cq)
         || differs(attr.recv_cq, (*id).recv_cq)
@@ -160,7 +158,7 @@ unsafe extern "C" fn rdma_create_qp_ex(
     })
 }
 
-/// Makes a queue pair from the shorter structure, and writes back what has become of it.
+/// Creates a queue pair; writes the results back.
 pub(super) unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
@@ -198,8 +196,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     destroy_cqs(id);
 }
 
-/// The domain of extended reliable connections that ids of one device share, if they are not given
-/// one.
+/// Default XRC domain of a device's ids.
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     /// By context, which is never closed.
     static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
@@ -207,7 +204,7 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     if let Some(&xrcd) = shared.get(&(verbs as usize)) {
         return Ok(xrcd as *mut ibv_xrcd);
     }
-    // -1: not shared by a file
+    // -1: no file
     let comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     let mut attr = ibv_xrcd_init_attr { comp_mask, fd: -1, oflags: libc::O_CREAT };
     let xrcd = check(records::for_itself(|| xrc::open_xrcd(verbs, &raw mut attr)))?;

@@ -1,5 +1,5 @@
-//! Why a connection on loopback is refused, in a line on stderr. There each program has an address
-//! of its own, which none but `roce devinfo --counters` shows.
+//! Explains why loopback refused a connection: there each program has an address, shown only by
+//! `roce devinfo --counters`.
 
 use std::sync::Once;
 
@@ -9,8 +9,7 @@ use roce_provider::{
     transport::addr::Gid,
 };
 
-/// Says who has the address at which no program listens; once, for a program may try again and
-/// again.
+/// Once: programs retry.
 pub(super) fn explain(event: &CmEvent) {
     static ONCE: Once = Once::new();
     let peer = event.id().peer_addr().filter(|peer| peer.ip().to_canonical().is_loopback());

@@ -1,5 +1,4 @@
-//! Every id of the process, by the number that the provider's id carries. Events that are taken and
-//! not yet acknowledged keep ids from being destroyed.
+//! Ids by serial number. Unacknowledged events delay destruction.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
@@ -11,69 +10,60 @@ use crate::{
     sync::{Changes, Mutex},
 };
 
-/// An id. Numbers are never used again.
+/// An id. Numbers are never reused.
 #[derive(Default)]
 struct Entry {
-    /// The program's pointer.
     id: usize,
-    /// Number of events that the program has taken and not acknowledged.
+    /// Unacknowledged events.
     events: u32,
     groups: BTreeMap<IpAddr, Group>,
 }
 
-/// A multicast group of an id.
 #[derive(Default)]
 pub(super) struct Group {
-    /// Context that the program gave when it joined, for its events.
     context: usize,
-    /// True if its queue pair is attached when it has joined.
+    /// True if the group attaches the queue pair.
     pub(super) receives: bool,
     events: u32,
 }
 
 static IDS: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
-/// Notified when an event was acknowledged.
 static ACKNOWLEDGED: Changes = Changes::new();
 
-/// Registers an id.
 pub(super) fn insert(serial: u64, id: *mut rdma_cm_id) {
     IDS.lock().insert(serial, Entry { id: id as usize, ..Entry::default() });
 }
 
-/// Waits until every event of an id is acknowledged.
 pub(super) fn wait_for_acknowledgements(serial: u64) {
     drop(wait(serial, |entry| entry.events == 0));
 }
 
-/// The same; then there are no more events of the id.
+/// Ends the id's events, once acknowledged.
 pub(super) fn remove(serial: u64) {
     wait(serial, |entry| entry.events == 0).remove(&serial);
 }
 
-/// Enters a group that the program joins.
 pub(super) fn enter_group(serial: u64, ip: IpAddr, context: usize, receives: bool) {
     if let Some(entry) = IDS.lock().get_mut(&serial) {
         entry.groups.insert(ip, Group { context, receives, events: 0 });
     }
 }
 
-/// Removes a group that the program leaves, after its events are acknowledged.
+/// Removes a group once its events are acknowledged.
 pub(super) fn leave_group(serial: u64, ip: IpAddr) -> Option<Group> {
     let mut ids = wait(serial, |entry| entry.groups.get(&ip).is_none_or(|group| group.events == 0));
     ids.get_mut(&serial)?.groups.remove(&ip)
 }
 
-/// True if there are any ids. It does not wait for the lock: if a thread holds it, there are.
+/// True if any exist. Never waits: a held lock means yes.
 pub(super) fn any_ids() -> bool {
     IDS.try_lock().is_none_or(|ids| !ids.is_empty())
 }
 
-/// Pointers of the program to all ids.
 pub(super) fn pointers() -> Vec<*const rdma_cm_id> {
     IDS.lock().values().map(|entry| entry.id as *const rdma_cm_id).collect()
 }
 
-/// Waits until `done` holds of an id.
 fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTreeMap<u64, Entry>> {
     let is_done = |ids: &BTreeMap<u64, Entry>| ids.get(&serial).is_none_or(&done);
     let attempt = || Some(IDS.lock()).filter(|ids| is_done(ids));
@@ -83,20 +73,18 @@ fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTree
     })
 }
 
-/// An event that the program has taken; acknowledged when dropped.
+/// Acknowledged on drop.
 pub(super) struct TakenEvent {
     pub(super) id: *mut rdma_cm_id,
     serial: u64,
     group: Option<IpAddr>,
-    /// Of an event of a group: its context.
     pub(super) context: usize,
-    /// Of an event of a group: true if its queue pair is attached when it has joined.
+    /// True if the group attaches the queue pair.
     pub(super) receives: bool,
 }
 
 impl TakenEvent {
-    /// Takes an event of this id, and of one of its groups. `None` while the program is destroying
-    /// the id, or has left the group.
+    /// Takes an event. `None` if its id is being destroyed, or has left the group.
     pub(super) fn new(id: &CmId, group: Option<IpAddr>) -> Option<Self> {
         let serial = id.user_data();
         let mut ids = IDS.lock();

@@ -1,4 +1,4 @@
-//! Addresses: binding to a local one, listening there, resolving those of peers.
+//! Binding, listening, and resolving peers.
 
 use std::{ffi::c_int, time::Duration};
 
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
     })
 }
 
-/// In network byte order, as its counterpart below.
+/// Network byte order.
 unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     if id.is_null() { 0 } else { address::port(&(*id).route.addr.src_addr) }
 }

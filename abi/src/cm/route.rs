@@ -1,4 +1,4 @@
-//! Path records of InfiniBand (`ibv_sa_path_rec`).
+//! InfiniBand path records (`ibv_sa_path_rec`).
 
 use roce_provider::cm::CmId;
 
@@ -7,14 +7,12 @@ use crate::{
     translate::mtu,
 };
 
-/// Life time of packets: 4.096 µs · 2^16, as the kernel has it on Ethernet.
+/// Lifetime 4.096 µs · 2^16, the kernel's on Ethernet.
 const LIFE_TIME: u8 = 16;
-/// Selector of a value that is exactly so.
 const EXACTLY: u8 = 2;
 
-/// Path of an id.
 pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
-    let setup = cm.qp_setup(); // of a request
+    let setup = cm.qp_setup(); // a request's
     let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
     let (flow_label, traffic_class, hop_limit) =
         av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
@@ -38,8 +36,7 @@ pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
     }
 }
 
-/// `enum ibv_rate` of so many Mbit/s, as the kernel rounds them for Ethernet; 0: that of the port,
-/// whatever it is.
+/// Rate code from Mbit/s, rounded like the kernel; 0: the port's.
 const fn rate(mbps: Option<u32>) -> u8 {
     match mbps {
         Some(40_000..) => 7,

@@ -1,4 +1,4 @@
-//! Attributes for a queue pair that a program moves by itself (`rdma_init_qp_attr`).
+//! Attributes for a program's queue pair (`rdma_init_qp_attr`).
 
 use std::ffi::{c_int, c_uint};
 
@@ -34,7 +34,7 @@ fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
         (IBV_QPS_INIT, setup) => init(cm, qp_type, setup, attr),
         (IBV_QPS_RTR, Some(setup)) => Ok(to_rtr(qp_type, &setup, attr)),
         (IBV_QPS_RTS, Some(setup)) => Ok(to_rts(qp_type, &setup, attr)),
-        // a datagram queue pair needs nothing more, and gets what it has
+        // a datagram queue pair needs nothing more
         (IBV_QPS_RTR, None) if qp_type == QpType::Ud => init(cm, qp_type, None, attr),
         (IBV_QPS_RTS, None) if qp_type == QpType::Ud => {
             Ok(init(cm, qp_type, None, attr)? | IBV_QP_SQ_PSN)
@@ -83,7 +83,6 @@ fn to_rts(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
     mask(qp_type, State::Rtr, State::Rts)
 }
 
-/// Mask of the attributes that a transition requires.
 const fn mask(qp_type: QpType, from: State, to: State) -> c_uint {
     IBV_QP_STATE | required(qp_type, from, to)
 }

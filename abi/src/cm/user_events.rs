@@ -1,5 +1,4 @@
-//! Events that no peer causes: those that a program writes itself, and that of a name that has been
-//! looked up.
+//! Events written by the program, and of lookups.
 
 use std::{
     ffi::{c_char, c_int, c_uint},
@@ -22,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Of the events only that of the program itself can be written.
+/// Writes `RDMA_CM_EVENT_USER` only.
 unsafe extern "C" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,
     event: c_uint,
@@ -39,8 +38,8 @@ unsafe extern "C" fn rdma_write_cm_event(
     })
 }
 
-/// Reserves the place for the addresses. `EBUSY` until the program has taken those of the call
-/// before; `EOPNOTSUPP` for those that a subnet administrator would know: RoCE has none.
+/// Reserves the id's addresses: `EBUSY` until the previous ones are taken, `EOPNOTSUPP` for a
+/// subnet administrator's, which RoCE lacks.
 unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -60,7 +59,7 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     Ok(())
 }
 
-/// Leaves the result with the id, and reports it if it is one.
+/// Keeps the result; reports success as an event.
 unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -75,8 +74,8 @@ unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> 
     result
 }
 
-/// Looks a name up. As with librdmacm, the server of the name is waited for here; the event comes
-/// at once then, and no event if there is no such name.
+/// Looks a name up. As in librdmacm it waits for the name server; the event follows at once, or
+/// none on failure.
 unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
@@ -90,7 +89,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     })
 }
 
-/// `ENOENT` if nothing has been found, or was taken before.
+/// `ENOENT` if nothing was found, or all is taken.
 unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     to: *mut *mut rdma_addrinfo,
@@ -138,7 +137,7 @@ mod tests {
         testing::errno,
     };
 
-    /// The next event of a channel: its number, its status, and what came with it.
+    /// Number, status, argument.
     unsafe fn take(channel: *mut rdma_event_channel) -> (c_uint, c_int, u64) {
         let event = next(channel).unwrap();
         let taken = ((*event).event, (*event).status, (*event).param.arg);
@@ -188,10 +187,10 @@ mod tests {
             assert_eq!((rdma_query_addrinfo(id, &raw mut found), errno()), (-1, libc::ENOENT));
 
             assert_eq!(resolve(null(), RAI_PASSIVE), 0);
-            lifecycle::destroy(id).unwrap(); // with what nobody took
+            lifecycle::destroy(id).unwrap(); // with results nobody took
             channel::destroy(channel);
 
-            // one whose calls wait takes its event itself
+            // an id without a channel takes its event itself
             let id = lifecycle::create(null_mut(), null_mut(), PortSpace::Tcp, None).unwrap();
             assert_eq!(rdma_resolve_addrinfo(id, host, null(), null()), 0);
             assert_eq!(rdma_query_addrinfo(id, &raw mut found), 0);

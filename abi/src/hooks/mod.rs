@@ -1,4 +1,4 @@
-//! Optional hooks around calls of C: rules by which they fail, and checks of programs.
+//! Fault injection and checks around C calls.
 
 pub(crate) mod check;
 pub(crate) mod fault;

@@ -1,8 +1,7 @@
-//! Which hooks are on.
+//! Active hooks.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One of them.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Hook {
@@ -10,7 +9,7 @@ pub(super) enum Hook {
     Checks = 2,
 }
 
-/// Those that are on, as bits. They are switched on when the library is loaded.
+/// Bits of hooks that are on, set at load.
 static ON: AtomicU8 = AtomicU8::new(0);
 
 impl Hook {
@@ -23,7 +22,6 @@ impl Hook {
     }
 }
 
-/// True if any of them is on.
 #[inline]
 pub(crate) fn are_on() -> bool {
     ON.load(Ordering::Relaxed) != 0

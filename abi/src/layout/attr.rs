@@ -1,6 +1,4 @@
-//! Attributes, which programs give and get by value: structures of `infiniband/verbs.h`, in the
-//! version with the most members (65). Programs that were compiled with an older version see the
-//! same members at the same offsets.
+//! Attributes of `infiniband/verbs.h`, version 65. Older programs see the same offsets.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -340,7 +338,7 @@ layouts! {
         opcode: c_uint,
         vendor_err: u32,
         byte_len: u32,
-        // in network byte order; or the key that was invalidated
+        // network byte order; or the key
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,
@@ -357,7 +355,6 @@ layouts! {
     }
 }
 
-/// `union ibv_gid`.
 #[allow(non_camel_case_types, reason = "as in C")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(8))]

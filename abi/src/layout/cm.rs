@@ -1,4 +1,4 @@
-//! Structures of connection management (`rdma/rdma_cma.h`).
+//! Structures of `rdma/rdma_cma.h`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -129,7 +129,6 @@ layouts! {
     }
 }
 
-/// `rdma_cm_event.param`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union EventParam {

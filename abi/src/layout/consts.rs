@@ -1,8 +1,8 @@
-//! Numbers of the C interface, with the names that they have there.
+//! C's constants.
 
 use std::ffi::{c_int, c_uint};
 
-/// Declares constants with the names of C, and lists them for the test.
+/// Declares constants, and lists them for the test.
 macro_rules! constants {
     ($($type:ty { $($name:ident = $value:expr,)* })*) => {
         $($(pub(crate) const $name: $type = $value;)*)*
@@ -21,7 +21,6 @@ constants! {
         IBV_TRANSPORT_IB = 0,
     }
 
-    // device attributes
     u64 {
         IBV_DEVICE_FLUSH_GLOBAL = 1 << 38,
         IBV_DEVICE_ATOMIC_WRITE = 1 << 40,
@@ -31,7 +30,6 @@ constants! {
         IBV_ATOMIC_HCA = 1,
     }
 
-    // port attributes
     c_uint {
         IBV_PORT_DOWN = 1,
         IBV_PORT_ACTIVE = 4,
@@ -55,8 +53,6 @@ constants! {
         IBV_VALUES_MASK_RAW_CLOCK = 1,
     }
 
-    // memory: enum ibv_access_flags, enum ibv_mw_type, enum ibv_rereg_mr_flags and its errors,
-    // advice
     c_uint {
         IBV_ACCESS_REMOTE_WRITE = 1 << 1,
         IBV_ACCESS_REMOTE_READ = 1 << 2,
@@ -84,7 +80,6 @@ constants! {
         IBV_ADVISE_MR_FLAG_FLUSH = 1,
     }
 
-    // domains
     u32 {
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1,
         IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 1 << 1,
@@ -93,7 +88,6 @@ constants! {
         IBV_XRCD_INIT_ATTR_OFLAGS = 1 << 1,
     }
 
-    // counters
     c_uint {
         IBV_COUNTER_PACKETS = 0,
     }
@@ -101,7 +95,6 @@ constants! {
         IBV_READ_COUNTERS_ATTR_PREFER_CACHED = 1,
     }
 
-    // completion queues
     u64 {
         IBV_WC_STANDARD_FLAGS = 0x7F,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7,
@@ -115,7 +108,6 @@ constants! {
         IBV_CQ_ATTR_MODERATE = 1,
     }
 
-    // completions: enum ibv_wc_status, enum ibv_wc_opcode, enum ibv_wc_flags
     c_uint {
         IBV_WC_SUCCESS = 0,
         IBV_WC_SEND = 0,
@@ -134,7 +126,6 @@ constants! {
         IBV_WC_WITH_INV = 1 << 3,
     }
 
-    // shared receive queues
     c_uint {
         IBV_SRQT_BASIC = 0,
         IBV_SRQT_XRC = 1,
@@ -152,7 +143,6 @@ constants! {
         IBV_SRQ_LIMIT = 1 << 1,
     }
 
-    // queue pairs: enum ibv_qp_type, enum ibv_qp_state, enum ibv_mig_state
     c_uint {
         IBV_QPT_RC = 2,
         IBV_QPT_UC = 3,
@@ -225,7 +215,6 @@ constants! {
         IBV_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
     }
 
-    // work requests: enum ibv_wr_opcode, enum ibv_send_flags, enum ibv_selectivity_level
     c_uint {
         IBV_WR_RDMA_WRITE = 0,
         IBV_WR_RDMA_WRITE_WITH_IMM = 1,
@@ -248,7 +237,6 @@ constants! {
         IBV_FLUSH_MR = 1,
     }
 
-    // registering memory whatever it is, and completion counters
     u64 {
         IBV_REG_MR_MASK_IOVA = 1,
         IBV_REG_MR_MASK_ADDR = 1 << 1,
@@ -286,7 +274,6 @@ constants! {
         IBV_FORK_UNNEEDED = 2,
     }
 
-    // connection management
     c_int {
         RAI_PASSIVE = 1,
         RAI_NUMERICHOST = 2,

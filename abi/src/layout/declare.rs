@@ -1,9 +1,8 @@
-//! Declaring structures with the layout of C.
+//! C structures.
 
-/// A member for a function that is not called.
+/// A function that is never called.
 pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 
-/// Size of a structure, and offsets of its members.
 #[cfg(test)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
@@ -11,7 +10,7 @@ pub(crate) struct Layout {
     pub(crate) members: &'static [(&'static str, usize)],
 }
 
-/// Declares structures with the layout of C, and lists them for the test.
+/// Declares structures, and lists them for the test.
 macro_rules! layouts {
     ($($(#[$attr:meta])* struct $name:ident { $($member:ident: $type:ty,)* })*) => {
         $(
@@ -21,7 +20,7 @@ macro_rules! layouts {
             pub(crate) struct $name { $(pub(crate) $member: $type,)* }
 
             impl $name {
-                /// All bytes zero: null pointers, no functions.
+                /// Null pointers, no functions.
                 pub(crate) const fn zeroed() -> Self {
                     // SAFETY: Every member is a number, a raw pointer, an `Option` of a function,
                     // or made of those: zero is a value of each.

@@ -1,5 +1,4 @@
-//! Structures of the kernel's interface that programs can have translated, and the path record that
-//! one of them becomes.
+//! Kernel structures, translated for programs.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,4 @@
-//! The structures and the numbers of the C interface. Tests compare every size, every offset and
-//! every constant with a record of the headers of rdma-core, and with installed ones.
+//! C's structures and constants. Tests compare all with recorded and installed headers.
 
 #![allow(non_camel_case_types, reason = "names as in C")]
 #![allow(dead_code, reason = "programs read what nothing here does")]

@@ -1,8 +1,7 @@
-//! Structures of programs compiled against shorter versions. Memory behind a program's structure is
-//! not ours to read, and no reference to a full structure may cover it. So members are copied only
-//! as far as the program's structure goes.
+//! Structures of older headers. The memory behind them is not ours: copy only their members, and
+//! form no reference to a full structure.
 
-/// Copies a structure, cut to the size of the caller's, which is filled up with zeros.
+/// Copies a structure, truncated or zero-filled.
 ///
 /// # Safety
 /// `to` has room for so many bytes.
@@ -12,10 +11,10 @@ pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
         .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
-/// The first `length` bytes of a structure over those of `rest`.
+/// Reads the first `length` bytes over `rest`.
 ///
 /// # Safety
-/// So many bytes are there, and any bytes are a `T`.
+/// There are so many bytes, and any bytes are a `T`.
 pub(crate) unsafe fn read_sized<T>(from: *const T, length: usize, mut rest: T) -> T {
     (&raw mut rest).cast::<u8>().copy_from_nonoverlapping(from.cast(), length.min(size_of::<T>()));
     rest
@@ -31,7 +30,7 @@ mod tests {
         // SAFETY: There is room for that.
         unsafe { copy_sized(&[1u32, 2, 3, 4], &raw mut place, 8) };
         assert_eq!(place, [1, 2, 7, 7]);
-        let short = Box::new([5u32, 6]); // one byte more is beyond it
+        let short = Box::new([5u32, 6]); // out of bounds
         // SAFETY: Eight bytes are there.
         let read = unsafe { read_sized((&raw const *short).cast::<[u32; 4]>(), 8, [9; 4]) };
         assert_eq!(read, [5, 6, 9, 9]);

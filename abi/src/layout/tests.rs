@@ -1,9 +1,7 @@
-//! Compares the structures and constants with records of rdma-core's headers, and with the headers
-//! themselves if they are installed.
+//! Structures and constants against recorded and installed headers of rdma-core.
 //!
-//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers alone. To rewrite one, its
-//! version's headers and libraries must be installed (on Debian 12, libibverbs-dev and
-//! librdmacm-dev) or unpacked in a directory:
+//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers. To rewrite one, install its
+//! version (Debian 12: libibverbs-dev, librdmacm-dev), or unpack it in a directory:
 //!
 //! ```sh
 //! cargo test -p roce-abi -- --ignored write_the_record
@@ -28,7 +26,6 @@ mod common;
 
 use common::Facts;
 
-/// Headers of everything that is recorded.
 const HEADERS: [&str; 5] = [
     "infiniband/verbs.h",
     "infiniband/sa.h",
@@ -37,7 +34,7 @@ const HEADERS: [&str; 5] = [
     "rdma/rdma_cma.h",
 ];
 
-/// What came after the oldest recorded version; of members, what lies before them is compared.
+/// Newer than the oldest record.
 const NEWER_STRUCTURES: [&str; 5] = [
     "ibv_comp_cntr",
     "ibv_comp_cntr_caps",
@@ -82,10 +79,10 @@ const NEWER_CONSTANTS: [&str; 24] = [
     "IBV_FLUSH_MR",
 ];
 
-/// Capabilities that the kernel tells of and `infiniband/verbs.h` has no names for.
+/// Without a name in `infiniband/verbs.h`.
 const NAMELESS: [&str; 2] = ["IBV_DEVICE_FLUSH_GLOBAL", "IBV_DEVICE_ATOMIC_WRITE"];
 
-/// Members behind which the layout depends on the size of locks, which differs between processors.
+/// After these the layout depends on the processor's lock sizes.
 const FIRST_LOCKS: [(&str, &str); 7] = [
     ("ibv_context", "mutex"),
     ("ibv_cq", "mutex"),
@@ -100,7 +97,6 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
     [attr::LAYOUTS, verbs::LAYOUTS, kernel::LAYOUTS, cm::LAYOUTS].into_iter().flatten()
 }
 
-/// How much of what is declared here a version of rdma-core has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Oldest,
@@ -108,7 +104,6 @@ enum Extent {
 }
 
 impl Layout {
-    /// Members that a version has, with their offsets.
     fn members(&self, extent: Extent) -> impl Iterator<Item = (&'static str, usize)> {
         let name = self.name;
         self.members
@@ -128,7 +123,7 @@ impl Layout {
     }
 }
 
-/// Every fact that a version has, without its number.
+/// Without numbers.
 fn wanted(extent: Extent) -> impl Iterator<Item = String> {
     let structures = layouts().filter(move |layout| layout.is_in(extent)).flat_map(move |layout| {
         let name = layout.name;
@@ -140,8 +135,7 @@ fn wanted(extent: Extent) -> impl Iterator<Item = String> {
     structures.chain(constants)
 }
 
-/// The constants that a version has: those declared here, and those whose numbers the adapter has
-/// as its own.
+/// Declared here, or the adapter's.
 fn constants(extent: Extent) -> impl Iterator<Item = (&'static str, i64)> {
     let declared = consts::CONSTANTS.iter().copied().chain(shared_numbers());
     declared
@@ -149,7 +143,7 @@ fn constants(extent: Extent) -> impl Iterator<Item = (&'static str, i64)> {
         .filter(move |(name, _)| extent == Extent::All || !NEWER_CONSTANTS.contains(name))
 }
 
-/// Numbers of the adapter that are handed to programs and taken from them as they are.
+/// Equal to C's.
 fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
     let access = [
         ("IBV_ACCESS_LOCAL_WRITE", Access::LOCAL_WRITE),
@@ -214,12 +208,12 @@ fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
         .chain(events)
 }
 
-/// Facts to compare with: the records, and the installed headers where there are any.
+/// A record, or installed headers.
 struct Source {
     name: String,
     facts: Facts,
     extent: Extent,
-    /// True for numbers of x86-64.
+    /// x86-64 numbers.
     recorded: bool,
 }
 
@@ -247,11 +241,10 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Compares structures with what a source says of them. Structures may be longer here where they
-/// have grown; one of them has grown at its start.
+/// Structures may have grown, one of them at its start.
 fn compare(layouts: &[Layout]) {
     for Source { name: source, facts, extent, recorded } in &sources() {
-        // numbers of this processor: the records are of another
+        // records are of x86-64
         let comparable = !recorded || cfg!(target_arch = "x86_64");
         for layout in layouts.iter().filter(|layout| layout.is_in(*extent)) {
             let name = layout.name;
@@ -270,7 +263,7 @@ fn compare(layouts: &[Layout]) {
             } else {
                 assert!(lock.is_some() || layout.size == size, "{source}: struct {name}");
             }
-            // programs point to its last member, and it grows at its start
+            // grows at its start; programs point to its last member
             let bases = if name == "verbs_context" {
                 let theirs = theirs("member verbs_context context".into());
                 (layout.offset("context").unwrap(), theirs)
@@ -282,7 +275,7 @@ fn compare(layouts: &[Layout]) {
                     continue;
                 }
                 let theirs = theirs(format!("member {name} {member}"));
-                // distances from the base on either side: equal if these sums are
+                // equal distances from the base
                 assert_eq!(ours + bases.1, theirs + bases.0, "{source}: {name}.{member}");
             }
         }
@@ -324,7 +317,7 @@ fn the_records_hold_what_is_compared_and_nothing_else() {
     }
 }
 
-/// Symbols that a library defines, as `symbol name@VERSION`.
+/// `symbol name@VERSION`.
 fn symbols(library: &str) -> Vec<String> {
     let listed = Command::new("nm")
         .args(["--dynamic", "--defined-only", "--with-symbol-versions", library])
@@ -333,7 +326,7 @@ fn symbols(library: &str) -> Vec<String> {
     assert!(listed.status.success(), "{library} is needed");
     let listed = String::from_utf8(listed.stdout).unwrap();
     let defined = listed.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    // an absolute symbol is the name of a version
+    // absolute symbols name versions
     let mut symbols: Vec<String> = defined
         .filter(|words| words[1] != "A")
         .map(|words| format!("symbol {}", words[2].replace("@@", "@")))

@@ -1,6 +1,5 @@
-//! Objects of `infiniband/verbs.h`, and structures that refer to them, in the version with the most
-//! members (65). Programs that were compiled with an older version see the same members at the same
-//! offsets; `ibv_context` ends a structure that has grown at its start.
+//! `infiniband/verbs.h`, version 65. Older programs see the same offsets; `ibv_context` ends a
+//! structure that grows at its start.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -334,7 +333,7 @@ layouts! {
     }
 
     struct verbs_context {
-        // programs reach these by their names alone
+        // reached by name only
         free_buf: Unused,
         alloc_buf: Unused,
         dm_export_dmabuf_fd: Unused,
@@ -441,7 +440,7 @@ layouts! {
         num_sge: c_int,
         opcode: c_uint,
         send_flags: c_uint,
-        // in network byte order; or the key to invalidate
+        // network byte order; or the key
         imm_data: u32,
         wr: WrUnion,
         qp_type: XrcPart,
@@ -454,7 +453,6 @@ layouts! {
     }
 }
 
-/// `ibv_send_wr.wr`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union WrUnion {
@@ -487,15 +485,13 @@ pub(crate) struct UdPart {
     pub(crate) remote_qkey: u32,
 }
 
-/// `ibv_send_wr.qp_type`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct XrcPart {
     pub(crate) remote_srqn: u32,
 }
 
-/// `ibv_send_wr.bind_mw`; its other reading, for segmentation offload, is smaller and means nothing
-/// here.
+/// The other union member, for segmentation offload, is unused.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BindPart {
@@ -504,7 +500,6 @@ pub(crate) struct BindPart {
     pub(crate) bind_info: ibv_mw_bind_info,
 }
 
-/// `ibv_async_event.element`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union Element {

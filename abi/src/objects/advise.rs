@@ -1,4 +1,4 @@
-//! Fetching memory before it is needed.
+//! Prefetching memory.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -15,8 +15,8 @@ use crate::{
     rule::Rule,
 };
 
-/// `ibv_advise_mr`. `EFAULT` for what is not inside its region, `ENOENT` for an unknown key,
-/// `EPERM` for one of another protection domain or of a region that is not for writing.
+/// Prefetches: `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for another domain's or a
+/// read-only region.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: c_uint,
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
 ) -> c_int {
     call::control(CallId::ibv_advise_mr, || {
         let object = Pd::get(pd)?;
-        // IBV_ADVISE_MR_FLAG_FLUSH: to wait until the pages are there, which is done in any case
+        // IBV_ADVISE_MR_FLAG_FLUSH waits, as every call does
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || number == 0 || parts.is_null() {
             return Err(Errno::of(Rule::Members));
         }
@@ -60,7 +60,7 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
         .and_then(|start| usize::try_from(start).ok())
         .ok_or_else(outside)?;
     let end = start.checked_add(part.length as usize).ok_or_else(outside)?;
-    // what is there already needs no fetching
+    // present pages need no fetch
     if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
         Ok(())
     } else {
@@ -83,7 +83,7 @@ mod tests {
         testing::{Allocated, Opened},
     };
 
-    /// Two pages that are there, and whether they are for writing.
+    /// Two present pages.
     fn region(pd: &Allocated, writable: bool) -> *mut ibv_mr {
         unsafe {
             let (kind, rights) =

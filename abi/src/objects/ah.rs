@@ -19,7 +19,6 @@ use crate::{
     translate::address,
 };
 
-/// An address handle as programs hold it.
 #[repr(C)]
 pub(crate) struct Ah {
     c: UnsafeCell<ibv_ah>,
@@ -60,10 +59,10 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Hop limit of answers: the highest.
+/// Hop limit of responses: the highest.
 const HOP_LIMIT: u8 = 0xFF;
 
-/// Path back to the sender of the datagram that `wc` and the 40 bytes in front of it describe.
+/// Path to a datagram's sender; 40 bytes precede the data.
 unsafe fn reply_path(
     context: *mut ibv_context,
     port: u8,
@@ -87,14 +86,14 @@ unsafe fn reply_path(
     if grh.is_null() {
         return Err(Errno::of(Rule::NullArgument));
     }
-    // it stands in the receive buffer
+    // in the receive buffer
     let mut area = [0; size_of::<ibv_grh>()];
     copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
     let mut attr = address::to_c(
         &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
     );
     attr.grh.hop_limit = HOP_LIMIT;
-    // of a packet over Ethernet wc.sl is its kind
+    // on Ethernet wc.sl is the packet type
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
 }
 

@@ -1,5 +1,4 @@
-//! Batches: what a program does between two calls, `ibv_start_poll` and `ibv_end_poll` or
-//! `ibv_wr_start` and `ibv_wr_complete`, for one thread at a time.
+//! `ibv_start_poll` to `ibv_end_poll`, `ibv_wr_start` to `ibv_wr_complete`: one thread at a time.
 
 use std::cell::UnsafeCell;
 
@@ -10,10 +9,8 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// State of a batch.
 pub(crate) struct Batch<T> {
-    /// The thread that has the batch, 0 for none; `None` if the program has promised that there is
-    /// only one thread.
+    /// Owner, 0: none. `None`: promised to one thread.
     taken: Option<(Mutex<usize>, Condvar)>,
     state: UnsafeCell<T>,
 }
@@ -23,13 +20,11 @@ impl<T> Batch<T> {
         Self { taken: Some(Default::default()), state: UnsafeCell::new(state) }
     }
 
-    /// One for a single thread.
     pub(crate) fn single_threaded(state: T) -> Self {
         Self { taken: None, state: UnsafeCell::new(state) }
     }
 
-    /// Waits for the batch of another thread, and begins one. It waits for ever if this thread has
-    /// one.
+    /// Waits for another thread's batch; forever for its own.
     pub(crate) fn begin(&self, call: &str) {
         let Some((taken, ended)) = &self.taken else { return };
         let this = this_thread();
@@ -48,13 +43,12 @@ impl<T> Batch<T> {
         ended.notify_one();
     }
 
-    /// The state, for the thread that has begun the batch.
+    /// The state, for the owner.
     pub(crate) const fn state(&self) -> *mut T {
         self.state.get()
     }
 }
 
-/// A number that no other thread has.
 fn this_thread() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| std::ptr::from_ref(place).addr())

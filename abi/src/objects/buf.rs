@@ -1,5 +1,4 @@
-//! Buffers that the library allocates for a program, and the call that registers memory whatever it
-//! is.
+//! `ibv_buf`, and generic registration.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -17,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `ibv_buf`, of which programs see no member: a buffer, and the protection domain that it is for.
+/// A buffer, opaque to programs.
 pub(crate) struct Buf {
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -25,7 +24,7 @@ pub(crate) struct Buf {
 }
 
 impl Buf {
-    /// `EINVAL` for another protection domain, and for memory that is not all inside.
+    /// `EINVAL` for another domain, or outside.
     fn check(&self, pd: *mut ibv_pd, address: *mut c_void, length: usize) -> Result<()> {
         let offset = (address as usize).checked_sub(self.address as usize);
         let room = offset.and_then(|offset| self.layout.size().checked_sub(offset));
@@ -34,11 +33,11 @@ impl Buf {
     }
 }
 
-/// Memory of whole pages' alignment, and its name.
+/// Allocates page-aligned memory.
 unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*mut c_void> {
     Pd::get(pd)?;
     let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-    // one byte at least: the allocator has no smaller ones
+    // the allocator needs a byte
     let layout =
         Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
     let address = alloc(layout).cast::<c_void>();
@@ -63,7 +62,7 @@ unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
     }
 }
 
-/// The buffer is memory of the process, of which there is no descriptor: `ENODATA`.
+/// Process memory has no descriptor: `ENODATA`.
 unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
     call::control::<()>(CallId::ibv_export_buf_dmabuf_fd, || Err(Errno::of(Rule::NoDescriptor)))
 }
@@ -82,7 +81,7 @@ unsafe extern "C" fn ibv_reg_buf_mr(
     })
 }
 
-/// Members are read as the mask says: the structure has grown.
+/// Reads the mask's members only: the structure has grown.
 unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mut ibv_mr> {
     const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
     const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
@@ -98,7 +97,7 @@ unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Resul
         }
         buf.check(pd, (*attr).addr, length)?;
     }
-    // handles for DMA are not to be had
+    // DMA handles are unsupported
     if mask & !(OF_MEMORY | OF_DMABUF) != 0 {
         return Err(Errno::of(Rule::NotSupported));
     }

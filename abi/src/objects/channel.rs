@@ -30,17 +30,14 @@ use crate::{
     },
 };
 
-/// Time after which an event comes no more for what is there already: longer than events are held
-/// back.
+/// Above the moderation time: after it, existing completions cause no event.
 const A_WHILE: Duration = Duration::from_millis(150);
 
-/// A completion channel as programs hold it.
 #[repr(C)]
 pub(crate) struct Channel {
     c: UnsafeCell<ibv_comp_channel>,
     pub(crate) channel: CompletionChannel,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Completion queues that have the channel.
     pub(crate) users: Users,
 }
 
@@ -59,18 +56,17 @@ impl Channel {
     }
 }
 
-/// The next queue of a channel that has an event, which is now taken.
 fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> {
     loop {
         let cq = channel.poll()?;
-        // a queue that is being destroyed has no events any more
+        // a queue being destroyed has none
         if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
             return Some(cq as *mut ibv_cq);
         }
     }
 }
 
-/// Keeps the number that programs see of a channel's queues; the channel may be null.
+/// Updates `refcnt`; null is allowed.
 pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     if !channel.is_null() {
         AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
@@ -94,8 +90,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     })
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
-/// destroys the channel meanwhile, it sleeps on, as in libibverbs.
+/// Cancellation point: nothing to drop. Sleeps on if another thread destroys the channel, as in
+/// libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
@@ -137,36 +133,34 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     Ok(Look::of(take(&channel, &ctx), descriptor))
 }
 
-/// Serves the device instead of sleeping, for some time. True if there may be an event.
+/// Serves the device instead of sleeping; true if there may be an event.
 unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
     let shared = {
         let _call = Call::begin();
         Channel::share(channel, awaited, |c| c.channel.clone())
     };
-    let Ok(shared) = shared else { return Ok(true) }; // the next look says so
+    let Ok(shared) = shared else { return Ok(true) }; // reported by the next check
     let served = shared.prepare_to_wait();
     {
         let _call = Call::begin();
-        drop(shared); // which ends the channel, if it was destroyed meanwhile
+        drop(shared); // ends the channel if it was destroyed meanwhile
     }
     match served {
         Ok(has_event) => Ok(has_event),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted().map(|()| true),
-        // what serving fails with, sleeping does not
+        // sleeping may work where serving fails
         Err(_) => Ok(false),
     }
 }
 
-/// Serves the device for a program that waits in its own ways. True if there is an event now.
+/// Serves the device for a polling program; true if there is an event.
 unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
     let _call = Call::begin();
     let shared = Channel::share(channel, awaited, |c| c.channel.clone());
-    shared.map_or(true, |channel| channel.serve()) // the next look says what is wrong
+    shared.map_or(true, |channel| channel.serve()) // reported by the next check
 }
 
-/// Waits, and looks from time to time whether it is for an event that does not come.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Waits, and checks whether the wait can end. Cancellation point.
 unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<()> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
@@ -175,7 +169,7 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     if done < 0 {
         return Err(Errno::told(Errno::last().number()));
     }
-    // a signal may have ended it before
+    // a signal may end it early
     if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
         wait_checked(descriptor, || {

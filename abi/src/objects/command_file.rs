@@ -1,8 +1,7 @@
-//! The files behind the command descriptors of contexts (`ibv_context.cmd_fd`).
+//! Files behind `ibv_context.cmd_fd`.
 //!
-//! Nothing is read from one and nothing written to it; what counts is which file a descriptor
-//! refers to, since a copy refers to the same. Contexts that are imported by a descriptor share its
-//! file with the one that it came from, and number their objects together.
+//! They carry no data: descriptors of one file belong together. Imported contexts share it, and
+//! number objects together.
 
 use std::{
     collections::HashMap,
@@ -24,7 +23,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// The file of a context and of those that were imported from it.
+/// A context's file, shared with imports.
 pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,
     file: OwnedFd,
@@ -32,7 +31,7 @@ pub(crate) struct CommandFile {
     importable: Mutex<HashMap<u32, Importable>>,
 }
 
-/// Pointer of a program, as a number, to an object that can be imported.
+/// Pointers to importable objects, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Importable {
     Pd(usize),
@@ -40,7 +39,7 @@ pub(crate) enum Importable {
     Dm(usize),
 }
 
-/// A file that is like no other. A sandbox may refuse those of memory.
+/// Creates a unique file. A sandbox may refuse `memfd_create`.
 fn new_file() -> io::Result<OwnedFd> {
     match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
         Ok(file) => Ok(file),
@@ -48,7 +47,6 @@ fn new_file() -> io::Result<OwnedFd> {
     }
 }
 
-/// Files of open contexts.
 static COMMAND_FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
 
 impl CommandFile {
@@ -65,7 +63,7 @@ impl CommandFile {
         Ok(command_file)
     }
 
-    /// The one that a descriptor of the program's refers to.
+    /// Finds the descriptor's file.
     ///
     /// # Safety
     /// Nothing closes the descriptor during the call.
@@ -83,18 +81,15 @@ impl CommandFile {
         self.file.as_raw_fd()
     }
 
-    /// Number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets an object be imported from now on.
     pub(crate) fn insert(&self, handle: u32, object: Importable) {
         self.importable.lock().insert(handle, object);
     }
 
-    /// Lets an object no longer be imported, unless the number belongs to another, from which this
-    /// one was imported.
+    /// Ends imports of an object, unless the handle is its original's.
     pub(crate) fn remove(&self, handle: u32, object: Importable) {
         let mut importable = self.importable.lock();
         if importable.get(&handle) == Some(&object) {
@@ -102,8 +97,7 @@ impl CommandFile {
         }
     }
 
-    /// Result of `import` for the object with this number, which is not destroyed meanwhile;
-    /// `ENOENT` if there is none.
+    /// Runs `import` while the object stays alive; `ENOENT` if there is none.
     pub(crate) fn import<T>(
         &self,
         handle: u32,
@@ -117,13 +111,12 @@ impl CommandFile {
             .ok_or(Errno::of(Rule::NoSuchObject))
     }
 
-    /// First result of `find` for an object; none is destroyed meanwhile.
     pub(crate) fn find<T>(&self, find: impl FnMut(Importable) -> Option<T>) -> Option<T> {
         self.importable.lock().values().copied().find_map(find)
     }
 }
 
-/// File system and number of a file.
+/// Device and inode.
 fn identity(descriptor: impl AsFd) -> Option<(u64, u64)> {
     fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }

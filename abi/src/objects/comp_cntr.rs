@@ -24,12 +24,11 @@ use crate::{
     rule::Rule,
 };
 
-/// A completion counter as programs hold it.
 #[repr(C)]
 pub(crate) struct CompCntr {
     c: UnsafeCell<ibv_comp_cntr>,
     ctx: Arc<ContextInner>,
-    /// The queue pairs that it is attached to hold it, too.
+    /// Also held by its queue pairs.
     counter: Arc<CompletionCounter>,
 }
 
@@ -51,7 +50,7 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
         }
         let caps = ibv_comp_cntr_caps {
             max_value: u64::MAX,
-            // they are the program's own memory; programs print the number as a signed one
+            // programs print it as signed
             max_counters: i32::MAX.cast_unsigned(),
             supported_qp_attach_ops: CountedOps::all().bits(),
         };
@@ -81,7 +80,7 @@ unsafe extern "C" fn ibv_create_comp_cntr(
     })
 }
 
-/// `EBUSY` while a queue pair has it.
+/// Destroys a counter; `EBUSY` while attached.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
     call::control(CallId::ibv_destroy_comp_cntr, || {
         if Arc::strong_count(&CompCntr::get(counter)?.counter) > 1 {
@@ -114,7 +113,6 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
     })
 }
 
-/// Calls a function on a counter's numbers.
 unsafe fn with(
     call: CallId,
     counter: *mut ibv_comp_cntr,
@@ -123,7 +121,6 @@ unsafe fn with(
     call::control(call, || CompCntr::get(counter).map(|object| action(&object.counter)))
 }
 
-/// The number of a counter, where the program wants it.
 unsafe fn read(
     call: CallId,
     counter: *mut ibv_comp_cntr,

@@ -27,7 +27,7 @@ use crate::{
     wait::blocking,
 };
 
-/// A context as programs hold it: a pointer to the last member of the structure at its start.
+/// A context; the program's pointer is to the last member of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
@@ -36,30 +36,28 @@ pub(crate) struct Ctx {
     _imported_by: Option<OwnedFd>,
 }
 
-/// The part of a context that its objects share.
+/// Shared with a context's objects.
 pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
     pub(crate) command_file: Arc<CommandFile>,
     objects: Arc<Mutex<Objects>>,
-    /// Notified when every event about some object is acknowledged.
+    /// Notified when an object's events are acknowledged.
     acknowledged: Changes,
 }
 
-/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
-/// An engine asks for them under its lock and that of a queue of events: nobody takes those under
-/// the lock of these.
+/// Objects by the adapter's numbers. An engine locks them under its lock and an event queue's:
+/// never take those under this.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    /// Number of events about an object that the program has taken and not acknowledged.
+    /// Taken and unacknowledged.
     unacknowledged: HashMap<usize, u32>,
 }
 
 impl Objects {
-    /// The program's pointer to the object that an event is about, unless there is none.
     pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
         match subject {
             Subject::Cq(cq) => self.cqs.get(&cq),
@@ -70,7 +68,7 @@ impl Objects {
         .copied()
     }
 
-    /// True for an event about one of them, or about what every context has.
+    /// True for an event of theirs, the port's or the device's.
     fn hear_of(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
@@ -83,17 +81,16 @@ impl Objects {
 }
 
 impl ContextInner {
-    /// True if both number their objects together: they are one context, or imports of one.
+    /// True if they number objects together.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
 
-    /// A number that identifies its device.
+    /// Identifies its device.
     pub(crate) fn device(&self) -> usize {
         std::ptr::from_ref(self.command_file.dev).addr()
     }
 
-    /// Number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
         self.command_file.new_handle()
     }
@@ -102,8 +99,7 @@ impl ContextInner {
         self.objects.lock()
     }
 
-    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is
-    /// no such object here.
+    /// Takes an event of `find`'s object; `None`: gone.
     pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
         let mut objects = self.objects();
         let pointer = find(&objects)?;
@@ -111,7 +107,6 @@ impl ContextInner {
         Some(pointer)
     }
 
-    /// Acknowledges so many events about an object.
     pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
         let mut objects = self.objects();
         let taken = objects.unacknowledged.remove(&pointer).unwrap_or(0);
@@ -131,8 +126,8 @@ impl ContextInner {
         }
     }
 
-    /// For an object that is being destroyed. `remove` ends its events. Events that the program has
-    /// taken are waited for until it acknowledges them. If that takes long, the finding is `kind`.
+    /// Ends an object's events by `remove`, then waits until taken ones are acknowledged; reports a
+    /// long wait as `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,
@@ -151,20 +146,16 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context,
-    /// or none any more.
+    /// Returns a context: `EINVAL` for null, `ENOENT` if not live.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
     }
 
-    /// The same without a look whether it is there.
     unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
         &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
     }
 
-    /// What objects share of a context that a call waits with, and its descriptor of asynchronous
-    /// events.
     pub(crate) unsafe fn share(
         pointer: *const ibv_context,
         awaited: &mut Awaited,
@@ -174,14 +165,12 @@ impl Ctx {
         })
     }
 
-    /// The structure that programs see.
     pub(crate) fn c(&self) -> *mut ibv_context {
         // SAFETY: The member lies inside.
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// A context of the device of `command_file`, which has been opened for it, with these
-    /// operations. An imported one owns the descriptor that it is imported by.
+    /// Creates a context; an import owns `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
         operations: verbs_context,

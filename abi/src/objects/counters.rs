@@ -1,5 +1,4 @@
-//! Counters objects. There are no flows that one could be attached to; without a flow, it counts
-//! the packets that the device receives.
+//! Counters objects: they count the device's received packets, and are attached to no flow.
 
 use std::{
     cell::UnsafeCell,
@@ -21,7 +20,6 @@ use crate::{
     sync::Mutex,
 };
 
-/// A counters object as programs hold it.
 #[repr(C)]
 pub(crate) struct Counters {
     c: UnsafeCell<ibv_counters>,
@@ -29,7 +27,7 @@ pub(crate) struct Counters {
     attached: Mutex<Vec<Attached>>,
 }
 
-/// Index of the number of packets among the values, and that number when it was attached.
+/// Index, and the count on attachment.
 struct Attached {
     index: u32,
     before: u64,
@@ -47,7 +45,6 @@ impl Counters {
     }
 }
 
-/// `ibv_create_counters`.
 pub(crate) unsafe extern "C" fn create_counters(
     context: *mut ibv_context,
     attr: *mut ibv_counters_init_attr,
@@ -62,15 +59,13 @@ pub(crate) unsafe extern "C" fn create_counters(
     })
 }
 
-/// `ibv_destroy_counters`.
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
     call::control(CallId::ibv_destroy_counters, || {
         Counters::get(counters).map(|_| drop(Counters::from_raw(counters)))
     })
 }
 
-/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
-/// other counters than that of packets.
+/// Attaches a counter: `EINVAL` for a flow, `EOPNOTSUPP` except for packets.
 pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     counters: *mut ibv_counters,
     attr: *mut ibv_counter_attach_attr,
@@ -90,7 +85,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     })
 }
 
-/// `ibv_read_counters`. `EINVAL` if there are too few values.
+/// Reads counters: `EINVAL` with too few values.
 pub(crate) unsafe extern "C" fn read_counters(
     counters: *mut ibv_counters,
     values: *mut u64,

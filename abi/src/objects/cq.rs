@@ -30,19 +30,16 @@ use crate::{
     translate::wc,
 };
 
-/// A completion queue as programs hold it. All of them are extended ones, which start with the
-/// members of others.
+/// Always extended, which includes the basic members.
 #[repr(C)]
 pub(crate) struct Cq {
     c: UnsafeCell<ibv_cq_ex>,
     pub(crate) cq: CompletionQueue,
     pub(crate) ctx: Arc<ContextInner>,
-    /// The queue pairs and shared receive queues that complete here.
     pub(crate) users: Users,
     _channel: Option<User>,
-    /// The parent domain that it was made with.
     pub(crate) parent: Option<User>,
-    /// Where the program is between `ibv_start_poll` and `ibv_end_poll`.
+    /// From `ibv_start_poll` to `ibv_end_poll`.
     pub(crate) batch: Batch<Visit>,
 }
 
@@ -56,7 +53,7 @@ unsafe impl Object for Cq {
     }
 }
 
-/// The completion that the program is at, and the latest time of day that it was told.
+/// Current completion, and latest time reported.
 pub(crate) struct Visit {
     pub(crate) wc: Wc,
     pub(crate) wall: LatestTime,
@@ -100,12 +97,12 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
-    /// The structure that programs see, which they do not yet.
+    /// The public structure, before the program has it.
     pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
         self.c.get_mut()
     }
 
-    /// Hands it to the program, which gets its events from then on.
+    /// Gives the queue to the program, and starts its events.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
         let pointer = self.into_raw();
@@ -129,7 +126,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    // negative numbers are too great
+    // negative: too large
     call::control(CallId::ibv_create_cq, || {
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start)
     })
@@ -161,8 +158,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
-/// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
-/// `EOVERFLOW`: there will be no more.
+/// `ibv_poll_cq`. After an overflow, `EOVERFLOW` once empty: no completion will follow.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
     call::data(CallId::ibv_poll_cq, move |call| {
         let object = call.object::<Cq>(cq)?;
@@ -193,11 +189,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     })
 }
 
-/// `ibv_req_notify_cq`. For a program that is checked, as the specification has it: who counts on
-/// what network adapters do besides finds that out.
+/// `ibv_req_notify_cq`. Under checks it does only what the specification promises, to expose
+/// programs that rely on more.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     call::control(CallId::ibv_req_notify_cq, || {
-        // who arms what is no queue waits for ever, so it is looked for in the list
+        // a thread that arms a wrong queue would wait forever
         let queue = &Cq::get(cq)?.cq;
         let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
         if check::is_on() {

@@ -1,5 +1,4 @@
-//! Extended completion queues: completions are visited one after another in batches, and their
-//! parts are read by calls.
+//! Extended completion queues: batches whose completions are read by calls.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -30,14 +29,13 @@ use crate::{
     translate::wc,
 };
 
-/// Parts of completions that can be read. There are no VLANs, no flow tags and no tag matching.
+/// Readable members: no VLANs, flow tags or tag matching.
 const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a
-/// queue that overwrites what was not polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+/// `ibv_create_cq_ex`. `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -48,7 +46,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Members of the attributes, as far as the program has them.
+/// Reads the attributes; the program's structure may be shorter.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -117,13 +115,11 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
     &*cq.cast::<Cq>()
 }
 
-/// The completion that the batch is at.
 unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     &(*object(cq).batch.state()).wc
 }
 
-/// What a completion that has succeeded says, by the name of the call that reads it. One that has
-/// failed says nothing: 0, or what no program takes for an answer if it is checked.
+/// Reads a member; of a failed completion 0, or under checks an implausible value.
 unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
     let wc = at(cq);
     match &wc.result {
@@ -146,7 +142,7 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
     wc::INVALID
 }
 
-/// Goes to the next completion: 0, or `ENOENT` if there is none.
+/// Moves to the next completion: 0, or `ENOENT`.
 unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let inside = call.is_checked.then(|| single::enter(cq as usize, call.id.name()));
@@ -175,7 +171,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return call::data::<()>(CallId::ibv_start_poll, |_| Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
-    batch.begin("ibv_start_poll"); // it may wait for another thread's, which is no time to be inside a call
+    batch.begin("ibv_start_poll"); // may wait for another thread
     let done = call::data(CallId::ibv_start_poll, move |call| next(call, cq));
     if done != 0 {
         batch.end();
@@ -235,12 +231,12 @@ unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
     at(cq).result.as_ref().map_or(0, |ok| ok.flow_tag)
 }
 
-/// In ticks of `hca_core_clock`, which are nanoseconds.
+/// Ticks of `hca_core_clock`: nanoseconds.
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     at(cq).timestamp.as_nanos()
 }
 
-/// In nanoseconds since 1970.
+/// Nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let object = object(cq);
     let timestamp = at(cq).timestamp;
@@ -249,7 +245,6 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64
 }
 
-/// `ibv_modify_cq`.
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     call::control(CallId::ibv_modify_cq, || {
         let object = Cq::get(cq)?;

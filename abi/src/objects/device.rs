@@ -25,17 +25,16 @@ use crate::{
     sync::Mutex,
 };
 
-/// A device as programs hold it. The tail is that of a driver's device, which the libraries of
-/// other drivers look at to see whether a device is theirs.
+/// A device. It ends with a driver's members, which other drivers compare to recognize their
+/// devices.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
-    /// `verbs_device`'s members, of which `ops` must not be another driver's.
+    /// Members of `verbs_device`; `ops` must not equal another driver's.
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
-    /// Its adapter, of which there is one in a process: it has the addresses. Locked while that
-    /// opens and closes, which takes a moment.
+    /// One adapter per process, since it owns the addresses. Locked while opening and closing.
     open: Mutex<Option<Open>>,
 }
 
@@ -50,29 +49,26 @@ unsafe impl Sync for Dev {}
 // SAFETY: Its pointers are null.
 unsafe impl Send for Dev {}
 
-/// Every device that any list has shown, by name. They stay for as long as the process lives, so
-/// that a program may keep a device beyond its list.
+/// Devices ever listed, never freed: a program may keep one beyond its list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// An adapter, which stays for as long as a context or an object of one does.
 struct Open {
     adapter: WeakContext,
-    /// Address of it that another program has.
+    /// Address owned by another program.
     taken: Option<IpAddr>,
 }
 
-/// Time during which a request to a service without a listener is repeated. Programs that start
-/// both sides at one moment (perftest's, for example) rely on resolving addresses to take as long
-/// as it does with a kernel.
+/// Time of retries without a listener. Programs that start both sides at once (perftest) rely on a
+/// kernel's slow address resolution.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-/// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
+/// Copies text, truncated, with a NUL.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// The devices that the environment selects, or all; none if the environment is wrong.
+/// Lists the devices that the environment selects, or all; none if it is wrong.
 pub(crate) fn all() -> Vec<&'static Dev> {
     static LOG: Once = Once::new();
     static REPORTED: Once = Once::new();
@@ -81,8 +77,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
             report::line(error);
         }
     });
-    // the faults and their seed are read here, too: errors in them are reported before the program
-    // opens a device
+    // reads the faults too: their errors are reported before a device is opened
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
@@ -98,7 +93,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
 }
 
 impl Dev {
-    /// A device of a list of the program's.
+    /// A listed device.
     ///
     /// # Safety
     /// As for [`Object::trust`].
@@ -111,12 +106,12 @@ impl Dev {
         Ok(dev)
     }
 
-    /// The device of this name that a list has shown, or that was made [known](Self::of).
+    /// Finds a listed or [known](Self::of) device.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         DEVICES.lock().get(name).copied()
     }
 
-    /// A device that may be in no list: one with an address that no other has.
+    /// Returns the device at a unique address, possibly unlisted.
     pub(crate) fn of(device: &Device) -> &'static Self {
         let mut known = DEVICES.lock();
         let index = known.len() as c_int;
@@ -153,7 +148,7 @@ impl Dev {
         self.device.lock().clone()
     }
 
-    /// Its GUID, in network byte order: that of its interface, as a network card has it.
+    /// GUID of the interface in network byte order, like a NIC's.
     pub(crate) fn guid(&self) -> u64 {
         u64::from_ne_bytes(
             self.device()
@@ -163,16 +158,16 @@ impl Dev {
         )
     }
 
-    /// The adapter, opened if it is not.
+    /// Opens the adapter once.
     ///
     /// # Errors
-    /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
+    /// See [`OpenError`]; listing reported errors of the environment.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
         self.open_or(Err)
     }
 
-    /// The same; while another program has its addresses, it is opened with its port down: programs
-    /// that look at all devices go on to the next.
+    /// Opens with the port down if another program owns the address: programs that scan devices
+    /// continue.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -180,8 +175,7 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// Opens the device. If an address of it is taken, `taken` decides: `Ok` opens it with its port
-    /// down.
+    /// Opens the device. `taken` decides about an address in use: `Ok` opens with the port down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
@@ -219,8 +213,7 @@ impl Dev {
         Ok(context)
     }
 
-    /// Ends a handle of the adapter. Who opens the device meanwhile waits until the addresses of
-    /// one that closes are free.
+    /// Drops a handle; opens wait until the addresses are free.
     pub(crate) fn close<T>(&self, handle: T) {
         let _open = self.open.lock();
         drop(handle);

@@ -24,23 +24,20 @@ use crate::{
     translate::rights,
 };
 
-/// Alignment: device memory starts on a page.
+/// Page alignment, log2.
 const LOG_PAGE: u32 = 12;
 
-/// Size of the words that programs copy, as memory on a bus needs it.
+/// Copy granularity, as on a bus.
 const WORD: usize = 4;
 
-/// Number of bytes that are copied at a time. The program's memory may be registered, so that a
-/// peer may write it meanwhile.
+/// Bytes per copy: a peer may write the program's memory meanwhile.
 const PIECE: usize = 1024;
 
-/// Device memory as programs hold it.
 #[repr(C)]
 pub(crate) struct Dm {
     c: UnsafeCell<ibv_dm>,
     pub(crate) memory: DeviceMemory,
     ctx: Arc<ContextInner>,
-    /// Its regions.
     users: Users,
 }
 
@@ -76,7 +73,6 @@ impl From<DeviceMemoryError> for Errno {
     }
 }
 
-/// `ibv_alloc_dm`.
 pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
@@ -95,7 +91,6 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     })
 }
 
-/// `ibv_free_dm`.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     call::control(CallId::ibv_free_dm, || {
         let object = Dm::get(dm)?;
@@ -106,7 +101,6 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     })
 }
 
-/// `ibv_reg_dm_mr`.
 pub(crate) unsafe extern "C" fn reg_dm_mr(
     pd: *mut ibv_pd,
     dm: *mut ibv_dm,
@@ -127,8 +121,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is
-/// not a multiple of four.
+/// Copies: `EFAULT` outside, `EINVAL` unless multiples of 4.
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,
@@ -148,7 +141,7 @@ unsafe extern "C" fn memcpy_to_dm(
     })
 }
 
-/// `ibv_memcpy_from_dm`, with the same errors.
+/// Errors as above.
 unsafe extern "C" fn memcpy_from_dm(
     to: *mut c_void,
     dm: *mut ibv_dm,
@@ -168,7 +161,6 @@ unsafe extern "C" fn memcpy_from_dm(
     })
 }
 
-/// `EFAULT` for what is not inside, before anything is copied.
 fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
     let end = offset.checked_add(length);
     if end.is_some_and(|end| end <= dm.memory.len()) {
@@ -193,7 +185,7 @@ unsafe fn place<'a>(
     Ok((dm, offset))
 }
 
-/// Device memory is memory of the process, of which there is no descriptor for other devices.
+/// Process memory: no descriptor.
 unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
     call::control::<()>(CallId::ibv_dm_export_dmabuf_fd, || Err(Errno::of(Rule::NotSupported)))
 }

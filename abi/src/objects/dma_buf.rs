@@ -1,4 +1,4 @@
-//! Memory regions of buffers that a descriptor stands for: dma-bufs, and memory of `memfd_create`.
+//! Regions of dma-bufs and `memfd_create`.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -28,7 +28,7 @@ use crate::{
     translate::rights,
 };
 
-/// Registers memory behind a descriptor. `addr` of the region is the offset, as in the kernel.
+/// Registers a descriptor's memory; as in the kernel, `addr` is the offset.
 pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     offset: u64,
@@ -153,7 +153,7 @@ mod tests {
         for (offset, length, iova, descriptor, access, expected) in [
             (0, 8192, 0, number, ALL, 0),
             (0, 8192, 4096, number, ALL | 1 << 20, 0), // IBV_ACCESS_RELAXED_ORDERING
-            (4096, 4096, 0, number, 4, 0),             // to be read
+            (4096, 4096, 0, number, 4, 0),             // for reading
             (1, 1, 0, number, ALL, libc::EINVAL),
             (1, 1, 4097, number, ALL, 0),
             (0, 0, 0, number, ALL, libc::EINVAL),
@@ -164,7 +164,7 @@ mod tests {
             (0, 1, 0, -1, ALL, libc::EBADF),
             (0, 1, 0, 1 << 20, ALL, libc::EBADF),
             (0, 1, 0, program.as_raw_fd(), ALL, libc::EINVAL),
-            (0, 1, 0, number, 2, libc::EINVAL), // remote without local writing
+            (0, 1, 0, number, 2, libc::EINVAL), // remote write without local
             (0, 1, 0, number, ALL | 1 << 4, libc::EINVAL), // IBV_ACCESS_MW_BIND
             (0, 1, 0, number, ALL | IBV_ACCESS_ZERO_BASED as c_int, libc::EINVAL),
             (0, 1, 0, number, ALL | IBV_ACCESS_ON_DEMAND as c_int, libc::EINVAL),

@@ -1,5 +1,4 @@
-//! Handles that tell an adapter how to steer its DMA (PCIe processing hints). There is no DMA here,
-//! and so none can be had.
+//! DMA handles (PCIe hints): no DMA here, none exist.
 
 use std::ffi::{c_int, c_void};
 

@@ -20,13 +20,12 @@ use crate::{
     rule::Rule,
 };
 
-/// A thread domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Td {
     c: UnsafeCell<ibv_td>,
     domain: ThreadDomain,
     ctx: Arc<ContextInner>,
-    /// The parent domains that it is in.
+    /// Its parent domains.
     users: Users,
 }
 
@@ -36,7 +35,6 @@ unsafe impl Object for Td {
     const NAME: &str = "ibv_td";
 }
 
-/// `ibv_alloc_td`.
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
@@ -52,7 +50,6 @@ pub(crate) unsafe extern "C" fn alloc_td(
     })
 }
 
-/// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     call::control(CallId::ibv_dealloc_td, || {
         Td::get(td)?.users.none_left()?;
@@ -61,7 +58,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// Members of the attributes, as far as the program has them.
+/// Reads the attributes; the program's structure may be shorter.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -75,10 +72,8 @@ unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_d
     Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
 }
 
-/// `ibv_alloc_parent_domain`. Leave to allocate memory that a confidential guest shares with its
-/// host is not needed, and so not asked for. A program's allocators are for the rings of queues
-/// that a device reads by itself; here there are no such rings, and so nothing to allocate with
-/// them.
+/// Ignores allocators, which serve rings read by devices, and leave to share memory with a
+/// confidential guest's host: nothing here needs either.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,

@@ -21,7 +21,6 @@ use crate::{
 };
 
 impl ContextInner {
-    /// The next event about something of this context.
     fn take_async_event(&self) -> Option<ibv_async_event> {
         loop {
             let Some((event_type, subject)) = event::to_c(self.events.poll()?) else { continue };
@@ -29,9 +28,9 @@ impl ContextInner {
                 Subject::Port => Element { port_num: 1 },
                 Subject::Device => Element { port_num: 0 },
                 object => match self.take_event(|objects| objects.find(object)) {
-                    // whichever kind it is of, it is a pointer in the same place
+                    // a pointer at the same place for every kind
                     Some(pointer) => Element { cq: pointer as *mut ibv_cq },
-                    // another thread has begun to destroy it just now
+                    // another thread is destroying it
                     None => continue,
                 },
             };
@@ -40,8 +39,8 @@ impl ContextInner {
     }
 }
 
-/// The thread may be cancelled while it waits: nothing needs to be dropped then. If another one
-/// closes the context meanwhile, it sleeps on, as in libibverbs.
+/// Cancellation point: nothing to drop. Sleeps on if another thread closes the context, as in
+/// libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
@@ -78,7 +77,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         _ => return,
     };
-    // whichever kind it is of, it is a pointer in the same place, to what starts with its context
+    // at the same place for every kind; objects start with their context
     let object = element.cq;
     if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
         count_acknowledged(counted, 1);
@@ -86,8 +85,8 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
     }
 }
 
-/// Counts events where programs see how many they have acknowledged, as libibverbs does. It comes
-/// before the acknowledgement, after which another thread may destroy the object.
+/// Counts in the public member, as libibverbs does. Call before acknowledging: then the object may
+/// go.
 ///
 /// # Safety
 ///
@@ -117,10 +116,9 @@ mod tests {
 
     const THREADS: usize = 4;
     const EVENTS: usize = 200;
-    /// Time in which a thread that is woken has run, on any machine.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Has a queue of one completion overflow, which is an event.
+    /// Overflows a queue, which causes an event.
     fn overflow(cq: *mut ibv_cq) -> QueuePair {
         let qp = flushing(cq);
         // SAFETY: A queue of the test's.
@@ -165,7 +163,6 @@ mod tests {
             .collect();
         let next = || taken.recv_timeout(LONG).expect("an event, for a thread that waits");
 
-        // each to one of them, and to each in order
         let mut qps: Vec<_> = cqs[..EVENTS].iter().map(|cq| overflow(*cq)).collect();
         let seen: Vec<_> = (0..EVENTS).map(|_| next()).collect();
         let mut numbers: Vec<_> = seen.iter().map(|(_, number)| *number).collect();
@@ -176,7 +173,6 @@ mod tests {
             assert!(own.is_sorted(), "{seen:?}");
         }
 
-        // all of them still wait, though others have taken what woke them
         let mut woken: Vec<_> = cqs[EVENTS..]
             .iter()
             .map(|cq| {

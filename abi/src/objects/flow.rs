@@ -21,7 +21,6 @@ use crate::{
     translate::flow,
 };
 
-/// `struct ibv_flow`.
 #[allow(non_camel_case_types, reason = "named as in C")]
 #[repr(C)]
 pub(crate) struct ibv_flow {
@@ -30,7 +29,6 @@ pub(crate) struct ibv_flow {
     handle: u32,
 }
 
-/// A flow as programs hold it.
 #[repr(C)]
 pub(crate) struct FlowObject {
     c: UnsafeCell<ibv_flow>,
@@ -76,12 +74,10 @@ unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
     Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
 }
 
-/// `ibv_create_flow`.
 pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut c_void) -> *mut c_void {
     call::control(CallId::ibv_create_flow, || create(qp, attr.cast())).cast()
 }
 
-/// `ibv_destroy_flow`.
 pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
     call::control(CallId::ibv_destroy_flow, || {
         let flow: *mut ibv_flow = flow.cast();

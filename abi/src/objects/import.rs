@@ -1,4 +1,4 @@
-//! Importing contexts and their objects by number, in the process that made them.
+//! Importing by number within a process.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ use crate::{
     rule::Rule,
 };
 
-/// The descriptor belongs to the context from then on.
+/// The context takes over the descriptor.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
     call::control(CallId::ibv_import_device, || {
         let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
@@ -47,7 +47,7 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     }
 }
 
-/// The address of its memory is not known where it is imported.
+/// The importer does not know the memory's address.
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     call::control(CallId::ibv_import_mr, || {
         let pd = Pd::get(pd)?;
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!((*dm_2).memcpy_from_dm.unwrap()(word.as_mut_ptr().cast(), dm_2, 0, 4), 0);
             assert_eq!(&word, b"word");
 
-            // of another kind, of another context, of no object
+            // wrong kind, wrong context, no object
             assert_eq!(
                 (ibv_import_pd(imported, (*mr).handle), errno()),
                 (null_mut(), libc::ENOENT)
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!((ibv_import_dm(other.0, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
             assert_eq!((ibv_import_dm(imported, 9999), errno()), (null_mut(), libc::ENOENT));
 
-            // what only stands for an object goes without it, and does not take its number
+            // freeing an import keeps the object and its number
             assert_eq!(ibv_dealloc_pd(pd_2), libc::EBUSY);
             ibv_unimport_mr(mr_2);
             ibv_unimport_pd(pd_2);

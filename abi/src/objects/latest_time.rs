@@ -1,16 +1,13 @@
-//! The time of day of completions, which must not go back from one to the next.
-//!
-//! Each conversion reads two clocks, one after the other, because the clocks drift apart. So the
-//! measured distance differs a little each time.
+//! Wall time of completions, which must not go back. The clocks drift, so each conversion reads
+//! both in turn, and their distance varies.
 
 use std::time::Duration;
 
 use roce_provider::transport::time::Instant;
 
-/// A clock that was set back by more than this may go back.
+/// After larger steps of the clock, time may go back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
-/// The latest time of day that was told, and the timestamp that it was told of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatestTime {
     timestamp: Instant,
@@ -20,8 +17,7 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// The time of day of a timestamp, which is `wall` by the clocks. It is never before that of an
-    /// earlier timestamp, and the same timestamp gives the same time.
+    /// Returns a time never before an earlier timestamp's, and equal for equal timestamps.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

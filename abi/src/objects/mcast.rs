@@ -31,7 +31,7 @@ impl From<AttachError> for Errno {
     }
 }
 
-/// The LID means nothing here.
+/// The LID is ignored.
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     qp: *mut ibv_qp,
     group: *const ibv_gid,

@@ -1,4 +1,4 @@
-//! Objects that programs hold: a file for the functions of each kind.
+//! Objects that programs hold, one kind a file. `c` is the public structure.
 
 pub(crate) mod advise;
 pub(crate) mod ah;

@@ -1,8 +1,7 @@
-//! Transitions of queue pairs: masks of attributes, translated to the attributes of each
-//! transition.
+//! Queue pair transitions: attribute masks become typed attributes.
 //!
-//! Required and optional attributes of each edge are those of the table "QP state transition
-//! properties" (11.2.4.2). The optional ones stand in the transport, the required ones here.
+//! Source: table "QP state transition properties" (11.2.4.2), the required attributes here, the
+//! optional ones in the transport.
 
 use std::ffi::c_int;
 
@@ -33,7 +32,7 @@ use crate::{
     },
 };
 
-/// Bits of a mask; `EOPNOTSUPP` for those of newer attributes, which no device of this kind has.
+/// Checks a mask: `EOPNOTSUPP` for newer attributes.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::of(Rule::QpMask)) } else { Ok(mask) }
@@ -57,8 +56,7 @@ const fn bit(attribute: Attribute) -> u32 {
     }
 }
 
-/// Attributes that this end of an extended reliable connection does not have. Programs give them as
-/// they would to a reliable connection, and the kernel ignores them.
+/// Attributes that this end of XRC lacks. Programs pass them as for RC; the kernel ignores them.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -67,7 +65,6 @@ const fn ignored(qp_type: QpType) -> u32 {
     }
 }
 
-/// Attributes that an edge requires.
 pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
         (QpType::RawPacket, State::Reset, State::Init) => IBV_QP_PORT,
@@ -97,8 +94,7 @@ pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     }
 }
 
-/// Attributes that an edge takes besides. The port and the notification are attributes in C only:
-/// the transport has one port, and a transition to SQD of its own.
+/// Port and notification exist in C only: the transport has one port, and a transition to SQD.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
         _ if qp_type == QpType::RawPacket => 0,
@@ -112,10 +108,9 @@ fn optional(qp_type: QpType, from: State, to: State) -> u32 {
         .fold(others, |mask, &attribute| mask | bit(attribute))
 }
 
-/// A transition with its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transition {
-    /// To the same state, with nothing to change.
+    /// Same state, no change.
     Stay,
     Init(Init),
     Rtr(Rtr, QpUpdate),
@@ -129,7 +124,6 @@ enum Transition {
 }
 
 impl Transition {
-    /// Transition that a mask and the attributes that it selects stand for.
     fn of(qp_type: QpType, from: State, attr: &ibv_qp_attr, mask: u32) -> Result<Self> {
         let mask = mask & !ignored(qp_type);
         let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
@@ -150,7 +144,7 @@ impl Transition {
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::of(Rule::Port));
         }
-        // the transition itself holds the required attributes; the optional ones change with it
+        // required attributes are in the transition; optional ones follow
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,
@@ -197,7 +191,7 @@ fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
 
 fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
     match qp_type {
-        // the other members may hold anything
+        // other members may be uninitialized
         QpType::Ud => return Ok(Rtr::Ud),
         QpType::RawPacket => return Ok(Rtr::RawPacket),
         _ => {}
@@ -263,7 +257,6 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     })
 }
 
-/// Notes what concerns the checks.
 fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     if !check::is_on() {
         return;
@@ -285,7 +278,7 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Only queue pairs for raw packets have a rate of their own, and here not even those.
+/// Only raw packet queue pairs have a rate limit; here none.
 pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,

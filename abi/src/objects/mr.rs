@@ -29,10 +29,8 @@ use crate::{
     translate::rights,
 };
 
-/// Size of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A memory region as programs hold it.
 #[repr(C)]
 pub(crate) struct Mr {
     c: UnsafeCell<ibv_mr>,
@@ -42,20 +40,16 @@ pub(crate) struct Mr {
 
 struct State {
     region: Region,
-    /// `None` without memory: as on mlx5, the domain may go before.
+    /// `None` without memory: as on mlx5, the domain may go first.
     _pd: Option<User>,
 }
 
-/// Memory of a region.
 #[derive(Clone)]
 pub(crate) enum Region {
-    /// Memory.
     Memory(MemoryRegion),
-    /// Memory behind a descriptor.
+    /// dma-buf.
     DmaBuf(MemoryRegion),
-    /// Memory of the device.
     Device(MemoryRegion, #[allow(dead_code, reason = "only held")] User),
-    /// Nothing.
     Null(#[allow(dead_code, reason = "only held")] NullRegion),
 }
 
@@ -70,8 +64,7 @@ unsafe impl Object for Mr {
 }
 
 impl Region {
-    /// The region with this local key that was registered in the protection domain with this
-    /// number. `ENOENT`: there is no such key; `EPERM`: it is of another domain.
+    /// Finds a region: `ENOENT` for no such key, `EPERM` for another domain's.
     ///
     /// # Safety
     /// Regions that can be imported exist.
@@ -96,7 +89,6 @@ impl Region {
         command_file.find(find).unwrap_or(Err(Errno::of(Rule::NoSuchObject)))
     }
 
-    /// The region in the adapter, if it has memory.
     pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
         match self {
             Self::Memory(region) | Self::DmaBuf(region) | Self::Device(region, _) => Some(region),
@@ -114,13 +106,12 @@ impl Region {
     }
 }
 
-/// True if the range is all of the address space, for which on-demand regions can be made.
+/// True for the whole address space on demand.
 fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// `EINVAL` where the kernel has it: for an address for peers whose offset in its page is not that
-/// of the memory.
+/// Requires equal page offsets (`EINVAL`), as the kernel.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
@@ -128,7 +119,6 @@ fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Resu
 }
 
 impl Mr {
-    /// A new region of `pd`, as programs see it.
     pub(crate) unsafe fn create_raw(
         pd: &Pd,
         region: Region,
@@ -142,7 +132,7 @@ impl Mr {
         mr
     }
 
-    /// One that has the number of another: they stand for the same region.
+    /// Creates a region for the same memory as another.
     pub(crate) fn with_handle(
         pd: &Pd,
         region: Region,
@@ -158,18 +148,16 @@ impl Mr {
         Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
     }
 
-    /// Memory of the region, for another object that stands for the same region.
     pub(crate) fn shared(&self) -> Region {
         self.state.lock().region.clone()
     }
 
-    /// The region, for windows that are bound to it; none for one without memory.
+    /// The region, for memory windows.
     pub(crate) fn region(&self) -> Option<MemoryRegion> {
         self.shared().memory().cloned()
     }
 }
 
-/// Registers memory of the process.
 pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -195,7 +183,6 @@ pub(crate) unsafe fn register(
     Ok(mr)
 }
 
-/// The same for a program that is checked.
 unsafe fn watched(
     pd: &Pd,
     address: *mut c_void,
@@ -209,7 +196,7 @@ unsafe fn watched(
     } else {
         match ForeignMemory::new(address.cast(), length, rights) {
             Ok(memory) => memory,
-            // fails in the same way, and says so
+            // fails likewise, explained
             Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
         }
     };
@@ -284,7 +271,7 @@ unsafe fn reregister(
     } else {
         ((*mr).addr, (*mr).length, region.address())
     };
-    // also when only rights grow, the memory has to be looked at: it may not be writable
+    // memory may be read-only: check it even if only rights grow
     let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
         None
     } else if access & IBV_ACCESS_ON_DEMAND != 0
@@ -308,7 +295,7 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// `IBV_REREG_MR_ERR_INPUT` when nothing was tried, `IBV_REREG_MR_ERR_CMD` when it failed.
+/// Returns `IBV_REREG_MR_ERR_INPUT` if untried, `IBV_REREG_MR_ERR_CMD` if failed.
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -334,7 +321,6 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// `ibv_alloc_null_mr`.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     call::control(CallId::ibv_alloc_null_mr, || {
         let pd = Pd::get(pd)?;

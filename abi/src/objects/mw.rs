@@ -27,11 +27,10 @@ use crate::{
     translate::{rights, wr},
 };
 
-/// A memory window as programs hold it.
 #[repr(C)]
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
-    /// Deallocated when dropped.
+    /// Deallocated on drop.
     window: MemoryWindow,
     _pd: User,
 }
@@ -76,15 +75,14 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 impl Mw {
-    /// The key of this window that has the low eight bits of `key`. They are all that a program
-    /// chooses; mlx5 and rxe do not look at the others either, and programs count keys up from
-    /// anywhere.
+    /// Returns a key with the low 8 bits of `key`. Like mlx5 and rxe it ignores the rest: programs
+    /// count up from anywhere.
     fn key_like(&self, key: u32) -> RKey {
         RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
 }
 
-/// Parameters of a bind request, by which the window gets a key with the low eight bits of `rkey`.
+/// Translates a bind; the new key has the low 8 bits of `rkey`.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
@@ -95,13 +93,13 @@ pub(crate) unsafe fn bind(
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
-        // rights of the owner mean nothing for a window
+        // local rights do not apply to windows
         access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }
 
-/// `ibv_bind_mw`: the window, one of type 1, gets its next key.
+/// Binds a type 1 window, with its next key.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,
@@ -114,7 +112,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         }
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
         let rkey = RKey((*mw).rkey).next().0;
-        // type 1 is for connections, and has the addresses of its region
+        // type 1 is for connections, and has its region's addresses
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::of(Rule::WindowBind));
         }

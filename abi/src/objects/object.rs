@@ -1,4 +1,4 @@
-//! Objects that programs hold by pointer.
+//! Objects held by programs.
 
 use std::{
     alloc::Layout,
@@ -19,18 +19,18 @@ use crate::{
     sync::Mutex,
 };
 
-/// Every object that the program holds, by its pointer: what is in no list is not looked at.
+/// Live objects; nothing else is dereferenced.
 static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
 
 struct Live {
     kind: TypeId,
     identity: Identity,
-    /// No other object has it, also where an earlier one was.
+    /// Never reused.
     number: u64,
 }
 
-/// Members by which the kernel finds an object. If a program has overwritten one of them, its calls
-/// fail as if there was no such object, as in the kernel.
+/// Members by which the kernel finds an object. If a program overwrites one, its calls get
+/// `ENOENT`, as from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Identity {
     context: usize,
@@ -43,7 +43,6 @@ impl Identity {
     }
 }
 
-/// Notes an object that the program holds from now on, by the name of its structure.
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
     if check::is_on() {
@@ -54,13 +53,11 @@ pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: 
     LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });
 }
 
-/// Forgets one that it has given back.
 pub(crate) fn remove(pointer: *const c_void) {
     LIVE.lock().remove(&pointer.addr());
 }
 
-/// Identity of an object that the program holds: `EINVAL` for null, `ENOENT` for what is none, or
-/// not one of this kind.
+/// Returns a live object's identity: `EINVAL` for null, `ENOENT` if unknown or of another kind.
 pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     if pointer.is_null() {
         return Err(Errno::of(Rule::NullObject));
@@ -73,17 +70,15 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     })
 }
 
-/// The object that a call waits with, as soon as the call has found it. Another thread may destroy
-/// it meanwhile, and make another one in its place.
+/// The object of a waiting call. Another thread may replace it at the same address.
 #[derive(Default)]
 pub(crate) struct Awaited {
     number: Option<u64>,
 }
 
 impl Awaited {
-    /// What `read` reads of the object, which nobody destroys meanwhile: shares of what it holds,
-    /// for the call to use afterwards. `EINVAL` for null; `EBADF` for what is no such object, or
-    /// not that one any more. `read` is short, and locks nothing.
+    /// Returns `read`'s shares of an object that nobody destroys meanwhile. `EINVAL` for null;
+    /// `EBADF` if it is gone or replaced. `read` is short and takes no lock.
     pub(crate) fn read<T: 'static, R>(
         &mut self,
         pointer: *const c_void,
@@ -105,12 +100,12 @@ impl Awaited {
     }
 }
 
-/// Takes back the memory of an object: what it holds. The memory itself is kept for a while if
-/// programs are checked, which may look at it after that.
+/// Takes an object's contents. Under checks its memory stays for a while: programs may still read
+/// it.
 ///
 /// # Safety
-/// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program`
-/// is the program's pointer to it, which is the same, or leads inside.
+/// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program` is
+/// the program's pointer to it, which is the same, or leads inside.
 pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     remove(program);
     if !check::is_on() {
@@ -125,20 +120,16 @@ pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     }
 }
 
-/// An object that starts with the structure that programs see of it.
-///
-/// Programs read that structure, and write some of its members, at any time; so it is only touched
-/// through its pointer.
+/// Object that starts with its public C structure. Programs access that at any time: use only its
+/// pointer.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
 pub(crate) unsafe trait Object: Sized + 'static {
-    /// Structure that programs see.
     type C;
-    /// Name of that structure.
     const NAME: &str;
 
-    /// What stands in the structure now.
+    /// Reads the identity.
     ///
     /// # Safety
     /// The pointer is to such a structure.
@@ -146,12 +137,10 @@ pub(crate) unsafe trait Object: Sized + 'static {
         Identity::default()
     }
 
-    /// The structure that programs see.
     fn c(&self) -> *mut Self::C {
         std::ptr::from_ref(self).cast::<UnsafeCell<Self::C>>().cast_mut().cast()
     }
 
-    /// Pointer for the program, which owns the object from then on.
     fn into_raw(self) -> *mut Self::C {
         let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
         // SAFETY: The object starts with its structure.
@@ -159,11 +148,11 @@ pub(crate) unsafe trait Object: Sized + 'static {
         pointer
     }
 
-    /// The object behind a program's pointer. `EINVAL` for null; `ENOENT` if the pointer is not, or
-    /// no longer, such an object, or if the program has overwritten its [identity](Self::identity).
+    /// Returns a program's object. `EINVAL` for null; `ENOENT` if not live, or with another
+    /// [identity](Self::identity).
     ///
     /// # Safety
-    /// The reference is not used beyond the call that the program has made: destroying an object
+    /// The reference is not used beyond the call that the program has made. Destroying an object
     /// during another call on it is as wrong as with any other library.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         let identity = find::<Self>(pointer.cast())?;
@@ -176,8 +165,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         }
     }
 
-    /// What `read` [reads](Awaited::read) of the object behind a pointer, for a call that waits
-    /// with it.
+    /// [Reads](Awaited::read) the object of a waiting call.
     ///
     /// # Safety
     /// Nothing that `read` returns refers to the object.
@@ -191,10 +179,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
     }
 
-    /// The same as [`get`](Self::get) for a pointer that may be null.
-    ///
-    /// # Errors
-    /// `ENOENT`, as above.
+    /// Like [`get`](Self::get); null is `None`.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -206,7 +191,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { Self::get(pointer) }.map(Some)
     }
 
-    /// The same without a look at the list, for calls that move data; `EINVAL` for null.
+    /// Returns an object without the lookup, for calls that move data; `EINVAL` for null.
     ///
     /// # Safety
     /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
@@ -216,7 +201,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
     }
 
-    /// Takes the object back from the program.
+    /// Takes the object back.
     ///
     /// # Safety
     /// [`get`](Self::get) has found the object, and the pointer is not used again.
@@ -226,21 +211,20 @@ pub(crate) unsafe trait Object: Sized + 'static {
     }
 }
 
-/// Number of existing objects that were made from one: it cannot be destroyed while there are any.
+/// Count of dependents; 0 allows destruction.
 #[derive(Default)]
 pub(crate) struct Users(Arc<()>);
 
-/// A reference that keeps an object from being destroyed.
+/// Prevents an object's destruction.
 #[derive(Clone)]
 pub(crate) struct User(#[allow(dead_code, reason = "only held")] Arc<()>);
 
 impl Users {
-    /// Adds one.
     pub(crate) fn add(&self) -> User {
         User(self.0.clone())
     }
 
-    /// `EBUSY` while there are any.
+    /// `EBUSY` while any exist.
     pub(crate) fn none_left(&self) -> Result<()> {
         if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::of(Rule::StillUsed)) }
     }

@@ -15,15 +15,13 @@ use crate::{
     layout::{ibv_context, ibv_pd},
 };
 
-/// A protection domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Objects that were made in it.
     pub(crate) users: Users,
-    /// The domains that a parent domain was made from; empty for others.
+    /// Sources of a parent domain.
     parent_of: Vec<User>,
 }
 
@@ -38,7 +36,7 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    /// One with a number of its own, under which it can be imported.
+    /// Creates an importable domain.
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
@@ -46,13 +44,11 @@ impl Pd {
         pd
     }
 
-    /// Another object for the same domain, with the same number.
     pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// A parent domain: it keeps the domains that it was made from, and has the number of the
-    /// protection domain.
+    /// Creates a parent domain with the protection domain's handle; it keeps its sources.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,
@@ -69,12 +65,10 @@ impl Pd {
         }
     }
 
-    /// True for a parent domain.
     pub(crate) fn is_parent(&self) -> bool {
         !self.parent_of.is_empty()
     }
 
-    /// The context that it was made in.
     pub(crate) fn context(&self) -> *mut ibv_context {
         // SAFETY: The member is never written.
         unsafe { (*self.c()).context }

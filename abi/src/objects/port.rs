@@ -21,17 +21,16 @@ use crate::{
     translate::mtu,
 };
 
-/// `IBV_GID_TYPE_ROCE_V1` and `_V2` as `ibv_query_gid_type` counts.
+/// sysfs's numbers, for `ibv_query_gid_type`.
 const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
-/// Capabilities in `port_cap_flags`.
+/// `port_cap_flags`.
 const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
-/// Physical states of a port.
+/// Physical states.
 const LINK_UP: u8 = 5;
 const DISABLED: u8 = 3;
 
-/// Width and speed of a link of so many Mbit/s, as InfiniBand counts: the lanes' code and the code
-/// of each lane's rate.
+/// InfiniBand's codes for a rate in Mbit/s.
 const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
     const LANES_1: u8 = 1;
     const LANES_4: u8 = 2;
@@ -71,7 +70,6 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
     }
 }
 
-/// Every device has one port.
 fn port_1(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(Errno::of(Rule::Port)) }
 }
@@ -90,8 +88,7 @@ pub(crate) unsafe extern "C" fn query_port(
     })
 }
 
-/// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies
-/// beyond, the caller has cleared.
+/// For programs older than `port_cap_flags2`; the caller cleared the rest.
 unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
@@ -100,7 +97,7 @@ unsafe extern "C" fn ibv_query_port(
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
-/// In units of 100 Mbit/s.
+/// Unit: 100 Mbit/s.
 unsafe extern "C" fn ibv_query_port_speed(
     context: *mut ibv_context,
     port: u32,
@@ -111,14 +108,14 @@ unsafe extern "C" fn ibv_query_port_speed(
         if port != 1 || to.is_null() {
             return Err(Errno::of(Rule::Port));
         }
-        // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
+        // unknown: the slowest that `ibv_query_port` reports
         let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
         *to = u64::from(mbps) / 100;
         Ok(())
     })
 }
 
-/// Counts as C has them: signed.
+/// Converts to C's signed counts.
 fn int(count: impl TryInto<c_int>) -> c_int {
     count.try_into().unwrap_or(c_int::MAX)
 }
@@ -148,7 +145,7 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
         atomic_cap: match attr.atomic_cap {
             AtomicCap::None => IBV_ATOMIC_NONE,
-            // programs look for this; few need atomicity against processors, too
+            // programs require this; few need atomicity with the CPU
             _ => IBV_ATOMIC_HCA,
         },
         max_mw: int(limits.max_mw),
@@ -340,8 +337,7 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in
-/// `tv_nsec` as other devices have it.
+/// `ibv_query_rt_values_ex`: clock of completion timestamps, all in `tv_nsec` like other devices.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,

@@ -1,6 +1,5 @@
-//! Posting work requests: lists of C's, translated one by one while they are posted. They may be at
-//! any address: some programs have them in packed structures, and the stock libraries take them
-//! there.
+//! Lists of work requests, translated while posting. Like the stock libraries it accepts unaligned
+//! lists: some programs pack structures.
 
 use std::{ffi::c_int, mem::MaybeUninit};
 
@@ -32,7 +31,6 @@ unsafe fn destination(ud: UdPart) -> Result<UdDestination> {
     Ok(Ah::trust(ud.ah)?.handle.to(Qpn::new(ud.remote_qpn), QKey(ud.remote_qkey)))
 }
 
-/// Operation of a request, by its opcode (`enum ibv_wr_opcode`).
 unsafe fn operation(qp_type: QpType, wr: &ibv_send_wr) -> Result<SendOp> {
     let target = || {
         let part = wr.wr.rdma;
@@ -82,7 +80,7 @@ unsafe fn send_wr(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWr> {
     let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
     let (first, limit) = (wr.sg_list, qp.caps.max_send_sge);
     let data = if op.is_bare() {
-        Data::empty() // the rest of the request is the window's
+        Data::empty() // the window uses the rest
     } else if wr.send_flags & IBV_SEND_INLINE != 0 {
         let pieces =
             list(first, count, limit)?.map(|sge| (sge.addr as *const u8, sge.length as usize));
@@ -100,7 +98,6 @@ unsafe fn recv_wr(wr: &ibv_recv_wr, limit: u32) -> Result<RecvWr> {
     Ok(RecvWr { wr_id: wr.wr_id, sges: sges(wr.sg_list, count, limit)? })
 }
 
-/// A request of a list of C's.
 trait Listed: Copy {
     fn wr_id(&self) -> u64;
     fn next(&self) -> *mut Self;
@@ -126,8 +123,7 @@ impl Listed for ibv_recv_wr {
     }
 }
 
-/// Translates and posts a list, whose place stays at the request that fails. Of a program that is
-/// checked, a request that cannot be read fails, too.
+/// Posts a list; `place` ends at a failing request. Under checks an unreadable request fails.
 #[inline]
 unsafe fn each<W: Listed, R>(
     place: &mut *mut W,
@@ -143,14 +139,13 @@ unsafe fn each<W: Listed, R>(
     Ok(())
 }
 
-/// A request that may not be there.
+/// Reads a request, perhaps unmapped.
 unsafe fn read<W: Listed>(place: *const W) -> Result<W> {
     let mut c = MaybeUninit::<W>::uninit();
     copy_from_program(place.cast(), c.as_mut_ptr().cast(), size_of::<W>())?;
     Ok(c.assume_init())
 }
 
-/// Name of a call for its explanation, with the request that it has refused.
 #[cold]
 unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String {
     let (mut at, mut number) = (first, 1);
@@ -164,7 +159,7 @@ unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String
     }
 }
 
-/// A call that posts a list, with its place. Where it stops is written to `bad_wr`.
+/// Posts a list; writes the failing place to `bad_wr`.
 #[inline]
 unsafe fn posting<W>(
     id: CallId,
@@ -180,10 +175,10 @@ unsafe fn posting<W>(
     status
 }
 
-/// Length of a list that has no end: more than a queue takes.
+/// Longer lists are endless: no queue holds more.
 const LONGEST: usize = 1 << 16;
 
-/// Has a list posted of which checks note each request: all of it is translated first.
+/// Translates all, records each for the checks, then posts.
 unsafe fn checked<W: Listed, R>(
     (queue, call): (Queue, Moving),
     place: &mut *mut W,
@@ -210,7 +205,7 @@ unsafe fn checked<W: Listed, R>(
     requests::post(queue, call.id.name(), noted, || {
         let result = post(place, &mut |_| {
             asked += 1;
-            // none: the program has made the list longer meanwhile
+            // the list has grown meanwhile
             made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
         });
         (asked - usize::from(result.is_err()), result)
@@ -218,7 +213,6 @@ unsafe fn checked<W: Listed, R>(
 }
 
 impl Qp {
-    /// Posts a list of send requests, which `make` translates.
     unsafe fn send(
         &self,
         place: &mut *mut ibv_send_wr,
@@ -238,7 +232,6 @@ impl Qp {
         posted.map_err(|error| error.on(&self.qp, &refused(CallId::ibv_post_send, first, *place)))
     }
 
-    /// Posts a list of receive requests.
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
@@ -253,7 +246,6 @@ impl Qp {
 }
 
 impl Srq {
-    /// Posts a list of receive requests.
     unsafe fn receive(
         &self,
         place: &mut *mut ibv_recv_wr,
@@ -297,7 +289,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     posting(CallId::ibv_post_recv, wr, bad_wr, move |call, place| {
         let pointer = qp as usize;
         let qp = call.object::<Qp>(qp)?;
-        // none have those that receive from a shared queue, which is said then
+        // an SRQ's queue pair allows 0: posting reports that
         let max_sge = qp.caps.max_recv_sge.max(1);
         let make = |c: &ibv_recv_wr| recv_wr(c, max_sge);
         if !call.is_checked {

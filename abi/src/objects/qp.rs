@@ -36,7 +36,6 @@ use crate::{
     translate::qp::{QP_ATTR, attributes, type_to_c},
 };
 
-/// A queue pair as programs hold it.
 #[repr(C)]
 pub(crate) struct Qp {
     c: UnsafeCell<ibv_qp_ex>,
@@ -44,13 +43,12 @@ pub(crate) struct Qp {
     pub(crate) qp_type: QpType,
     pub(crate) caps: QpCaps,
     pub(crate) ctx: Arc<ContextInner>,
-    /// Multicast groups that it is attached to. It cannot be destroyed as long as there are any.
+    /// Attached groups prevent destruction.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    /// Flows. It cannot be destroyed as long as there are any.
+    /// Flows prevent destruction.
     pub(crate) users: Users,
-    /// True if the queue pair was made for `ibv_wr_start` and the calls that follow it.
+    /// Created for `ibv_wr_start`.
     pub(crate) is_extended: bool,
-    /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
     pub(crate) batch: Batch<Requests>,
     pub(crate) sq_sig_all: bool,
     target: Option<Arc<Target>>,
@@ -68,16 +66,15 @@ unsafe impl Object for Qp {
     }
 }
 
-/// Requests that have been made. After an error no more are.
+/// Requests of a batch; none after an error.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) wrs: Vec<SendWr>,
-    /// Windows that they bind, and the keys that those get.
+    /// Bound windows, and their new keys.
     pub(crate) keys: Vec<(*mut ibv_mw, RKey)>,
     pub(crate) error: Option<Errno>,
 }
 
-/// Parts of a new queue pair.
 pub(crate) struct NewQp {
     pub(crate) qp: QueuePair,
     pub(crate) target: Option<Arc<Target>>,
@@ -86,8 +83,7 @@ pub(crate) struct NewQp {
 }
 
 impl Qp {
-    /// Hands a new queue pair to the program. `set_operations` sets the functions of an extended
-    /// one.
+    /// Gives a queue pair to the program; `set_operations` sets extended functions.
     pub(crate) unsafe fn create_raw(
         new: NewQp,
         ctx: &Arc<ContextInner>,
@@ -134,7 +130,7 @@ impl Qp {
         };
         let qp = qp.into_raw();
         single::made_with(qp as usize, attr.pd as usize);
-        // one that is opened a second time in the same context tells its events by the first
+        // opened twice in a context: events name the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
         if qp_type != QpType::XrcTarget {
             requests::add_pair((ctx.device(), qpn.get()), || NewPair {
@@ -150,7 +146,6 @@ impl Qp {
 }
 
 impl Qp {
-    /// What tells it from others of this process.
     pub(crate) fn key(&self) -> QpKey {
         (self.ctx.device(), self.qp.qpn().get())
     }

@@ -1,4 +1,4 @@
-//! Creating queue pairs, and opening those of other handles.
+//! Creating and opening queue pairs.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::{
     translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-/// Greatest size of inline data that a queue pair gets without a request for it.
+/// Most inline bytes given unasked.
 const MAX_INLINE_GIVEN: u32 = 512;
 
-/// Creates a queue pair in RESET, and writes its sizes back.
+/// Creates a queue pair; writes its sizes back.
 unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     if attr.comp_mask
         & !(IBV_QP_INIT_ATTR_PD
@@ -64,14 +64,13 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let is_initiator = qp_type == QpType::XrcInitiator;
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq)?;
-    // the kernel finds them by numbers that mean something in one context alone
+    // the kernel's handles belong to one context
     let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
     if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
         return Err(Errno::of(Rule::OtherContext));
     }
     let mut caps = caps_from_c(&attr.cap);
-    // Room for elements is room for as many bytes of inline data. Other devices give it, and there
-    // are programs that send inline without having requested it.
+    // elements give inline room, as on other devices: programs send inline without requesting it
     let room = caps.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
     let given = min_inline.max(room).min(pd.ctx.context.limits().max_inline_data);
     caps.max_inline_data = caps.max_inline_data.max(given);

@@ -1,5 +1,4 @@
-//! Posting by calls: `ibv_wr_start`, calls that make requests, and `ibv_wr_complete`, which posts
-//! all of them or none.
+//! `ibv_wr_start` to `ibv_wr_complete`, which posts all requests or none.
 
 use std::ffi::{c_int, c_void};
 
@@ -28,7 +27,6 @@ use crate::{
     translate::wr::{elements, flags, immediate, inline, remote, sges},
 };
 
-/// The requests that a service has.
 const fn operations(qp_type: QpType) -> u64 {
     let datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let connection = datagram
@@ -54,17 +52,16 @@ const fn operations(qp_type: QpType) -> u64 {
     }
 }
 
-/// `EOPNOTSUPP` for requests that the service does not have.
+/// `EOPNOTSUPP` if the service lacks an operation.
 pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<()> {
     if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::of(Rule::SendOperations)) }
 }
 
-/// Inline data that these requests need in any case: the eight bytes of an atomic WRITE.
+/// Inline bytes needed: 8 for atomic WRITE.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
     if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
 
-/// Sets the functions for the requests that a queue pair is made for.
 pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) {
     let wants = |operation: u64| send_ops & operation != 0;
     c.wr_start = Some(wr_start);
@@ -124,12 +121,12 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     })
 }
 
-/// The object behind a pointer that the program got from `ibv_qp_to_qp_ex`.
+/// Object behind `ibv_qp_to_qp_ex`'s pointer.
 unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
     &*qp.cast()
 }
 
-/// The requests, for the thread that has begun the batch.
+/// For the batch's thread.
 unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
     // SAFETY: C demands that only the thread that has started a batch makes requests and completes
     // it, and the reference does not outlive the call.
@@ -158,7 +155,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
         Ok(())
     });
-    wr_abort(qp); // what is posted is no longer the batch's
+    wr_abort(qp); // posted requests have left the batch
     status
 }
 
@@ -171,8 +168,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     object.batch.end();
 }
 
-/// Adds a request, whose data and destination other calls give. Its number and flags are those that
-/// the program has set before the call.
+/// Adds a request with the program's `wr_id` and flags; later calls set data and destination.
 unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = requests(object(qp));
     if requests.error.is_none() {
@@ -187,7 +183,6 @@ unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     }
 }
 
-/// Changes the request that was added last.
 unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Result<()>) {
     let qp = object(qp);
     let requests = requests(qp);

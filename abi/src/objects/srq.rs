@@ -28,14 +28,12 @@ use crate::{
     rule::Rule,
 };
 
-/// A shared receive queue as programs hold it.
 #[repr(C)]
 pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) srq: SharedReceiveQueue,
     pub(crate) max_sge: u32,
     ctx: Arc<ContextInner>,
-    /// The queue pairs that receive from it.
     pub(crate) users: Users,
     _made_from: Vec<User>,
 }
@@ -51,14 +49,12 @@ unsafe impl Object for Srq {
 }
 
 impl Srq {
-    /// The context that it was made in.
     pub(crate) const fn context(&self) -> &Arc<ContextInner> {
         &self.ctx
     }
 }
 
-/// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set
-/// later.
+/// Creates an SRQ; writes its sizes back. The limit is set later.
 unsafe fn create(
     pd: &Pd,
     srq_context: *mut c_void,
@@ -109,7 +105,7 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     })
 }
 
-/// Members of the attributes of a new one, without those of tag matching, which came later.
+/// Reads attributes without the later tag matching.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {

@@ -1,4 +1,4 @@
-//! The operations of a context that are reached through it and not by name.
+//! Operations reached through a context.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     layout::{ibv_context, ibv_device, verbs_context},
 };
 
-/// Operations that are not set are not supported: the functions of the headers see to that.
+/// Unset operations are unsupported, by the headers.
 fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
@@ -55,8 +55,7 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// A context of the device of `command_file`, which has been opened for it. An imported one owns
-/// the descriptor that it is imported by.
+/// Opens a context; an import owns `imported_by`.
 pub(crate) fn open(
     opened: Result<Context, OpenError>,
     command_file: Arc<CommandFile>,

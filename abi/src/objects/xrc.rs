@@ -1,4 +1,4 @@
-//! XRC domains, and the targets in them.
+//! XRC domains and their targets.
 
 use std::{
     cell::UnsafeCell,
@@ -22,13 +22,11 @@ use crate::{
     sync::Mutex,
 };
 
-/// An XRC domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Xrcd {
     c: UnsafeCell<ibv_xrcd>,
     shared: Arc<Shared>,
     pub(crate) ctx: Arc<ContextInner>,
-    /// The targets and the XRC SRQs of this handle.
     pub(crate) users: Users,
 }
 
@@ -38,22 +36,20 @@ unsafe impl Object for Xrcd {
     const NAME: &str = "ibv_xrcd";
 }
 
-/// A domain, shared by all handles that name the same file.
+/// A domain, shared by handles of a file.
 struct Shared {
     domain: XrcDomain,
     targets: Mutex<HashMap<u32, Weak<Target>>>,
 }
 
-/// A target, shared by all handles that have opened it; destroyed with the last of them.
+/// A target, destroyed with its last handle.
 pub(crate) struct Target {
     pub(crate) qp: QueuePair,
 }
 
-/// A device, and a file by its file system and number.
 type File = (String, u64, u64);
 
-/// Domains of files. Other processes have others: each has an address of its own, so that no peer
-/// could reach into two.
+/// Domains of this process. Each process has its own address, so no peer reaches two domains.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Xrcd {

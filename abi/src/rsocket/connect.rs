@@ -1,4 +1,4 @@
-//! Addresses of rsockets, and connecting.
+//! Connecting, and addresses.
 
 use std::{
     ffi::c_int,
@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
 };
 
-/// An address that a program gives, with those of IPv4 inside IPv6 as what they are.
+/// Reads an address; IPv4-mapped IPv6 becomes IPv4.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if at.is_null() {
         return Err(Errno::of(Rule::SocketPointer));
@@ -45,7 +45,7 @@ pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<Soc
     Ok(address)
 }
 
-/// Writes an address as far as there is room, and how long it is.
+/// Writes an address, perhaps truncated.
 pub(super) unsafe fn give(
     entry: &Entry,
     mut address: SocketAddr,
@@ -120,13 +120,12 @@ unsafe extern "C-unwind" fn rconnect(
                 other => Ok(other?),
             }
         });
-        // it goes on, but this call has waited long enough
+        // connecting continues after this call
         let late = begun && connected == Err(AGAIN);
         if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected }
     })
 }
 
-/// Writes the peer's address.
 pub(super) unsafe fn give_peer(
     number: c_int,
     address: *mut sockaddr,

@@ -1,4 +1,4 @@
-//! Sending and receiving datagrams.
+//! Datagrams.
 
 use std::ffi::c_int;
 
@@ -13,15 +13,12 @@ use super::{
 };
 use crate::errno::Result;
 
-/// True for a datagram socket.
 pub(super) fn is_one(number: c_int) -> Result<bool> {
     let _call = Call::begin();
     Ok(table::find(number)?.socket.is_datagram())
 }
 
-/// Sends what lies in the pieces as one datagram, to this address if there is one.
-///
-/// A cancellation point, as the call below.
+/// Sends one datagram. Cancellation point.
 pub(super) unsafe fn send(
     number: c_int,
     pieces: *const iovec,
@@ -38,28 +35,26 @@ pub(super) unsafe fn send(
     })
 }
 
-/// What was received.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
-    /// Bytes of the datagram, and of those the ones that did fit.
     whole: usize,
     fit: usize,
 }
 
 impl Received {
-    /// True if some did not fit.
+    /// True if truncated.
     pub(super) const fn is_cut(self) -> bool {
         self.fit < self.whole
     }
 
-    /// What a call gives: with `MSG_TRUNC` all bytes count.
+    /// Result: with `MSG_TRUNC` the whole length.
     pub(super) const fn length(self, flags: c_int) -> isize {
         let length = if flags & libc::MSG_TRUNC != 0 { self.whole } else { self.fit };
         length.cast_signed()
     }
 }
 
-/// Receives one datagram into the pieces, as far as it fits, and writes where it came from.
+/// Receives a datagram, perhaps truncated.
 pub(super) unsafe fn receive(
     number: c_int,
     pieces: *const iovec,

@@ -1,4 +1,4 @@
-//! Making rsockets, and what `fcntl` does with descriptors.
+//! Creating rsockets, and `fcntl`.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` and `EPROTONOSUPPORT` as for `socket`.
+/// Creates an rsocket, with the errors of `socket`.
 fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
         return Err(Errno::of(Rule::SocketFamily));
@@ -60,7 +60,7 @@ fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
     }
 }
 
-/// Variadic in C, where a third argument is passed as one that is named.
+/// Variadic in C; a third argument is passed like a named one.
 unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_uint) -> c_int {
     call::control(CallId::rfcntl, || control(number, command, argument))
 }

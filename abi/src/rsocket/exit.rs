@@ -1,4 +1,4 @@
-//! The end of the process: what was sent gets to the peers, and they are told.
+//! Process exit: delivers data, notifies peers.
 
 use std::{thread, time::Duration};
 
@@ -6,12 +6,10 @@ use roce_provider::rsocket::Deadline;
 
 use super::table;
 
-/// Longest time that the process waits. A kernel would go on by itself.
+/// Longest delay; a kernel would continue.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
-/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// True if there are any sockets.
 pub(crate) fn any() -> bool {
     !table::is_empty()
 }
@@ -20,7 +18,7 @@ pub(crate) fn end_all() {
     let all: Vec<_> =
         table::all().into_iter().filter(|entry| entry.socket.is_of_this_process()).collect();
     for entry in &all {
-        let _ = entry.socket.shutdown(true, true); // it may not be connected
+        let _ = entry.socket.shutdown(true, true); // may be unconnected
     }
     let deadline = Deadline::after(Some(LIMIT / 2));
     while !deadline.is_over() && all.iter().any(|entry| !entry.socket.is_sent()) {

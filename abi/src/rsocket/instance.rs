@@ -1,5 +1,4 @@
-//! Waiting for many descriptors by an instance of its own, as with `epoll`. The kernel's `epoll`
-//! waits for those that are no rsockets.
+//! `repoll`: instances for rsockets, beside the kernel's `epoll` for other descriptors.
 
 use std::{collections::BTreeMap, ffi::c_int, time::Duration};
 
@@ -19,26 +18,24 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-/// Instances by their descriptors, which are those of `epoll`, each with its rsockets.
 static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
 
 struct Watched {
     events: u32,
     data: u64,
-    /// The rsocket's number of news when it was reported last.
+    /// Event count at the last report.
     reported: Option<u64>,
 }
 
-/// Reported whether they are wanted or not.
+/// Reported always.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 impl Watched {
-    /// What is to be reported of an rsocket.
     fn look(&mut self, number: c_int) -> Option<epoll_event> {
         let entry = table::find(number).ok()?;
-        // numbers of `poll` and `epoll` are the same ones
+        // same bits
         let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
         let found = u32::from(ready) & (self.events | ALWAYS);
         let news = entry.socket.news();
@@ -54,7 +51,7 @@ impl Watched {
     }
 }
 
-/// Of the flags of a descriptor, those that `epoll` has no use for do nothing.
+/// Ignores flags that `epoll` lacks.
 unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
     call::control(CallId::repoll_create, || {
         let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
@@ -106,7 +103,6 @@ unsafe extern "C" fn repoll_ctl(
     })
 }
 
-/// What is ready now, at most so much.
 unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
     let mut count = 0;
     if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
@@ -129,7 +125,6 @@ unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result
     Ok(count)
 }
 
-/// The rsockets of an instance.
 fn rsockets(instance: c_int) -> Vec<c_int> {
     INSTANCES
         .lock()
@@ -137,7 +132,7 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
         .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
 }
 
-/// Starts to wait for them, and lists what to sleep on.
+/// Prepares a wait; lists the descriptors to sleep on.
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     let numbers = rsockets(instance);
     let own = wakeup_descriptor()?;
@@ -192,7 +187,7 @@ unsafe extern "C-unwind" fn repoll_wait(
     call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
 }
 
-/// Closes an instance. `EBADF` for another descriptor.
+/// Closes an instance; `EBADF` otherwise.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
     INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;

@@ -1,4 +1,4 @@
-//! Mapping memory for the peer, and writing to what it has mapped.
+//! Maps memory for the peer, and writes to the peer's mappings.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// The offset under which the memory is mapped: its address, where the program does not choose one.
+/// Maps memory; the offset is its address by default.
 unsafe fn map(
     number: c_int,
     at: *mut c_void,
@@ -72,7 +72,7 @@ unsafe fn write(
     })
 }
 
-/// In C it gives a `size_t`, all of whose bits are set for an error.
+/// In C it returns `size_t`, all ones on error.
 unsafe extern "C-unwind" fn riowrite(
     number: c_int,
     at: *const c_void,

@@ -1,4 +1,4 @@
-//! Bytes of a program that lie in several pieces.
+//! Scattered bytes of a program.
 
 use libc::{c_int, iovec};
 use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFault};
@@ -6,17 +6,15 @@ use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFa
 use crate::errno::{Errno, Result};
 use crate::rule::Rule;
 
-/// A place in a list of pieces, which moves on with what is copied.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     pieces: *const iovec,
     number: usize,
-    /// In the first piece.
     offset: usize,
 }
 
 impl Cursor {
-    /// The start of a list, which the program leaves as it is; and its bytes.
+    /// Start of a list, and its total bytes.
     ///
     /// # Safety
     /// There are so many pieces.
@@ -32,7 +30,6 @@ impl Cursor {
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }
 
-    /// The number of pieces that a program gives.
     pub(super) fn number(number: c_int) -> Result<usize> {
         usize::try_from(number)
             .ok()
@@ -40,7 +37,7 @@ impl Cursor {
             .ok_or(Errno::of(Rule::SocketArgument))
     }
 
-    /// The next bytes that lie together, `most` of them: they are passed to `copy`.
+    /// Passes up to `most` contiguous bytes to `copy`.
     unsafe fn step(
         &mut self,
         most: usize,
@@ -59,20 +56,20 @@ impl Cursor {
         Err(MemoryFault)
     }
 
-    /// Passes over bytes that were copied by another one.
+    /// Skips bytes.
     ///
     /// # Safety
     /// The list is as it was.
     pub(super) unsafe fn skip(&mut self, bytes: usize) {
         let mut done = 0;
         while done < bytes {
-            // there are as many
+            // as many exist
             let Ok(here) = self.step(bytes - done, |_, _| Ok(())) else { break };
             done += here;
         }
     }
 
-    /// Copies the next bytes of the program's.
+    /// Copies from the program.
     ///
     /// # Safety
     /// They may be read.
@@ -87,7 +84,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies to the next bytes of the program's.
+    /// Copies to the program.
     ///
     /// # Safety
     /// They may be written.

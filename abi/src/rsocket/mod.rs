@@ -1,6 +1,5 @@
-//! rsockets: the calls of librdmacm that are named after those on sockets, on top of
-//! [`roce_provider::rsocket`], whose calls never wait. Waiting is here, where a thread can be
-//! cancelled without leaving anything behind.
+//! librdmacm's rsockets on [`roce_provider::rsocket`], whose calls never wait. Waits are here,
+//! where cancellation leaks nothing.
 
 mod connect;
 mod datagram;

@@ -17,7 +17,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Level of the options of queues, and those.
+/// librdmacm's queue options.
 const SOL_RDMA: c_int = 0x10000;
 const RDMA_SQSIZE: c_int = 0;
 const RDMA_RQSIZE: c_int = 1;
@@ -26,7 +26,6 @@ const RDMA_IOMAPSIZE: c_int = 3;
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
-/// A value that a program gives.
 unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
     if at.is_null() {
         return Err(Errno::of(Rule::SocketPointer));
@@ -37,12 +36,11 @@ unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
     Ok(at.cast::<T>().read_unaligned())
 }
 
-/// One of `SO_RCVTIMEO` and its like.
 unsafe fn set_limit(limit: &Limit, at: *const c_void, length: socklen_t) -> Result<()> {
     let timeval { tv_sec, tv_usec } = given(at, length)?;
     let microseconds = u64::try_from(tv_usec).ok().filter(|microseconds| *microseconds < 1_000_000);
     let microseconds = microseconds.ok_or(Errno::of(Rule::SocketTime))?;
-    // a negative time is none, as for the kernel
+    // as in the kernel, negative means none
     let seconds = u64::try_from(tv_sec).unwrap_or_default();
     limit.set(Duration::from_secs(seconds) + Duration::from_micros(microseconds));
     Ok(())
@@ -96,7 +94,7 @@ unsafe fn set(
             entry.keepalive.1.store(seconds, RELAXED);
             Ok(())
         }
-        // the adapter repeats and counts by itself; what it sends at once is the path's affair
+        // the adapter retries by itself; the path decides the segment size
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_MAXSEG) => {
             number().map(drop)
         }
@@ -126,7 +124,7 @@ unsafe extern "C" fn rsetsockopt(
     })
 }
 
-/// Gives a value, cut to the room that there is.
+/// Returns a value, perhaps truncated.
 unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
     if at.is_null() || length.is_null() {
         return Err(Errno::of(Rule::SocketPointer));

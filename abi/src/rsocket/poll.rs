@@ -1,4 +1,4 @@
-//! Waiting for rsockets and other descriptors together.
+//! Waits for rsockets and other descriptors.
 
 use std::{
     cell::RefCell,
@@ -21,12 +21,10 @@ use crate::{
 };
 
 thread_local! {
-    /// What the thread sleeps on: a list that lives as long as it, since one on the stack would be
-    /// left behind by a thread that is cancelled.
+    /// Thread-local: a cancelled thread would leak a list on its stack.
     static SLEPT_ON: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A list to sleep on.
 pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd, c_ulong) {
     SLEPT_ON.with_borrow_mut(|list| {
         list.clear();
@@ -35,7 +33,7 @@ pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd
     })
 }
 
-/// What that list says after the sleep.
+/// Events found by the sleep.
 fn found(at: usize) -> c_short {
     SLEPT_ON.with_borrow(|list| list.get(at).map_or(0, |one| one.revents))
 }
@@ -44,7 +42,6 @@ pub(super) const fn wanted(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// What `poll` says of an rsocket.
 pub(super) fn events(readiness: Readiness) -> c_short {
     let Readiness { readable, writable, failed, hung_up, finished } = readiness;
     [
@@ -59,7 +56,7 @@ pub(super) fn events(readiness: Readiness) -> c_short {
     .fold(0, |all, (_, bits)| all | bits)
 }
 
-/// Of an rsocket, those of its events that are wanted, and those that always are.
+/// Wanted and unconditional events.
 fn of_rsocket(one: &pollfd) -> c_short {
     match table::find(one.fd).map(|entry| entry.socket.readiness()) {
         Ok(Ok(readiness)) => events(readiness) & (one.events | libc::POLLERR | libc::POLLHUP),
@@ -73,7 +70,6 @@ enum Next {
     Sleep(c_int),
 }
 
-/// A wait under way.
 struct Wait {
     polling: Deadline,
     end: Deadline,
@@ -81,10 +77,9 @@ struct Wait {
 }
 
 impl Wait {
-    /// Looks at all, and says what follows.
     unsafe fn look(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
         let each = || (0..count).map(|index| all.add(index));
-        // the others first: the list is used again for the sleep
+        // others first: the sleep reuses the list
         let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
         let (list, length) = slept_on(others);
         if libc::poll(list, length, 0) < 0 {
@@ -116,9 +111,7 @@ impl Wait {
     }
 }
 
-/// As `poll`, with rsockets among the descriptors.
-///
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// `poll` with rsockets. Cancellation point.
 pub(super) unsafe fn poll_all(
     all: *mut pollfd,
     count: usize,
@@ -146,7 +139,6 @@ pub(super) unsafe fn poll_all(
     }
 }
 
-/// True if there are rsockets among them.
 unsafe fn has_rsockets(all: *const pollfd, count: usize) -> bool {
     let _call = Call::begin();
     !all.is_null()

@@ -17,12 +17,10 @@ use crate::{
     rule::Rule,
 };
 
-/// No place for an address.
+/// No address wanted.
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
-/// Receives into the pieces what is there, or with `MSG_WAITALL` as much as fits.
-///
-/// A cancellation point, as the calls below.
+/// Receives available data, or with `MSG_WAITALL` all that fits. Cancellation point.
 unsafe fn receive(
     number: c_int,
     pieces: *const iovec,
@@ -71,7 +69,7 @@ unsafe extern "C-unwind" fn rrecvfrom(
     })
 }
 
-/// Receives, and writes where it came from; the second is true for a datagram that was cut.
+/// Receives; true if a datagram was truncated.
 unsafe fn receive_from(
     number: c_int,
     pieces: *const iovec,
@@ -89,12 +87,12 @@ unsafe fn receive_from(
     let received = receive(number, pieces, count, flags)?;
     if !from.is_null() {
         let _call = Call::begin();
-        let _ = connect::give_peer(number, from, size); // it may be gone since
+        let _ = connect::give_peer(number, from, size); // it may have gone
     }
     Ok((received, false))
 }
 
-/// Without control data, which rsockets have none of. A stream gives no address.
+/// No control data; streams give no address.
 unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags: c_int) -> isize {
     call::waiting(CallId::rrecvmsg, || {
         if message.is_null() {

@@ -1,4 +1,4 @@
-//! `rselect`, on top of `rpoll`.
+//! `rselect` on top of `rpoll`.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 unsafe extern "C-unwind" {
-    /// As in libc, but declared to unwind: it is a cancellation point.
+    /// Unwinds, unlike libc's: a cancellation point.
     fn select(
         count: c_int,
         read: *mut fd_set,
@@ -29,14 +29,14 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// The descriptors of a call: see `poll`.
+    /// Descriptors of a call: see `poll`.
     static WANTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
 }
 
 const READ: i16 = libc::POLLIN | libc::POLLHUP | libc::POLLERR;
 const WRITE: i16 = libc::POLLOUT | libc::POLLERR;
 
-/// Sets of descriptors, which may be longer than the type says.
+/// Descriptor sets, possibly beyond `FD_SETSIZE`.
 #[derive(Clone, Copy)]
 struct Sets([*mut fd_set; 3]);
 
@@ -56,7 +56,6 @@ impl Sets {
         }
     }
 
-    /// As lists for `poll`.
     unsafe fn wanted(self, count: usize) -> (*mut pollfd, usize) {
         WANTED.with_borrow_mut(|list| {
             list.clear();
@@ -72,7 +71,6 @@ impl Sets {
         })
     }
 
-    /// Leaves those that are ready, and counts them.
     unsafe fn keep_ready(self) -> Result<c_int> {
         WANTED.with_borrow(|list| {
             if list.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
@@ -90,7 +88,7 @@ impl Sets {
     }
 }
 
-/// A cancellation point: nothing may need to be dropped in its callers.
+/// Cancellation point.
 unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
     let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
     let limit = match timeout.as_ref() {
@@ -105,7 +103,7 @@ unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int>
     let end = Deadline::after(limit);
     let result = poll_all(list, length, limit);
     if let (Some(timeout), Some(left)) = (timeout.as_mut(), end.left()) {
-        // as Linux does
+        // like Linux
         (timeout.tv_sec, timeout.tv_usec) = (left.as_secs() as _, left.subsec_micros().into());
     }
     result?;

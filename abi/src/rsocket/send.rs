@@ -16,13 +16,10 @@ use crate::{
     rule::Rule,
 };
 
-/// The address that a call does not have.
+/// No address.
 const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
 
-/// Sends what lies in the pieces: all of it, unless the socket does not wait, or something fails
-/// meanwhile. A stream goes to its peer, whatever the address says.
-///
-/// A cancellation point, as the calls below.
+/// Sends all, unless non-blocking or failing. A stream ignores `to`. Cancellation point.
 unsafe fn send(
     number: c_int,
     pieces: *const iovec,
@@ -74,7 +71,7 @@ unsafe extern "C-unwind" fn rsendto(
     send_one(CallId::rsendto, number, at, length, flags, (to, size))
 }
 
-/// Without control data, which rsockets have none of.
+/// No control data.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
     call::waiting(CallId::rsendmsg, || {
         if message.is_null() {

@@ -1,4 +1,4 @@
-//! The end of rsockets.
+//! Closing rsockets.
 
 use std::{ffi::c_int, sync::atomic::Ordering, time::Duration};
 
@@ -27,8 +27,7 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
     })
 }
 
-/// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes,
-/// or until the peer does not answer.
+/// Returns the time to deliver sent data; `None`: until done, or the peer is lost.
 fn linger(number: c_int) -> Result<Option<Duration>> {
     let entry = table::find(number)?;
     let (on, seconds) = &entry.linger;
@@ -37,11 +36,10 @@ fn linger(number: c_int) -> Result<Option<Duration>> {
         .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
 }
 
-/// Starts to close an rsocket, and says how long that may take.
 fn begin(number: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
     let limit = linger(number)?;
-    // it may not be connected
+    // may be unconnected
     let _ = table::find(number)?.socket.shutdown(true, true);
     Ok(limit)
 }
@@ -51,11 +49,11 @@ fn end(number: c_int) {
     drop(table::remove(number));
 }
 
-/// Closes an rsocket, or an instance of `repoll_create`. `EBADF` for another descriptor.
+/// Closes an rsocket or an instance of `repoll_create`. `EBADF` otherwise.
 unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
         let Ok(limit) = begin(number) else { return instance::close(number) };
-        // when the time is over, what is left is not sent
+        // unsent data is lost after the limit
         let _ = until(number, Patience::AtMost(limit), |entry| {
             if entry.socket.is_sent() { Ok(()) } else { Err(AGAIN) }
         });

@@ -1,4 +1,4 @@
-//! rsockets by their numbers, which are those of descriptors.
+//! rsockets by descriptor.
 
 use std::{
     collections::BTreeMap,
@@ -18,25 +18,23 @@ use crate::{
     sync::Mutex,
 };
 
-/// An rsocket with what only calls know of it.
 pub(super) struct Entry {
     pub(super) socket: Socket,
-    /// `AF_INET` or `AF_INET6`: addresses of IPv4 are shown as those of IPv6 then.
+    /// `AF_INET6` maps IPv4 addresses.
     pub(super) family: c_int,
-    /// `O_NONBLOCK`
     pub(super) nonblocking: AtomicBool,
     pub(super) receive_limit: Limit,
     pub(super) send_limit: Limit,
-    /// `SO_LINGER`: switched on, and seconds.
+    /// `SO_LINGER`: enabled, and seconds.
     pub(super) linger: (AtomicBool, AtomicU32),
-    /// `SO_KEEPALIVE`, and the seconds between questions.
+    /// `SO_KEEPALIVE`: enabled, and probe interval in seconds.
     pub(super) keepalive: (AtomicBool, AtomicU32),
-    /// Flags that are kept, and change nothing.
+    /// Stored without effect.
     pub(super) no_delay: AtomicBool,
     pub(super) oob_inline: AtomicBool,
 }
 
-/// Longest time that a call waits, in microseconds; 0: for ever.
+/// Timeout in microseconds; 0: none.
 #[derive(Default)]
 pub(super) struct Limit(AtomicU64);
 
@@ -55,7 +53,7 @@ impl Limit {
     }
 }
 
-/// Seconds without a question, as Linux has it for TCP by default.
+/// Linux's default for TCP, in seconds.
 const KEEPALIVE_SECONDS: u32 = 7200;
 
 fn copied(flag: &AtomicBool) -> AtomicBool {
@@ -81,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// One that a listener has accepted, with the listener's options.
+    /// An accepted rsocket, with the listener's options.
     pub(super) fn accepted(&self, socket: Socket) -> Self {
         Self {
             socket,
@@ -100,7 +98,6 @@ impl Entry {
         !self.nonblocking.load(Ordering::Relaxed)
     }
 
-    /// Time without traffic after which the peer is asked for.
     pub(super) fn keepalive_time(&self) -> Option<Duration> {
         let (on, seconds) = &self.keepalive;
         on.load(Ordering::Relaxed)
@@ -108,11 +105,9 @@ impl Entry {
     }
 }
 
-/// How many there are.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static SOCKETS: Mutex<BTreeMap<c_int, Arc<Entry>>> = Mutex::new(BTreeMap::new());
 
-/// Gives an rsocket its number.
 pub(super) fn add(entry: Entry) -> c_int {
     let number = entry.socket.number();
     NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +115,7 @@ pub(super) fn add(entry: Entry) -> c_int {
     number
 }
 
-/// The rsocket of this number; `EBADF` for another descriptor.
+/// Finds an rsocket; `EBADF` otherwise.
 pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
     SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
@@ -129,15 +124,15 @@ pub(super) fn is_one(number: c_int) -> bool {
     SOCKETS.lock().contains_key(&number)
 }
 
-/// Takes it away, to be dropped when no call uses it any more.
+/// Removes an rsocket, which the last call drops.
 pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
     let removed = SOCKETS.lock().remove(&number)?;
     NUMBER.fetch_sub(1, Ordering::Relaxed);
     Some(removed)
 }
 
-/// True if there are none. Without the lock, which a thread may hold for ever that a signal's
-/// handler has interrupted, to exit.
+/// True without rsockets. Takes no lock: a signal handler that exits may have interrupted its
+/// holder.
 pub(super) fn is_empty() -> bool {
     NUMBER.load(Ordering::Relaxed) == 0
 }

@@ -22,26 +22,24 @@ use crate::{
 
 pub(super) const AGAIN: Errno = Errno::told(libc::EAGAIN);
 
-/// Whether a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Patience {
-    /// As the socket's `O_NONBLOCK` says, and as long as `SO_RCVTIMEO` allows.
+    /// `O_NONBLOCK` and `SO_RCVTIMEO` decide.
     Receiving,
-    /// The same with `SO_SNDTIMEO`.
+    /// `O_NONBLOCK` and `SO_SNDTIMEO` decide.
     Sending,
-    /// `MSG_DONTWAIT`
+    /// `MSG_DONTWAIT`.
     None,
-    /// However the socket is set, so long at most.
+    /// This limit, whatever the options.
     AtMost(Option<Duration>),
 }
 
 impl Patience {
-    /// With the flags of a call.
     pub(super) const fn with(self, flags: c_int) -> Self {
         if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
     }
 
-    /// The longest wait, if there is any.
+    /// Returns the longest wait; `EAGAIN` if the call must not wait.
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
@@ -52,20 +50,16 @@ impl Patience {
     }
 }
 
-/// A wait under way.
 struct Wait {
-    /// The end of polling.
     polling: Deadline,
-    /// The end of it all.
     end: Option<Deadline>,
-    /// The thread's own descriptor, once everything is prepared for sleep.
+    /// This thread's, once ready to sleep.
     own: Option<c_int>,
-    /// The last sleep has ended by itself.
     is_quiet: bool,
 }
 
 impl Wait {
-    /// The next step after a failed attempt: a sleep of at most this duration, or none.
+    /// Returns the longest sleep, or none to poll.
     fn next(&mut self, entry: &Entry, patience: Patience) -> Result<Option<Option<Duration>>> {
         let limit = patience.limit(entry)?;
         let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
@@ -87,9 +81,7 @@ impl Wait {
     }
 }
 
-/// Tries something with an rsocket until the answer is not `EAGAIN`.
-///
-/// A cancellation point: nothing may need to be dropped in its callers, nor in `attempt`.
+/// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop either.
 pub(super) fn until<R: Copy>(
     number: c_int,
     patience: Patience,
@@ -120,12 +112,9 @@ pub(super) fn until<R: Copy>(
     }
 }
 
-/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, and returns their
-/// number. Ends when all are moved, when an attempt moves none, or, with `some`, when any are
-/// moved. An error after the first bytes is not returned; their number is. An attempt gets a cursor
-/// behind the bytes moved before, and their number.
-///
-/// A cancellation point, as [`until`].
+/// Moves and returns up to `bytes` bytes; ends early if an attempt moves none, or, with `some`,
+/// after any. An error after the first bytes is dropped. An attempt gets the cursor and the bytes
+/// moved. Cancellation point.
 ///
 /// # Safety
 /// The pieces are as they were when the cursor was made.

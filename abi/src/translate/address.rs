@@ -8,7 +8,7 @@ use crate::{
     rule::Rule,
 };
 
-/// `EINVAL` for paths without a GID, and for other ports than the one that every device has.
+/// `EINVAL` without a GID, or for a port other than 1.
 pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
     if attr.is_global == 0 {
         return Err(Errno::of(Rule::NoGid));
@@ -42,7 +42,7 @@ pub(crate) const fn to_c(av: &AddressVector) -> ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: dgid.0 },
             flow_label,
-            sgid_index: sgid_index as u8, // the table has at most 256 entries
+            sgid_index: sgid_index as u8, // at most 256 entries
             hop_limit,
             traffic_class,
         },

@@ -1,4 +1,4 @@
-//! Asynchronous events, and what they are about.
+//! Asynchronous events.
 
 use std::ffi::c_uint;
 
@@ -6,7 +6,7 @@ use roce_provider::AsyncEvent;
 
 use crate::layout::consts::*;
 
-/// Subject of an event: an object by the adapter's number, or what every context has.
+/// Objects by the adapter's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     Cq(u32),
@@ -16,7 +16,7 @@ pub(crate) enum Subject {
     Device,
 }
 
-/// `ibv_event_type` and the subject of an event; `None` for one without a number in C.
+/// Translates an event; `None`: no number in C.
 pub(crate) fn to_c(event: AsyncEvent) -> Option<(c_uint, Subject)> {
     Some(match event {
         AsyncEvent::CqError(cq) => (IBV_EVENT_CQ_ERR, Subject::Cq(cq.0)),

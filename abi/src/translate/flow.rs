@@ -1,7 +1,6 @@
-//! Flows: `struct ibv_flow_attr`, and the specs behind it in memory, as bytes.
+//! `struct ibv_flow_attr` and the specs behind it, as bytes.
 //!
-//! Each spec has its kind and its size first, then a value and a mask; what is sent is in the byte
-//! order of the network.
+//! A spec has kind, size, value, mask; header fields are in network byte order.
 
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
@@ -10,13 +9,13 @@ use crate::{
     rule::Rule,
 };
 
-/// Bytes of `struct ibv_flow_attr`, behind which the specs lie.
+/// Size of `struct ibv_flow_attr`; the specs follow.
 const ATTR: usize = 20;
 /// Kind and size of a spec.
 const HEAD: usize = 6;
-/// The most specs, as in the kernel.
+/// Most specs, as in the kernel.
 const SPECS: usize = 10;
-/// The longest spec: IPv6.
+/// Longest spec: IPv6.
 const LONGEST: usize = 88;
 
 const DONT_TRAP: u32 = 1 << 1;
@@ -30,13 +29,11 @@ const TCP: u32 = 0x40;
 const UDP: u32 = 0x41;
 const ACTION_TAG: u32 = 0x1000;
 const ACTION_DROP: u32 = 0x1001;
-/// Kinds that the headers know besides: ESP, tunnels, GRE, MPLS, actions of other objects; and the
-/// bit of those within a tunnel.
+/// Other kinds: ESP, tunnels, GRE, MPLS, actions; and the bit for inner headers.
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
-/// Reads a flow and its specs; `copy` fills a buffer with the bytes from this one on, if they are
-/// there.
+/// Reads a flow; `copy` fills a buffer from an offset.
 pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;
@@ -58,7 +55,6 @@ pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<Flo
     Ok(attr)
 }
 
-/// The attributes, and the number of specs behind them.
 fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     let [comp_mask, kind, _, _, flags] = words(bytes);
     let [priority_low, priority_high, specs, port] = [bytes[10], bytes[11], bytes[12], bytes[13]];
@@ -86,12 +82,11 @@ fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     Ok((attr, specs.into()))
 }
 
-/// Size of the spec that begins so, as the program says.
 const fn size(head: &[u8; HEAD]) -> usize {
     u16::from_ne_bytes([head[4], head[5]]) as usize
 }
 
-/// Reads a spec, of which `bytes` has as many as it says, but no more than the longest has.
+/// Reads a spec of at most [`LONGEST`] bytes.
 fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     let wrong = Errno::of(Rule::Flow);
     let Some(kind) = bytes.first_chunk::<4>() else { return Err(wrong) };
@@ -100,7 +95,7 @@ fn spec(bytes: &[u8]) -> Result<FlowSpec> {
         IPV4 => pair(bytes, 8, 8, ipv4).map(|(value, mask)| FlowSpec::Ipv4 { value, mask }),
         IPV4_EXT => {
             if bytes.get(31).is_some_and(|flags| *flags != 0) {
-                return Err(Errno::of(Rule::FlowKind)); // fragments are not told apart
+                return Err(Errno::of(Rule::FlowKind)); // fragments are not distinguished
             }
             pair(bytes, 8, 12, ipv4).map(|(value, mask)| FlowSpec::Ipv4 { value, mask })
         }
@@ -120,7 +115,6 @@ fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     read.ok_or(wrong)
 }
 
-/// A known kind, within a tunnel.
 fn is_inner(kind: u32) -> bool {
     kind & INNER != 0 && [ETH, IPV4, IPV6, IPV4_EXT, TCP, UDP].contains(&(kind & !INNER))
 }
@@ -133,7 +127,7 @@ fn words(bytes: &[u8; ATTR]) -> [u32; 5] {
     words
 }
 
-/// Value and mask, of so many bytes each.
+/// Reads value and mask of `length` bytes each.
 fn pair<T>(
     bytes: &[u8],
     start: usize,
@@ -158,7 +152,7 @@ fn eth(bytes: &[u8]) -> Option<EthFilter> {
     })
 }
 
-/// Of both kinds: what the shorter one does not have is 0.
+/// Reads both IPv4 kinds; missing bytes are 0.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Filter> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     Some(Ipv4Filter {

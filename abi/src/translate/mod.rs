@@ -1,4 +1,4 @@
-//! Translations between the values of C and those of the adapter.
+//! Translations from and to C.
 
 pub(crate) mod address;
 pub(crate) mod event;

@@ -1,4 +1,4 @@
-//! Types, states and attributes of queue pairs.
+//! Queue pair types, states, attributes.
 
 use std::{ffi::c_uint, mem::offset_of};
 
@@ -14,7 +14,6 @@ use crate::{
     rule::Rule,
 };
 
-/// `enum ibv_qp_type`.
 pub(crate) const fn type_from_c(number: c_uint) -> Result<QpType> {
     match number {
         IBV_QPT_RC => Ok(QpType::Rc),
@@ -39,7 +38,6 @@ pub(crate) const fn type_to_c(qp_type: QpType) -> c_uint {
     }
 }
 
-/// `enum ibv_qp_state`.
 pub(crate) const fn state_from_c(number: c_uint) -> Result<State> {
     match number {
         IBV_QPS_RESET => Ok(State::Reset),
@@ -65,7 +63,6 @@ pub(crate) const fn state_to_c(state: State) -> c_uint {
     }
 }
 
-/// `enum ibv_mig_state`.
 pub(crate) const fn path_migration_from_c(number: c_uint) -> Result<PathMigration> {
     match number {
         IBV_MIG_MIGRATED => Ok(PathMigration::Migrated),
@@ -83,7 +80,6 @@ const fn path_migration_to_c(state: PathMigration) -> c_uint {
     }
 }
 
-/// Sizes of the queues.
 pub(crate) const fn caps_from_c(cap: &ibv_qp_cap) -> QpCaps {
     let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = *cap;
     QpCaps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
@@ -94,7 +90,6 @@ pub(crate) const fn caps_to_c(caps: &QpCaps) -> ibv_qp_cap {
     ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
 }
 
-/// Attributes of a queue pair (`ibv_query_qp`).
 pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     let state = state_to_c(info.state);
     ibv_qp_attr {
@@ -122,11 +117,9 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     }
 }
 
-/// Length of the attributes of a queue pair that every program has: without `rate_limit`, which
-/// came later, and is no attribute of any queue pair here.
+/// Without `rate_limit`: older programs lack it, and no queue pair here has it.
 pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
 
-/// Attributes of a queue pair that a program gives.
 pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -134,8 +127,7 @@ pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr
     Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
 }
 
-/// Members of the attributes of a new queue pair, as far as the program has them. Those behind the
-/// first that are not known here are not looked at.
+/// Reads attributes up to the first unknown member.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_qp_init_attr_ex,
 ) -> Result<ibv_qp_init_attr_ex> {
@@ -148,13 +140,12 @@ pub(crate) unsafe fn init_attr_from_c(
     } else if given(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
         offset_of!(ibv_qp_init_attr_ex, max_tso_header)
     } else {
-        // the mask has always had these two behind it
+        // the mask always came with these
         offset_of!(ibv_qp_init_attr_ex, create_flags)
     };
     Ok(read_sized(attr, length, ibv_qp_init_attr_ex::zeroed()))
 }
 
-/// The longer structure with the members of the shorter one and a protection domain.
 pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     ibv_qp_init_attr_ex {

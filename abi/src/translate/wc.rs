@@ -9,7 +9,7 @@ use crate::{
     layout::{consts::*, ibv_wc},
 };
 
-/// Writes a completion to the program's memory, which may hold anything, and be at any address.
+/// Writes a completion to perhaps uninitialized, unaligned memory.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -28,12 +28,10 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     place.write_unaligned(c);
 }
 
-/// What the parts of a failed completion hold that mean nothing, in programs that are checked: no
-/// opcode, and a length that nobody has asked for.
+/// Value of undefined members under checks: no opcode, no plausible length.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// The same for a program that is checked: what means nothing in a completion that has failed looks
-/// so.
+/// Writes a completion; a failed one's undefined members are [`INVALID`].
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     if wc.result.is_err() {
@@ -45,12 +43,10 @@ pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     }
 }
 
-/// `ibv_wc_status`.
 pub(crate) fn status(wc: &Wc) -> c_uint {
     wc.result.as_ref().map_or_else(|error| error.status as c_uint, |_| IBV_WC_SUCCESS)
 }
 
-/// `ibv_wc_opcode`.
 pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
     match opcode {
         WcOpcode::Send => IBV_WC_SEND,
@@ -67,7 +63,6 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
     }
 }
 
-/// `ibv_wc_flags`.
 pub(crate) fn flags(ok: &WcOk) -> c_uint {
     let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
     let is_receive = matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
@@ -76,8 +71,8 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
-/// `sl`. On Ethernet it is the kind of packet that a datagram came in, as ConnectX reports it and
-/// UCX reads it. It is 8 for UDP, plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
+/// `sl`. On Ethernet a datagram's packet type, as ConnectX reports and UCX reads it: 8 for UDP,
+/// plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None | Some(GrhArea::GlobalRoute) => 0,
@@ -86,15 +81,13 @@ pub(crate) fn sl(ok: &WcOk) -> u8 {
     }
 }
 
-/// The immediate data, in network byte order, or the key that was invalidated, in the host's: they
-/// share a place.
+/// Immediate data in network byte order, or the invalidated key: a union.
 pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     let immediate = ok.immediate.map(|immediate| u32::from_ne_bytes(immediate.0));
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// Cause of a failure: its place in [`Cause`], and in the next byte the syndrome of the responder.
-/// 0 for a request that was flushed.
+/// Cause as a number; the next byte is the responder's syndrome. 0: flushed.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,

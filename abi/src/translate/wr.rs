@@ -17,8 +17,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Modifiers of a send request, whose numbers are the same here, without `IBV_SEND_INLINE`. There
-/// are no checksums to compute (`IBV_SEND_IP_CSUM`).
+/// Translates flags, numbered alike. There are no checksums (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
     SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::of(Rule::SendFlags))
 }
@@ -35,7 +34,7 @@ const fn sge(c: ibv_sge) -> Sge {
     Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
 }
 
-/// Elements of an array of the program's, at any address: some have it in a packed structure.
+/// Reads an array, perhaps unaligned.
 pub(crate) unsafe fn elements<T: Copy>(
     first: *const T,
     count: usize,
@@ -43,7 +42,6 @@ pub(crate) unsafe fn elements<T: Copy>(
     (0..count).map(move |index| first.wrapping_add(index).read_unaligned())
 }
 
-/// List of `count` elements, at most `limit`.
 pub(crate) unsafe fn list(
     first: *const ibv_sge,
     count: usize,
@@ -60,7 +58,6 @@ pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Re
     Ok(list(first, count, limit)?.map(sge).collect())
 }
 
-/// Copies pieces of the program's memory, at most `limit` bytes together.
 pub(crate) unsafe fn inline(
     pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
     limit: u32,

@@ -1,5 +1,4 @@
-//! The record of what the headers of rdma-core say, and the C compiler and the headers themselves
-//! where they are installed.
+//! rdma-core's recorded and installed headers, and the C compiler.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// What one version of rdma-core says: names and numbers of the C interface, one fact a line.
+/// One fact a line.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     #[allow(dead_code, reason = "not all who share this file need it")]
@@ -18,19 +17,18 @@ pub(crate) struct Record {
     text: &'static str,
 }
 
-/// Of the oldest version whose headers programs are compiled with.
+/// Oldest supported.
 pub(crate) const OLDEST: Record =
     Record { version: "44.0", text: include_str!("../data/rdma-core-44.0.txt") };
 
-/// Of the newest version that the library knows.
+/// Newest known.
 pub(crate) const NEWEST: Record =
     Record { version: "65.0", text: include_str!("../data/rdma-core-65.0.txt") };
 
-/// Sizes of structures (`struct ibv_qp`), offsets of members (`member ibv_qp handle`) and constants
-/// (`constant IBV_QPT_RC`), with their numbers.
+/// Sizes (`struct ibv_qp`), offsets (`member ibv_qp handle`) and constants (`constant IBV_QPT_RC`).
 pub(crate) type Facts = BTreeMap<String, i64>;
 
-/// The facts among lines of the form of the record.
+/// Parses facts.
 pub(crate) fn facts(lines: &str) -> Facts {
     lines
         .lines()
@@ -43,19 +41,18 @@ pub(crate) fn facts(lines: &str) -> Facts {
 }
 
 impl Record {
-    /// The recorded facts.
     pub(crate) fn facts(self) -> Facts {
         facts(self.text)
     }
 
-    /// The symbols of the libraries with their versions, as `name@VERSION`.
+    /// As `name@VERSION`.
     #[allow(dead_code, reason = "not all who share this file need it")]
     pub(crate) fn symbols(self) -> impl Iterator<Item = &'static str> {
         self.text.lines().filter_map(|line| line.strip_prefix("symbol "))
     }
 }
 
-/// The C compiler: `$CC`, or the first of the usual names that can be run.
+/// `$CC`, or the first that runs.
 pub(crate) fn compiler() -> Option<String> {
     env::var("CC").ok().into_iter().chain(["cc", "gcc", "clang"].map(String::from)).find(|name| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
@@ -63,7 +60,7 @@ pub(crate) fn compiler() -> Option<String> {
     })
 }
 
-/// True if the compiler finds the headers of libibverbs and librdmacm.
+/// True with installed headers.
 pub(crate) fn has_headers(compiler: &str) -> bool {
     let mut preprocessor = Command::new(compiler)
         .args(["-E", "-x", "c", "-"])
@@ -77,7 +74,7 @@ pub(crate) fn has_headers(compiler: &str) -> bool {
     preprocessor.wait().unwrap().success()
 }
 
-/// A directory of its own for a test's files; removed when dropped.
+/// Removed on drop.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -101,8 +98,7 @@ impl Drop for Directory {
     }
 }
 
-/// Output of a C program that prints facts: sizes of structures, offsets of members, constants.
-/// `options` are the compiler's.
+/// By a C program.
 pub(crate) fn print_facts(
     compiler: &str,
     options: &[&str],

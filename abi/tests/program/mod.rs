@@ -1,4 +1,4 @@
-//! C programs: compiled, and run with the libraries of this build in the place of the system's.
+//! C programs with this build's libraries.
 
 use std::{
     env,
@@ -11,10 +11,10 @@ use std::{
 
 use crate::{common::Directory, watchdog};
 
-/// Time that a program has.
+/// Per program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program, in a directory where it finds the C library by its names.
+/// A program in a directory with links to the libraries.
 pub(crate) struct Program {
     directory: Directory,
     name: String,
@@ -22,8 +22,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiled, and linked with the C library unless it `loads` it itself. `options` tell where
-    /// headers are.
+    /// Links with the library unless it `loads` it. `options` name header directories.
     pub(crate) fn compile(compiler: &str, options: &[String], file: &Path, loads: bool) -> Self {
         let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         watchdog::start(String::new);
@@ -40,7 +39,7 @@ impl Program {
             .arg(directory.file(name))
             .arg(file);
         if !loads {
-            // what it does not define itself of what others define is not the program's matter
+            // other libraries' symbols do not matter
             compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs");
             compile.arg(directory.file("libibverbs.so.1"));
         }
@@ -48,12 +47,12 @@ impl Program {
         Self { directory, name: name.to_owned(), options: options.to_vec() }
     }
 
-    /// Runs it until it ends with this status.
+    /// Until it exits with `status`.
     pub(crate) fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
         self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
     }
 
-    /// The same with a standard error that nobody reads, and without the signal that tells it.
+    /// With a broken stderr pipe and `SIGPIPE` ignored.
     pub(crate) fn run_unheard(&self, variables: &[(&str, &str)]) {
         let mut command = Command::new("sh");
         let script =
@@ -63,7 +62,7 @@ impl Program {
         self.run_by(command, variables, 0);
     }
 
-    /// The same in a network namespace of its own, which these commands prepare.
+    /// After `setup`.
     pub(crate) fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new("unshare");
         let script = format!("set -e\n{setup}\nexec \"$0\"");
@@ -93,12 +92,11 @@ impl Program {
     }
 }
 
-/// What a program has said.
 pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// The end of what a program says, whose log may be long.
+/// The last lines.
 fn last_lines(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().collect();

@@ -1,5 +1,4 @@
-//! Devices that show themselves as given adapters (`ROCE_AS`): what they say is what the profile
-//! says, and their limits hold.
+//! `ROCE_AS`: devices report their profile, and enforce its limits.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ fn errno(name: Option<&str>) -> i32 {
     }
 }
 
-/// The most that there is here of what some adapters have more of.
+/// Limits below some adapters'.
 const MOST: [(&str, u64); 3] =
     [("max_qp", 1 << 17), ("max_mw", 1 << 20), ("max_qp_init_rd_atom", 128)];
 

@@ -1,5 +1,4 @@
-//! Calls of the C interface from Rust, by name and by recorded offsets, and their results at the
-//! edges. They need neither headers nor a compiler.
+//! C calls from Rust by recorded offsets, without headers or compiler.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -24,13 +23,11 @@ fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// Result of a call that is to fail.
 #[track_caller]
 fn fails(pointer: Pointer, number: c_int) {
     assert_eq!((pointer, errno()), (null_mut(), number));
 }
 
-/// An open device with objects for the tests.
 struct Device {
     library: Library,
     context: Pointer,
@@ -62,7 +59,6 @@ impl Device {
         self.library.close([self.context, self.pd, self.cq, self.mr]);
     }
 
-    /// Attributes of a queue pair of this type.
     fn init_attr(&self, name: &'static str, qp_type: &str) -> Structure {
         let mut attr = Structure::new(name);
         attr.set("send_cq", self.cq)
@@ -92,7 +88,7 @@ impl Device {
         }
     }
 
-    /// A reliable connection with itself.
+    /// With itself.
     fn connect(&self, qp: Pointer) {
         let mut attr = Structure::new("ibv_qp_attr");
         attr.set("qp_state", constant("IBV_QPS_INIT")).set("port_num", 1u8);
@@ -117,8 +113,7 @@ impl Device {
         assert_eq!(state(qp), constant("IBV_QPS_RTS"));
     }
 
-    /// Posts a list by the context's operation of this name: the status, and the first request
-    /// that failed.
+    /// Status and first failed request.
     fn post(&self, name: &str, queue: Pointer, list: &mut Structure) -> (c_int, Pointer) {
         let mut bad = null_mut();
         unsafe {
@@ -128,7 +123,6 @@ impl Device {
         }
     }
 
-    /// The next completion, if there is one.
     fn poll(&self) -> Option<Structure> {
         let mut wc = Structure::new("ibv_wc");
         let count = unsafe {
@@ -171,7 +165,6 @@ const TO_RTS: [&str; 6] = [
     "IBV_QP_MAX_QP_RD_ATOMIC",
 ];
 
-/// A function of one object that gives a status.
 fn status(library: Library, name: &str, object: Pointer) -> c_int {
     unsafe {
         let function: unsafe extern "C" fn(Pointer) -> c_int = library.function(name);
@@ -190,7 +183,7 @@ fn send_wr(wr_id: u64, list: &mut Structure, count: c_int) -> Structure {
     wr
 }
 
-/// Makes all of them, on one device after another.
+/// One device after another.
 pub(crate) fn make_all() {
     creating();
     modifying();
@@ -215,7 +208,7 @@ fn creating() {
             library.function("ibv_create_srq");
         create(device.pd, srq_attr.pointer())
     };
-    // the longer structure, by a function that is reached through the context
+    // the extended structure, through the context
     let mut attr = device.init_attr("ibv_qp_init_attr_ex", "IBV_QPT_RC");
     attr.set("srq", srq).set("pd", device.pd).set("comp_mask", constant("IBV_QP_INIT_ATTR_PD"));
     let qp = unsafe {
@@ -290,11 +283,11 @@ fn posting() {
     assert_eq!(device.post("post_send", qp, &mut first), (libc::EINVAL, first_pointer), "RESET");
     device.connect(qp);
 
-    // the second has too many elements; the first is posted, and writes
+    // the second has too many elements; the first writes
     device.memory[..2].copy_from_slice(&[0x0102_0304_0506_0708, 0]);
     let rkey: u32 = unsafe { get("ibv_mr", device.mr, "rkey") };
     let mut second = send_wr(11, &mut sge, 3);
-    // `wr.rdma` holds the address and the key in a row
+    // `wr.rdma`: address and key
     first.set("opcode", constant("IBV_WR_RDMA_WRITE")).set("wr", (start + 8, rkey));
     first.set("next", second.pointer());
     let second_pointer = second.pointer();
@@ -313,7 +306,7 @@ fn posting() {
     let mut negative = send_wr(13, &mut sge, -1);
     assert_eq!(device.post("post_send", qp, &mut negative).0, libc::EINVAL);
 
-    // nothing is posted to receive, so the queue fills
+    // no receive is posted, so the queue fills
     let mut many: Vec<Structure> =
         (0..=ROOM.into()).map(|number| send_wr(number, &mut sge, 0)).collect();
     for index in (1..many.len()).rev() {

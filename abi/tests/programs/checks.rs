@@ -1,5 +1,4 @@
-//! `ROCE_CHECK`: programs without a mistake, suppressions, forms of what is told. The mistakes
-//! themselves are those of [`wrong`](super::wrong).
+//! `ROCE_CHECK`. For mistakes see [`wrong`](super::wrong).
 
 use std::fs;
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use super::{FOUND, common::Directory, program, wrong};
 
-/// One that posts in many ways, one whose children use the library, one with a thread for events.
+/// Posting, children, a thread for events.
 #[test]
 fn programs_without_a_mistake_are_clean() {
     for name in ["queue_pairs", "forks", "event_thread"] {
@@ -18,7 +17,7 @@ fn programs_without_a_mistake_are_clean() {
     }
 }
 
-/// Destroyed objects are not looked at here: that is a crash, or not.
+/// Destroyed objects may crash.
 #[test]
 fn nothing_is_said_when_it_is_not_asked_for() {
     for mistake in ["send_changed", "receive_twice", "alive"] {
@@ -65,7 +64,7 @@ fn what_a_file_names_is_not_told() {
     );
 }
 
-/// What is asked for goes to a file, and what is wrong is said in a line.
+/// Errors go to stderr.
 #[test]
 fn findings_are_one_document_for_tools() {
     let Some(program) = wrong::compile("receive_twice", false) else { return };
@@ -89,7 +88,7 @@ fn findings_are_one_document_for_tools() {
     assert!(said.starts_with("roce: ROCE_CHECK: there is no \"jsn\"; write text, json"), "{said}");
 }
 
-/// A time limit ends a program by a signal: what was found until then is not lost.
+/// A signal must not lose findings.
 #[test]
 fn what_a_signal_ends_has_its_findings() {
     let Some(program) = program("killed") else { return };
@@ -104,7 +103,7 @@ fn what_a_signal_ends_has_its_findings() {
     assert!(has("timeout_zero") && has("object_alive"), "{results:?}");
 }
 
-/// A seed that nobody has given is said, so that it can be.
+/// A random seed is printed.
 #[test]
 fn a_seed_is_told() {
     let Some(program) = wrong::compile("alive", false) else { return };

@@ -1,4 +1,4 @@
-//! Calls that fail because `ROCE_FAULT` says so.
+//! Failures injected by `ROCE_FAULT`.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use super::{
     own_test, program, run_compiled, symbols, watchdog,
 };
 
-/// Exported functions that cannot fail: they return nothing, or a text, or what they are given.
+/// Functions without a failure value.
 const CANNOT_FAIL: &str = "
     ibv_ack_async_event ibv_ack_cq_events ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern
     ibv_copy_path_rec_to_kern ibv_copy_qp_attr_from_kern ibv_event_type_str ibv_free_buf
@@ -32,7 +32,7 @@ const CANNOT_FAIL: &str = "
     rdma_free_devices rdma_freeaddrinfo rdma_get_dst_port rdma_get_src_port
 ";
 
-/// Functions that are reached through a context, and their calls.
+/// With their calls.
 const OPERATIONS: [(&str, &str); 33] = [
     ("poll_cq", "ibv_poll_cq"),
     ("req_notify_cq", "ibv_req_notify_cq"),
@@ -69,14 +69,14 @@ const OPERATIONS: [(&str, &str); 33] = [
     ("open_xrcd", "ibv_open_xrcd"),
 ];
 
-/// Calls of objects that a program has made by others: the programs in C make them.
+/// Covered by C programs.
 const OF_OBJECTS: &str = "ibv_close_xrcd ibv_memcpy_to_dm ibv_memcpy_from_dm ibv_start_poll \
                           ibv_next_poll ibv_wr_complete";
 
-/// An error that no call gives by itself.
+/// No call gives this itself.
 const ERRNO: c_int = libc::EXDEV;
 
-/// Runs this test again in a process that gets these rules. False: this is that process.
+/// Reruns this test under rules; false inside.
 fn again(name: &str, rules: &str) -> bool {
     const ALONE: &str = "ROCE_TEST_ALONE";
     if env::var_os(ALONE).is_some() {
@@ -99,8 +99,7 @@ fn again(name: &str, rules: &str) -> bool {
 type Function =
     unsafe extern "C" fn([*mut u64; 1], *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> isize;
 
-/// Makes a call with arguments that mean nothing: it fails as the rule has it, and has not looked
-/// at them.
+/// Fails by rule; the arguments are garbage.
 fn assert_fails(call: CallId, function: *const c_void) {
     let failing = call.failing();
     assert!(!function.is_null(), "{}", failing.name);
@@ -120,7 +119,7 @@ fn assert_fails(call: CallId, function: *const c_void) {
     assert_eq!((returned, *errno), (failing.failure.value(ERRNO), ERRNO), "{}", failing.name);
 }
 
-/// The newest of each name, with its symbol.
+/// Newest of each name.
 fn public() -> Vec<(String, String)> {
     let symbols = symbols::exported();
     let public = symbols.into_iter().filter(|symbol| !symbol.contains("PRIVATE"));
@@ -178,7 +177,7 @@ fn what_a_call_makes_in_turn_is_no_call_of_the_programs() {
             library.function("rdma_get_devices");
         let alloc_pd: unsafe extern "C" fn(*mut c_void) -> *mut c_void =
             library.function("ibv_alloc_pd");
-        // each is a context with a protection domain for ids
+        // each has a protection domain for ids
         let contexts = get_devices(&raw mut number);
         assert!(number > 0 && !(*contexts).is_null());
         assert!(alloc_pd(*contexts).is_null());
@@ -199,7 +198,7 @@ fn there_is_no_name_without_a_call() {
     }
 }
 
-/// What programs in C meet, and that what failed has done nothing.
+/// Failed calls had no effect.
 #[test]
 fn programs_go_on_after_calls_that_have_failed() {
     for case in ["objects", "moving", "wait", "extended", "incidents"] {
@@ -226,7 +225,6 @@ fn programs_go_on_after_calls_that_have_failed() {
     }
 }
 
-/// `--explain` says that it was a rule.
 #[test]
 fn a_failure_is_explained_by_its_rule() {
     let rules = "fail query_gid nth 2 EPERM";
@@ -237,7 +235,7 @@ fn a_failure_is_explained_by_its_rule() {
     assert!(output.stderr.contains("\"fail query_gid nth 2 EPERM\""), "{}", output.stderr);
 }
 
-/// Rules that a program under load is given, one after the other, by the control socket.
+/// Sent in turn to the control socket.
 const SWITCHED: [&str; 15] = [
     "drop 3%",
     "duplicate 10%",
@@ -256,7 +254,7 @@ const SWITCHED: [&str; 15] = [
     "complete send nth 1000000 with RETRY_EXC_ERR",
 ];
 
-/// The oracle is the program's: every message arrives once, in order, whole.
+/// Oracle: every message once, in order, whole.
 #[test]
 fn a_thousand_faults_are_switched_while_a_program_is_under_load() {
     let Some(program) = program("faults") else {
@@ -286,7 +284,7 @@ fn a_thousand_faults_are_switched_while_a_program_is_under_load() {
         let ask = |command: &str| loop {
             match control::ask(&socket, command) {
                 Ok(answer) => break answer,
-                Err(_) => thread::sleep(Duration::from_millis(5)), // it is about to listen
+                Err(_) => thread::sleep(Duration::from_millis(5)), // not listening yet
             }
         };
         assert!(ask("explode 3%").unwrap_err().contains("\"explode\""));

@@ -1,4 +1,4 @@
-//! The shared object, its functions by name, and structures of C by the recorded offsets.
+//! The shared object by names, C structures by recorded offsets.
 
 use std::{
     env,
@@ -20,7 +20,6 @@ unsafe extern "C" {
 
 type Pointer = *mut c_void;
 
-/// The shared object.
 #[derive(Clone, Copy)]
 pub(crate) struct Library(*mut c_void);
 
@@ -34,7 +33,7 @@ impl Library {
         Self(library)
     }
 
-    /// Address of a symbol, given as `name@VERSION`; null if there is none.
+    /// `name@VERSION`; or null.
     pub(crate) fn find(self, symbol: &str) -> *mut c_void {
         let (name, version) = symbol.split_once('@').unwrap();
         let (name, version) = (CString::new(name).unwrap(), CString::new(version).unwrap());
@@ -42,7 +41,7 @@ impl Library {
         unsafe { dlvsym(self.0, name.as_ptr(), version.as_ptr()) }
     }
 
-    /// The function of this name in its newest version, as recorded.
+    /// In its newest recorded version.
     ///
     /// # Safety
     /// `F` is a pointer to a function of that kind.
@@ -58,8 +57,7 @@ impl Library {
         unsafe { mem::transmute_copy(&found) }
     }
 
-    /// Opens the loopback device: a context, a protection domain, a completion queue, and a region
-    /// of this memory.
+    /// Context, protection domain, completion queue, region on loopback.
     pub(crate) fn open(self, memory: *mut [u64], rights: c_int) -> [Pointer; 4] {
         // SAFETY: As C programs do.
         unsafe {
@@ -98,7 +96,6 @@ impl Library {
         }
     }
 
-    /// Closes what [`open`](Self::open) has made.
     pub(crate) fn close(self, [context, pd, cq, mr]: [Pointer; 4]) {
         for (destroy, object) in [
             ("ibv_dereg_mr", mr),
@@ -121,17 +118,15 @@ fn fact(name: &str) -> usize {
     usize::try_from(*number).unwrap()
 }
 
-/// A constant.
 pub(crate) fn constant(name: &str) -> u32 {
     fact(&format!("constant {name}")) as u32
 }
 
-/// Several of a mask's constants together.
 pub(crate) fn mask(names: &[&str]) -> c_int {
     names.iter().fold(0, |mask, name| mask | constant(name)) as c_int
 }
 
-/// A structure of C: zeros, but for what is set.
+/// Zeroed.
 pub(crate) struct Structure {
     name: &'static str,
     words: Vec<u64>,
@@ -142,7 +137,7 @@ impl Structure {
         Self { name, words: vec![0; fact(&format!("struct {name}")).div_ceil(8)] }
     }
 
-    /// Sets a member; one of an inner structure is at `inner.member`.
+    /// Or `inner.member`.
     pub(crate) fn set<T>(&mut self, member: &str, value: T) -> &mut Self {
         let offset = offset(self.name, member);
         assert!(offset + size_of::<T>() <= self.words.len() * 8, "{}.{member}", self.name);
@@ -151,13 +146,11 @@ impl Structure {
         self
     }
 
-    /// Fills it with any words.
     #[allow(dead_code, reason = "not all who share this file need it")]
     pub(crate) fn fill(&mut self, mut word: impl FnMut() -> u64) {
         self.words.fill_with(&mut word);
     }
 
-    /// Several in a row, whose size is a number of words.
     #[allow(dead_code, reason = "not all who share this file need it")]
     pub(crate) fn array(structures: Vec<Self>) -> Vec<u64> {
         structures.into_iter().flat_map(|structure| structure.words).collect()
@@ -167,14 +160,13 @@ impl Structure {
         self.words.as_mut_ptr().cast()
     }
 
-    /// A member of the structure.
     pub(crate) fn get<T: Copy>(&mut self, member: &str) -> T {
         // SAFETY: The structure is whole.
         unsafe { get(self.name, self.pointer(), member) }
     }
 }
 
-/// Offset of a member. `inner: structure.member` is a member of the structure that `inner` is.
+/// `inner: structure.member` is nested.
 fn offset(name: &str, member: &str) -> usize {
     match member.split_once(": ") {
         None => fact(&format!("member {name} {member}")),
@@ -185,7 +177,7 @@ fn offset(name: &str, member: &str) -> usize {
     }
 }
 
-/// A member of a structure of this name.
+/// Reads a member.
 ///
 /// # Safety
 /// The pointer leads to such a structure, whose member is a `T`.
@@ -194,7 +186,7 @@ pub(crate) unsafe fn get<T: Copy>(name: &str, pointer: *const c_void, member: &s
     unsafe { pointer.byte_add(offset(name, member)).cast::<T>().read_unaligned() }
 }
 
-/// A function that is reached through a context: one of `ibv_context_ops`, or of those in front.
+/// Of `ibv_context_ops`, or before it.
 ///
 /// # Safety
 /// The context is open, and `F` is a pointer to a function of that kind.

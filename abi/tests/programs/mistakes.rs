@@ -1,5 +1,4 @@
-//! `ROCE_EXPLAIN`: what people read, and stock programs. The causes are those of
-//! [`wrong`](super::wrong).
+//! `ROCE_EXPLAIN` for people and stock programs. For causes see [`wrong`](super::wrong).
 
 use std::{
     env,
@@ -10,7 +9,7 @@ use std::{
 
 use super::{LIMIT, common::Directory, watchdog, wrong};
 
-/// A stock program that is started without the option that RoCE needs.
+/// A stock program without the GID option that RoCE needs.
 #[test]
 fn a_stock_program_without_a_gid_is_told_so() {
     let (directory, free) = (Directory::new(), TcpListener::bind("127.0.0.1:0").unwrap());
@@ -35,7 +34,7 @@ fn a_stock_program_without_a_gid_is_told_so() {
         println!("ibv_rc_pingpong is not installed: nothing was run");
         return;
     };
-    // the server listens when a connection is taken; what it gets is no address, so both end
+    // a successful connection proves that the server listens; both then end on bad data
     let client = loop {
         let client = watchdog::programs::wait_with_output(start(&["127.0.0.1"]).unwrap(), LIMIT);
         if !String::from_utf8_lossy(&client.stderr).contains("Couldn't connect to") {

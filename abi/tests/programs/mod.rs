@@ -1,8 +1,6 @@
-//! C programs, compiled with the headers of libibverbs and run with this library in its place.
-//!
-//! They are compiled twice: with the installed headers, if there are any, and with declarations of
-//! our own (`declarations`), whose numbers and layout are those of the record. Where there is no C
-//! compiler, the calls of `calls` stand for them, which are made in any case.
+//! C programs, compiled with libibverbs's headers and run with this library: with installed
+//! headers, if any, and with our `declarations`, whose layout is the record's. `calls` needs no C
+//! compiler.
 
 use std::{
     env, fs,
@@ -26,28 +24,26 @@ use crate::{
     watchdog,
 };
 
-/// Exit status of a program that ends well, and of which something was found.
+/// Exit status of a successful program with findings.
 const FOUND: i32 = 99;
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Compiles a program beside this file, links it with the library, and runs it. `options` tell
-/// where headers are, `variables` are for the program.
+/// `options` name header directories, `variables` the environment.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
     compile(compiler, options, name).run(variables, 0)
 }
 
-/// Compiles one beside this file. Some share what those with mistakes share.
+/// Some share headers with `wrong`.
 fn compile(compiler: &str, options: &[String], name: &str) -> Program {
     let shared = [sources(), wrong::directory()].map(|path| format!("-I{}", path.display()));
     let file = sources().join(format!("{name}.c"));
     Program::compile(compiler, &[options, &shared].concat(), &file, false)
 }
 
-/// Writes the recorded constants, and how far functions lie in front of a context, as a header.
-/// Options of a compiler that finds it and the declarations.
+/// Writes the recorded constants as a header; returns compiler options.
 fn declarations(directory: &Directory) -> Vec<String> {
     let facts = common::OLDEST.facts();
     let base = facts["member verbs_context context"];
@@ -67,8 +63,7 @@ fn declarations(directory: &Directory) -> Vec<String> {
     vec![include(&sources().join("declarations")), include(&directory.file(""))]
 }
 
-/// Runs a program, compiled with our declarations, and with the installed headers if there are any.
-/// Returns false if there is no compiler.
+/// With our declarations, then with installed headers. False without a compiler.
 fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     let Some(compiler) = common::compiler() else { return false };
     let directory = Directory::new();
@@ -82,7 +77,7 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     true
 }
 
-/// A program whose words matter, compiled with our declarations; none without a compiler.
+/// With our declarations; `None` without a compiler.
 fn program(name: &str) -> Option<Program> {
     let (compiler, directory) = (common::compiler()?, Directory::new());
     Some(compile(&compiler, &declarations(&directory), name))
@@ -96,7 +91,7 @@ fn queue_pairs() {
     }
 }
 
-/// With installed headers alone, for the record has no flows.
+/// The record has no flows: installed headers only.
 #[test]
 fn flows() {
     let Some(compiler) = common::compiler().filter(|compiler| common::has_headers(compiler)) else {
@@ -128,13 +123,13 @@ fn objects() {
     }
 }
 
-/// With every file that a call may write, since it is there that a thread could end.
+/// With every file that a call may write: writes are cancellation points.
 #[test]
 fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
     let directory = Directory::new();
     let capture = directory.file("%p.pcapng");
     let capture = ("ROCE_PCAP", capture.to_str().unwrap());
-    // copies are counted, and so logged
+    // duplicates are counted, hence logged
     let log = [("ROCE_LOG", "debug"), ("ROCE_FAULT", "duplicate every 2")];
     for variables in [
         &[][..],
@@ -158,8 +153,7 @@ fn threads_that_wait_hear_of_their_own_events() {
     }
 }
 
-/// An address of its own, which only one device in the process can have, and with
-/// `ROCE_SOCKETS_ONLY` only one process.
+/// Only one device has the address; with `ROCE_SOCKETS_ONLY`, one process.
 #[test]
 fn a_device_is_opened_while_another_thread_closes_it() {
     let address = ("ROCE_DEVICES", "udp:127.9.18.27");
@@ -184,7 +178,7 @@ fn who_is_woken_has_an_event() {
     }
 }
 
-/// Memory that is freed is overwritten, so that nobody reads there what was before.
+/// Freed memory is overwritten.
 #[test]
 fn threads_that_wait_for_what_is_destroyed_know_it() {
     let overwritten = ("MALLOC_PERTURB_", "165");
@@ -231,7 +225,7 @@ fn datagrams() {
     }
 }
 
-/// A sandbox that refuses what the library can do without.
+/// Of optional calls.
 #[test]
 fn a_sandbox_refuses_something() {
     let Some(program) = program("sandbox") else {
@@ -255,7 +249,7 @@ fn a_sandbox_refuses_something() {
     }
 }
 
-/// Where `SIGPIPE` is ignored, as in Python. A notice, the log, and a message of the C library.
+/// `SIGPIPE` ignored, as in Python.
 #[test]
 fn a_program_whose_standard_error_nobody_reads_goes_on() {
     let Some(program) = program("sandbox") else {
@@ -269,8 +263,7 @@ fn a_program_whose_standard_error_nobody_reads_goes_on() {
     }
 }
 
-/// What a program has counted stays in the files that stand for those of /sys, though it ends
-/// without closing its device, and sooner than counters are published otherwise.
+/// The files for /sys outlive a program that exits with its device open.
 #[test]
 fn counters_outlive_the_program() {
     let Some(program) = program("left_open") else {
@@ -297,7 +290,6 @@ fn counters_outlive_the_program() {
     }
 }
 
-/// The declarations say the same as the record.
 #[test]
 fn declarations_have_the_recorded_layout() {
     let text = fs::read_to_string(sources().join("declarations/infiniband/verbs.h")).unwrap();
@@ -308,7 +300,7 @@ fn declarations_have_the_recorded_layout() {
     for name in &declared {
         assert!(recorded.contains_key(&format!("struct {name}")), "{name} is not recorded");
     }
-    // on other processors than the record's, locks have other sizes
+    // lock sizes differ between processors
     let (Some(compiler), true) = (common::compiler(), cfg!(target_arch = "x86_64")) else {
         println!("no C compiler, or another processor: the names are compared, the layout is not");
         return;

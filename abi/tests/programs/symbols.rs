@@ -1,5 +1,4 @@
-//! Symbols of the shared object and their versions, compared with those of rdma-core, and the page
-//! that lists them.
+//! Symbols against rdma-core's, and their page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,18 +12,18 @@ use super::{
     library::Library,
 };
 
-/// Every symbol of libibverbs and librdmacm, with the release of rdma-core that brought it.
+/// With their first release.
 const HISTORY: &str = include_str!("../data/symbols.txt");
 
-/// A driver's way to announce itself before rdma-core 25, which none uses any more.
+/// Driver registration before rdma-core 25.
 const LEFT_OUT: &str = "ibv_register_driver@IBVERBS_1.1";
 
-/// Functions that programs call, which refuse whatever they are given. Those of drivers do, too.
+/// Those for drivers refuse too.
 const REFUSED: &str = "
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
 ";
 
-/// A symbol: the number of its version in order, the version, its name, and its release.
+/// Rank, version, name, release.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     order: (u32, Vec<u32>),
@@ -46,14 +45,13 @@ fn history() -> BTreeSet<Symbol> {
     HISTORY.lines().filter(|line| !line.starts_with('#')).map(parse).collect()
 }
 
-/// `name@VERSION` of every symbol of a release.
+/// `name@VERSION` of a release's symbols.
 fn symbols_of(release: u32) -> BTreeSet<String> {
     let until = history().into_iter().filter(|symbol| symbol.release <= release);
     until.map(|Symbol { name, version, .. }| format!("{name}@{version}")).collect()
 }
 
-/// True for the symbols that this library does without: those of the interface of 2006, which the
-/// same names replace in a newer version.
+/// Of the 2006 interface, with newer versions.
 fn is_left_out(symbol: &str, all: &BTreeSet<String>) -> bool {
     let name = symbol.split('@').next().unwrap();
     symbol == LEFT_OUT
@@ -85,7 +83,7 @@ fn exports_are_those_of_rdma_core() {
     assert_eq!(exported(), wanted);
 }
 
-/// What the libraries of a release had. Of the versions for drivers each has only its own.
+/// A library has driver versions of its release only.
 #[test]
 fn the_history_is_that_of_the_recorded_libraries() {
     for (record, private) in [(common::OLDEST, "PRIVATE_34"), (common::NEWEST, "PRIVATE_65")] {
@@ -117,7 +115,7 @@ fn the_library_has_every_export_in_its_version() {
     }
 }
 
-/// They look at none of their arguments, so any will do.
+/// Arguments are ignored.
 #[test]
 fn what_is_said_to_refuse_does() {
     type Function = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
@@ -153,7 +151,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/symbols.md")
 }
 
-/// The page about the symbols, whose table follows from the history.
+/// The table is made from the history.
 fn write_page() -> String {
     let all = symbols_of(u32::MAX);
     let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();

@@ -1,12 +1,12 @@
-//! The programs of `tests/wrong`, with one mistake each: what the library says of it, and that it
-//! says nothing of the same program without the mistake.
+//! The programs of `tests/wrong`, one mistake each: what the library reports, and nothing once
+//! repaired.
 //!
-//! The first lines of each say what is to be found:
+//! First lines of a program:
 //!
-//! * `finding: NAME`, of `ROCE_CHECK`;
-//! * `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, and perhaps `says: TEXT`;
-//! * `advice: NAME`, of `ROCE_CHECK`, which leaves the exit status;
-//! * `fails with: WORD`: with this word in `ROCE_CHECK` the program does not get what it expects.
+//! - `finding: NAME`, of `ROCE_CHECK`;
+//! - `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, optionally `says: TEXT`;
+//! - `advice: NAME`, of `ROCE_CHECK`, which keeps the exit status;
+//! - `fails with: WORD`: this word in `ROCE_CHECK` makes the program fail.
 
 use std::{
     fs, panic,
@@ -19,16 +19,16 @@ use serde_json::Value;
 
 use super::{FOUND, Program, common, common::Directory, declarations, sources};
 
-/// Exit status of one that does not get what it expects.
+/// Exit status of a failing program.
 const FAILED: i32 = 1;
-/// Programs that are compiled and run at a time: most of them wait for most of their time.
+/// Most of them wait.
 const AT_A_TIME: usize = 4;
 
 pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong")
 }
 
-/// Compiles one, by its name; none without a compiler.
+/// `None` without a compiler.
 pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
     let (compiler, headers) = (common::compiler()?, Directory::new());
     let mut options = declarations(&headers);
@@ -39,7 +39,7 @@ pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
     Some(Program::compile(&compiler, &options, &directory().join(format!("{name}.c")), false))
 }
 
-/// What is to be found of one.
+/// Expected report.
 enum Wanted {
     Finding(String),
     Advice(String),
@@ -64,7 +64,7 @@ impl Wanted {
             })
     }
 
-    /// Compares with what a program says that has the mistake.
+    /// With the mistake.
     fn check(&self, name: &str, program: &Program) {
         match self {
             Self::Finding(finding) | Self::Advice(finding) => {
@@ -92,7 +92,7 @@ impl Wanted {
                 for cause in causes {
                     assert!(has(cause), "{name}: no {cause} in {lines}");
                 }
-                // what the other queue pair says of it, and what follows
+                // the other queue pair's, and consequences
                 let follows = ["cq_overrun", "flushed"];
                 let known = |object: &Value| {
                     let names = causes.iter().map(String::as_str).chain(follows);
@@ -116,7 +116,7 @@ impl Wanted {
         }
     }
 
-    /// The same for one without it.
+    /// Repaired.
     fn check_repaired(&self, name: &str, program: &Program) {
         match self {
             Self::Explained { .. } => {
@@ -137,7 +137,7 @@ impl Wanted {
     }
 }
 
-/// What `ROCE_CHECK` is, for a word.
+/// `ROCE_CHECK` for a word.
 fn words(word: &str) -> String {
     match word {
         "json" => word.to_owned(),
@@ -150,7 +150,7 @@ fn objects(lines: &str) -> Vec<Value> {
     lines.lines().map(parse).collect()
 }
 
-/// What was found, each as an object, and the summary.
+/// Findings and summary.
 fn found(lines: &str) -> (Vec<Value>, Value) {
     let mut objects = objects(lines);
     let summary = objects.pop().unwrap_or_default();
@@ -175,7 +175,7 @@ fn each_mistake_is_found_and_its_repair_is_clean() {
         loop {
             let Some(path) = left.lock().unwrap().pop() else { break };
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            // all of those that fail are told
+            // every failure
             let play = || {
                 let wanted = Wanted::of(&fs::read_to_string(&path).unwrap()).unwrap();
                 wanted.check(&name, &compile(&name, false).unwrap());

@@ -1,4 +1,4 @@
-//! One call after the other: making, changing, asking and destroying.
+//! Random calls: create, modify, query, destroy.
 
 use std::{
     ffi::{c_char, c_int, c_uint},
@@ -15,7 +15,7 @@ use super::{
     reason = "tests call as C programs do, and keep the same contract: pointers lead to whole objects"
 )]
 impl World<'_> {
-    /// Makes a call. Returns true if it did something.
+    /// True if it had an effect.
     pub(crate) fn call(&mut self) -> bool {
         match self.rng.below(40) {
             0..=2 => self.create_qp(),
@@ -96,7 +96,7 @@ impl World<'_> {
             return false;
         }
         let (address, length) = self.part();
-        // a length of nothing, or beyond the address space, is to be refused
+        // refused
         let length = if self.rng.once_in(20) { usize::MAX } else { length as usize };
         let rights = self.rights();
         let pd = self.own_or(PD, self.shared.pd);
@@ -156,7 +156,7 @@ impl World<'_> {
         self.keep(CHANNEL, made)
     }
 
-    /// A step of a queue pair toward a connection with one of this thread's, or with itself.
+    /// Towards a connection.
     fn connect(&mut self) -> bool {
         let (Some(qp), Some(peer)) = (self.any(QP), self.any(QP)) else { return false };
         let kind: c_uint = unsafe { get("ibv_qp", qp.0, "qp_type") };
@@ -197,7 +197,7 @@ impl World<'_> {
         self.modify(qp, &mut attr, mask) == 0
     }
 
-    /// Any attributes, by any mask.
+    /// Random mask.
     fn modify_any(&mut self) -> bool {
         let Some(qp) = self.any(QP) else { return false };
         let mut attr = self.noise("ibv_qp_attr");
@@ -308,7 +308,6 @@ impl World<'_> {
         }
     }
 
-    /// Names of numbers, whatever these are.
     fn words(&mut self) -> bool {
         let names =
             ["ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str"];
@@ -342,7 +341,7 @@ impl World<'_> {
         unsafe { change(qp.0, group, lid) == 0 }
     }
 
-    /// Events of channels and of the device, if there are any.
+    /// Events, if any.
     fn look_for_events(&mut self) -> bool {
         if let Some(channel) = self.any(CHANNEL) {
             let (mut cq, mut context) = (null_mut(), null_mut());

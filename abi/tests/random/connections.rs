@@ -95,7 +95,7 @@ impl World<'_> {
         result == 0 && self.keep(ID, id)
     }
 
-    /// A socket address: of loopback mostly, with few ports, so that some meet.
+    /// Mostly loopback, with few ports, so that some match.
     fn address(&mut self) -> [u8; 128] {
         let mut address: [u8; 128] = self.rng.bytes();
         if !self.rng.once_in(5) {
@@ -124,7 +124,7 @@ impl World<'_> {
         true
     }
 
-    /// Destroys an identifier's queue pair, as one does before the identifier.
+    /// Destroys an id's queue pair, as required before the id.
     pub(crate) fn destroy_qp_of(&self, id: Object) {
         let qp: Pointer = unsafe { get("rdma_cm_id", id.0, "qp") };
         if !qp.is_null() {

@@ -1,9 +1,7 @@
-//! Random calls of the C interface, with structures that are right, wrong and inconsistent, by two
-//! threads at once that share some of the objects.
+//! Random C calls, valid, wrong and inconsistent, by two threads that share objects.
 //!
-//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test main random::` tries others than usual;
-//! `.ci/asan` runs them under AddressSanitizer, which sees what the library does to memory that is
-//! not its own.
+//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test main random::` tries other seeds;
+//! `.ci/asan` runs under AddressSanitizer.
 
 use std::{
     env,
@@ -24,13 +22,13 @@ use world::{Shared, World};
 
 const SEEDS: &str = "RANDOM_SEEDS";
 const INSIDE: &str = "RANDOM_INSIDE";
-/// Calls of each thread for each seed.
+/// Per thread and seed.
 const CALLS: usize = 400;
 const THREADS: u64 = 2;
-/// Time that all of them have together.
+/// For all.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// In a process of its own, which says with which seed it ended.
+/// In a process that names its last seed.
 #[test]
 fn any_calls_leave_everything_whole() {
     let seeds = env::var(SEEDS).unwrap_or("0..20".to_owned());

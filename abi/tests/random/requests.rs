@@ -10,18 +10,16 @@ use super::{
     world::{AH, CQ, MR, MW, Pointer, QP, SRQ, World},
 };
 
-/// Requests of a list, and elements of a request, at most.
+/// Requests of a list, elements of a request.
 const LIST: usize = 4;
 const ELEMENTS: usize = 40;
 
-/// `wr.rdma`.
 #[repr(C)]
 struct Remote {
     address: u64,
     key: u32,
 }
 
-/// `wr.ud`.
 #[repr(C)]
 struct Datagram {
     ah: Pointer,
@@ -29,7 +27,6 @@ struct Datagram {
     key: u32,
 }
 
-/// `bind_mw`.
 #[repr(C)]
 struct Bind {
     mw: Pointer,
@@ -37,7 +34,6 @@ struct Bind {
     region: Region,
 }
 
-/// `ibv_mw_bind_info`.
 #[repr(C)]
 struct Region {
     mr: Pointer,
@@ -51,7 +47,7 @@ struct Region {
     reason = "tests call as C programs do, and keep the same contract: pointers lead to whole objects"
 )]
 impl World<'_> {
-    /// Elements: memory that there is, under any key, since data may be inline.
+    /// Valid memory, any key: data may be inline.
     fn elements(&mut self) -> Vec<Structure> {
         (0..ELEMENTS)
             .map(|_| {
@@ -66,7 +62,7 @@ impl World<'_> {
             .collect()
     }
 
-    /// A number of elements: mostly few, now and then none, too many or less than none.
+    /// At times none, too many, or negative.
     fn count(&mut self) -> c_int {
         match self.rng.below(20) {
             0 => -1,
@@ -98,7 +94,7 @@ impl World<'_> {
         self.post("post_send", qp.0, &mut list)
     }
 
-    /// What the operation is about. False if the program has nothing of the kind.
+    /// False without a target.
     fn target(&mut self, wr: &mut Structure, kind: c_uint, opcode: c_uint) -> bool {
         let mr = self.own_or(MR, self.shared.mr);
         let key: u32 = unsafe { get("ibv_mr", mr.0, "rkey") };
@@ -138,7 +134,7 @@ impl World<'_> {
         self.post(name, queue.0, &mut list)
     }
 
-    /// Posts a list. What failed is one of it.
+    /// A failed request must be in the list.
     fn post(&self, name: &str, queue: Pointer, list: &mut [Structure]) -> bool {
         for index in (1..list.len()).rev() {
             let next = list[index].pointer();

@@ -18,12 +18,11 @@ impl Rng {
         (self.next() >> 33) as usize % end.max(1)
     }
 
-    /// True once in so many times.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// A number as programs have them, or one at an edge.
+    /// A plausible number, or an edge case.
     pub(crate) fn number(&mut self) -> u32 {
         match self.below(8) {
             0..=4 => self.below(20) as u32,

@@ -1,5 +1,3 @@
-//! Objects that calls make and use.
-
 use std::{
     ffi::{c_int, c_void},
     sync::Mutex,
@@ -12,10 +10,10 @@ use super::{
 
 pub(crate) type Pointer = *mut c_void;
 
-/// Bytes that regions are of.
+/// For regions.
 const ARENA: usize = 64 << 10;
 
-/// A pointer to an object that threads may share.
+/// Shared by threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Object(pub(crate) Pointer);
 
@@ -24,12 +22,11 @@ unsafe impl Send for Object {}
 // SAFETY: As above.
 unsafe impl Sync for Object {}
 
-/// `union ibv_gid`, whose words are aligned.
+/// An aligned `union ibv_gid`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Gid(pub(crate) [u8; 16]);
 
-/// What all threads have.
 pub(crate) struct Shared {
     pub(crate) library: Library,
     pub(crate) context: Object,
@@ -56,7 +53,7 @@ impl Shared {
             let query_gid: unsafe extern "C" fn(Pointer, u8, c_int, *mut Gid) -> c_int =
                 library.function("ibv_query_gid");
             assert_eq!(query_gid(context, 1, 0, &raw mut gid), 0);
-            // events are looked for, and never waited for
+            // events are polled, never awaited
             let events: c_int = get("ibv_context", context, "async_fd");
             assert_eq!(libc::fcntl(events, libc::F_SETFL, libc::O_NONBLOCK), 0);
             let [context, pd, cq, mr] = [context, pd, cq, mr].map(Object);
@@ -72,12 +69,11 @@ impl Shared {
     }
 }
 
-/// The result of a function that destroys an object.
 pub(crate) fn destroyed(library: Library, destroy: &str, object: Object) -> c_int {
     // SAFETY: A whole object, and the function for it.
     unsafe {
         let function: unsafe extern "C" fn(Pointer) -> c_int = match destroy {
-            // it has no symbol, and its object begins with its context
+            // no symbol; the object starts with its context
             DEALLOC_MW => operation(*object.0.cast::<Pointer>(), DEALLOC_MW),
             _ => library.function(destroy),
         };
@@ -87,7 +83,7 @@ pub(crate) fn destroyed(library: Library, destroy: &str, object: Object) -> c_in
 
 const DEALLOC_MW: &str = "dealloc_mw";
 
-/// Kinds of objects, by the functions that destroy them.
+/// By destructor.
 pub(crate) const KINDS: [&str; 9] = [
     "ibv_destroy_qp",
     "ibv_destroy_srq",
@@ -108,16 +104,15 @@ pub(crate) const CQ: usize = 5;
 pub(crate) const CHANNEL: usize = 6;
 pub(crate) const PD: usize = 7;
 pub(crate) const ID: usize = 8;
-/// Most objects of a kind.
+/// Per kind.
 const MOST: usize = 12;
 
-/// A thread's objects.
 pub(crate) struct World<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) rng: Rng,
     pub(crate) objects: [Vec<Object>; KINDS.len()],
     pub(crate) events: Object,
-    /// Multicast groups, each with the queue pair that is attached to it.
+    /// With their queue pairs.
     pub(crate) attached: Vec<(Object, Gid)>,
 }
 
@@ -136,29 +131,27 @@ impl<'a> World<'a> {
         Self { shared, rng, objects: Default::default(), events, attached: Vec::new() }
     }
 
-    /// A function of the library.
     pub(crate) fn function<F>(&self, name: &str) -> F {
         // SAFETY: Callers name the type of C.
         unsafe { self.shared.library.function(name) }
     }
 
-    /// A function that is reached through the context.
+    /// Through the context.
     pub(crate) fn operation<F>(&self, name: &str) -> F {
         // SAFETY: Callers name the type of C.
         unsafe { operation(self.shared.context.0, name) }
     }
 
-    /// One of this thread's objects of a kind.
     pub(crate) fn any(&mut self, kind: usize) -> Option<Object> {
         self.rng.pick(&self.objects[kind])
     }
 
-    /// One of this thread's objects, or the one that all threads have.
+    /// Or the shared one.
     pub(crate) fn own_or(&mut self, kind: usize, shared: Object) -> Object {
         if self.rng.once_in(3) { shared } else { self.any(kind).unwrap_or(shared) }
     }
 
-    /// Keeps what a call has made. A call that failed has said why.
+    /// A failed call has set `errno`.
     pub(crate) fn keep(&mut self, kind: usize, made: Pointer) -> bool {
         if made.is_null() {
             assert_ne!(std::io::Error::last_os_error().raw_os_error(), Some(0), "{}", KINDS[kind]);
@@ -172,7 +165,7 @@ impl<'a> World<'a> {
         self.objects[kind].len() < MOST
     }
 
-    /// Destroys one object, if nothing needs it.
+    /// One unused object.
     pub(crate) fn destroy(&mut self) -> bool {
         let kind = self.rng.below(KINDS.len());
         if self.objects[kind].is_empty() {
@@ -192,7 +185,7 @@ impl<'a> World<'a> {
         result == 0
     }
 
-    /// Destroys everything, what depends on other things first.
+    /// Dependents first.
     pub(crate) fn close(mut self) {
         self.drain_events();
         for (qp, group) in std::mem::take(&mut self.attached) {
@@ -215,14 +208,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A structure of any bytes, of which those at pointers are to be set.
+    /// The caller sets pointers.
     pub(crate) fn noise(&mut self, name: &'static str) -> Structure {
         let mut structure = Structure::new(name);
         structure.fill(|| self.rng.next());
         structure
     }
 
-    /// Rights: mostly some that there are.
+    /// Mostly valid.
     pub(crate) fn rights(&mut self) -> c_int {
         let sensible = [
             0,
@@ -235,7 +228,6 @@ impl<'a> World<'a> {
         if self.rng.once_in(8) { any } else { self.rng.pick(&sensible).unwrap_or(0) }
     }
 
-    /// A part of the arena.
     pub(crate) fn part(&mut self) -> (u64, u32) {
         let offset = self.rng.below(ARENA);
         let length = match self.rng.below(4) {

@@ -1,4 +1,4 @@
-//! The end of the process: what was found in all, and its exit status.
+//! Process exit: summary and status.
 
 use std::{
     ffi::{c_int, c_void},
@@ -10,23 +10,21 @@ use std::{
 use super::{records, report};
 use crate::at_end;
 
-/// Exit status of a program that has ended with 0, and of which something was found.
+/// Replaces exit status 0 after a finding.
 const STATUS: c_int = 99;
-/// Longest time that the process waits at its end: names may be looked up in large files.
+/// Longest delay: symbols may come from large files.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 unsafe extern "C" {
     fn on_exit(run: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Has the end told. Registered before the program's own functions, it runs after them, and after
-/// the destructors of the program and of its libraries.
+/// Registers the summary before the program's functions: it runs after them and all destructors.
 pub(super) fn arm() {
     // SAFETY: The function is there as long as the process is: the library is never unloaded.
     unsafe { on_exit(tell_all, ptr::null_mut()) };
 }
 
-/// Tells what is left to tell, and what was found in all, the number of findings.
 pub(super) fn tell_rest() -> usize {
     report::tell_postponed();
     records::tell_alive();

@@ -1,4 +1,4 @@
-//! Lists of devices, and devices that a program keeps beyond them.
+//! Devices used after their lists are freed.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,12 @@ use crate::sync::Mutex;
 static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Lists {
-    /// The devices of each list that is not freed.
+    /// Devices of live lists.
     alive: BTreeMap<usize, Vec<usize>>,
-    /// Where the last list of a device was freed.
+    /// Stack that freed a device's last list.
     gone: BTreeMap<usize, Stack>,
 }
 
-/// Notes a list of the program's.
 pub(crate) fn listed(list: usize, devices: impl Iterator<Item = usize>) {
     if !is_on() {
         return;
@@ -34,7 +33,6 @@ pub(crate) fn listed(list: usize, devices: impl Iterator<Item = usize>) {
     lists.alive.insert(list, devices);
 }
 
-/// Notes that the program frees one.
 pub(crate) fn freed(list: usize) {
     if !is_on() {
         return;
@@ -50,7 +48,7 @@ pub(crate) fn freed(list: usize) {
     }
 }
 
-/// Tells of a call on a device of which no list is left, unless it is open.
+/// Unless open.
 pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
     if !is_on() {
         return;

@@ -1,5 +1,4 @@
-//! Forks of programs that have registered memory, and have not asked for it to be kept from the
-//! child.
+//! Forks with registered memory, without `ibv_fork_init`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,18 +10,17 @@ use super::{
     stack::Stack,
 };
 
-/// The program has called `ibv_fork_init`, or has been told that it need not.
+/// The program called `ibv_fork_init`, or knows that it need not.
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
-/// Variables with which libibverbs calls it by itself.
+/// Variables that make libibverbs call it.
 const VARIABLES: [&str; 2] = ["RDMAV_FORK_SAFE", "IBV_FORK_SAFE"];
 
-/// Notes that the program has thought of it.
 pub(crate) fn prepared() {
     IS_PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// Has forks looked at; to be called after [`survive_forks`](roce_provider::survive_forks), whose
-/// locks are taken later then.
+/// Watches forks. Call after [`survive_forks`](roce_provider::survive_forks), whose locks then come
+/// later.
 pub(super) fn watch() {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         prepared();

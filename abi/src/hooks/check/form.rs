@@ -1,4 +1,4 @@
-//! Whether programs are checked, and the form of reports.
+//! Switch of the checks, and the form of reports.
 
 use std::{
     fs::File,
@@ -15,8 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use super::sarif;
 use crate::hooks::switch::Hook;
 
-/// What the environment asks for; `None`: nothing is checked. It is asked once. Words that are none
-/// are said here, and again when the program looks for devices, of which it has none then.
+/// Configuration; `None`: no checks. Reports invalid words, as does device lookup, which then finds
+/// none.
 pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
     let mut checks = environment::checks().ok().flatten()?;
     if let Some(name) = &checks.file {
@@ -26,12 +26,10 @@ pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
     Some(checks)
 });
 
-/// True if programs are checked.
 pub(crate) fn is_on() -> bool {
     Hook::Checks.is_on()
 }
 
-/// Has them checked from now on, if the environment asks for it.
 pub(super) fn switch_on() -> bool {
     let is_asked = ASKED.is_some();
     if is_asked {
@@ -40,12 +38,11 @@ pub(super) fn switch_on() -> bool {
     is_asked
 }
 
-/// Form of reports, if programs are checked.
 pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }
 
-/// Says which seed it was, if nobody else did.
+/// Prints a random seed, which repeats the run.
 pub(super) fn tell_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
@@ -54,7 +51,6 @@ pub(super) fn tell_seed() {
     }
 }
 
-/// Writes a report to the configured place.
 pub(super) fn write(text: &str) {
     let Some((form, name)) =
         ASKED.as_ref().and_then(|checks| Some((checks.form, checks.file.as_ref()?)))
@@ -67,7 +63,7 @@ pub(super) fn write(text: &str) {
     }
 }
 
-/// Adds it to what other processes have written.
+/// Appends to the output of other processes.
 fn add(name: &Path, form: CheckForm, text: &str) -> io::Result<()> {
     if form != CheckForm::Sarif {
         return File::options().create(true).append(true).open(name)?.write_all(text.as_bytes());

@@ -1,5 +1,4 @@
-//! Keys that peers use and that are none for them: of regions that the program has deregistered,
-//! and those that are for the program itself.
+//! Keys that peers must not use: deregistered, or L_Keys.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,10 +15,10 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Number of keys that are remembered: as many as an adapter keeps from being given out again.
+/// Keys remembered, as many as an adapter withholds from reuse.
 const REMEMBERED: usize = 4096;
 
-/// Taken last: an engine asks for it under its lock.
+/// Innermost lock: an engine takes it under its own.
 static KEYS: Mutex<Keys> = Mutex::new(Keys {
     registered: BTreeMap::new(),
     deregistered: BTreeMap::new(),
@@ -27,15 +26,14 @@ static KEYS: Mutex<Keys> = Mutex::new(Keys {
 });
 
 struct Keys {
-    /// Where the region of each L_Key was registered.
+    /// Registration by L_Key.
     registered: BTreeMap<u32, Stack>,
-    /// Where that of each R_Key was deregistered.
+    /// Deregistration by R_Key.
     deregistered: BTreeMap<u32, Stack>,
-    /// The oldest first.
+    /// Oldest first.
     order: VecDeque<u32>,
 }
 
-/// Notes a region that the program has registered.
 pub(crate) fn registered(lkey: u32) {
     if is_on() {
         let stack = Stack::here();
@@ -43,7 +41,6 @@ pub(crate) fn registered(lkey: u32) {
     }
 }
 
-/// Notes the keys of one that it has deregistered.
 pub(crate) fn deregistered(lkey: u32, rkey: u32) {
     if !is_on() {
         return;
@@ -61,7 +58,7 @@ pub(crate) fn deregistered(lkey: u32, rkey: u32) {
     }
 }
 
-/// Has it told if a peer was refused because it used such a key.
+/// Queues a finding for such a key.
 pub(crate) fn refused(event: &AsyncEvent) {
     let AsyncEvent::QpAccessError(qpn, Refusal::Access(error)) = *event else { return };
     if !is_on() {

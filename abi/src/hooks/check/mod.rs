@@ -1,15 +1,11 @@
-//! Checks of programs for mistakes that work by luck. These are memory touched while the adapter
-//! has it, queues that can overrun, lost wake-ups, objects used after they are destroyed, and
-//! leaks.
+//! Checks for mistakes that go unnoticed by luck: memory touched while the adapter owns it,
+//! overruns of queues, lost wake-ups, use after destruction, leaks.
 //!
-//! `ROCE_CHECK` turns them on. Then calls that move data record what is posted and what has
-//! completed. Regions have memory that shows what the adapter writes ([`watch`]). Calls that create
-//! and destroy objects are recorded in [`records`]. Otherwise nothing is recorded, and memory is
-//! the ordinary one.
+//! With `ROCE_CHECK`, calls that move data record requests and completions, memory records the
+//! adapter's writes ([`watch`]), and [`records`] has all objects.
 //!
-//! Three locks: that of [`requests`], which is held while a request is posted; that of an engine;
-//! that of [`watch`], which the adapter takes under its own. They are taken in this order. Findings
-//! under the last two are reported later, by the thread that released them.
+//! Locks, in this order: that of [`requests`], held while posting; an engine's; that of [`watch`],
+//! which the adapter takes. Findings under the last two are reported after release.
 
 mod at_exit;
 pub(crate) mod devices;
@@ -37,7 +33,6 @@ pub(crate) use form::is_on;
 pub(crate) use report::tell;
 pub(crate) use stack::Stack;
 
-/// To be called when the library is loaded.
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::caller);
     if form::switch_on() {

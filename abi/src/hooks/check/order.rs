@@ -1,5 +1,5 @@
-//! Requests that need what a READ or an atomic in front of them brings, or that a repeated READ
-//! could see: without a fence they begin before it is done.
+//! Requests that need a READ's or atomic's response, or change what a retried READ fetches: without
+//! a fence they begin too early.
 //!
 //! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
 
@@ -13,20 +13,17 @@ use super::{
     watch::{self, Subject},
 };
 
-/// What a send request has to do with those in front of it.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// It begins when the READs and atomics in front of it are done (`IBV_SEND_FENCE`).
+    /// `IBV_SEND_FENCE`.
     pub(crate) is_fenced: bool,
-    /// What it sends has been copied when it is posted (`IBV_SEND_INLINE`).
+    /// `IBV_SEND_INLINE`.
     pub(crate) is_inline: bool,
-    /// The peer's memory that it reads or writes.
     pub(crate) remote: Option<RemoteUse>,
-    /// The program's memory that it sends.
+    /// Local memory that it sends.
     pub(crate) source: SmallVec<[Range<usize>; 2]>,
 }
 
-/// The peer's memory, and what is done with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteUse {
     pub(crate) start: Remote,
@@ -34,12 +31,11 @@ pub(crate) struct RemoteUse {
     pub(crate) deed: Deed,
 }
 
-/// What is done with the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    /// It is fetched, again when the answer is lost.
+    /// Fetches twice if the response is lost.
     Read,
-    /// It is changed; an answer that is lost is not worked out anew.
+    /// Changes once, even if the response is lost.
     Atomic,
     Write,
 }
@@ -53,7 +49,7 @@ impl RemoteUse {
     }
 }
 
-/// What is wrong with a request behind `before`, which are posted to the same queue and not done.
+/// Finds the mistake of a request behind the unfinished requests `before`.
 pub(super) fn check<'a>(
     subject: &Subject,
     order: &Order,
@@ -62,7 +58,7 @@ pub(super) fn check<'a>(
     fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
 }
 
-/// It sends from a buffer that a READ or an atomic still fetches into.
+/// Finds a send from a buffer that a READ or atomic fetches into.
 fn fetched_into<'a>(
     subject: &Subject,
     order: &Order,
@@ -73,7 +69,7 @@ fn fetched_into<'a>(
         let at = before.clone().position(|(other, _)| Arc::ptr_eq(other, reader));
         let fenced_since =
             |at: usize| before.clone().skip(at + 1).any(|(_, other)| other.is_fenced);
-        // of another queue, no fence helps
+        // a fence does not order two queues
         !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
     };
     let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
@@ -81,7 +77,7 @@ fn fetched_into<'a>(
     Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
 }
 
-/// It changes memory of the peer that a READ in front of it fetches.
+/// Finds a change of peer memory that an earlier READ fetches.
 fn written_behind<'a>(
     subject: &Subject,
     order: &Order,
@@ -131,7 +127,6 @@ mod tests {
         Order { is_fenced: true, ..order }
     }
 
-    /// Whether the last of these is told of.
     fn is_told(orders: &[Order]) -> bool {
         let all: Vec<_> = orders.iter().map(|order| (subject(0), order)).collect();
         let ((last, order), before) = all.split_last().unwrap();

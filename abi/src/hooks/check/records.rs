@@ -1,4 +1,4 @@
-//! Objects that a program holds, where they were made, and by whom they were destroyed.
+//! Live and destroyed objects with their stacks.
 
 use std::{
     alloc::{Layout, dealloc},
@@ -16,28 +16,27 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Number of destroyed objects that are remembered, and whose memory is kept so long: a program may
-/// still look at it.
+/// Destroyed objects kept, with their memory: programs may still read it.
 const REMEMBERED: usize = 16_384;
-/// Number of places that are shown of objects of one type.
+/// Most places shown per type.
 const PLACES: usize = 3;
 
 static RECORDS: Mutex<Records> =
     Mutex::new(Records { alive: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
-/// The process that has made one: a forked child begins with none.
+/// Process of the records: a forked child has none.
 static MAKER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// True while this thread makes objects for the library itself.
+    /// True while the library creates for itself.
     static OWN: Cell<bool> = const { Cell::new(false) };
-    /// The destroyed object that this thread's call has named.
+    /// Missing object named by this thread's call.
     static NAMED: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Records {
     alive: BTreeMap<usize, Alive>,
     gone: BTreeMap<usize, Gone>,
-    /// Those that are gone, the oldest first.
+    /// Oldest first.
     order: VecDeque<usize>,
 }
 
@@ -45,7 +44,7 @@ struct Alive {
     kind: &'static str,
     made: Stack,
     process: u32,
-    /// Made by the library, for itself.
+    /// The library's own.
     is_own: bool,
 }
 
@@ -53,16 +52,15 @@ struct Gone {
     kind: &'static str,
     made: Stack,
     destroyed: Stack,
-    /// Where its memory begins, and what it is.
     memory: (usize, Layout),
 }
 
-/// True if the program has ever made an object.
+/// True if this process created one.
 pub(super) fn were_made() -> bool {
     MAKER.load(Ordering::Relaxed) == process::id()
 }
 
-/// Makes objects that stay, and that are none of the program's.
+/// Creates the library's permanent objects.
 pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
     let before = OWN.replace(true);
     let made = make();
@@ -70,7 +68,6 @@ pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
     made
 }
 
-/// Notes a new object of a kind.
 pub(crate) fn made(pointer: usize, kind: &'static str) {
     if !is_on() {
         return;
@@ -80,12 +77,12 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
         MAKER.store(process::id(), Ordering::Relaxed);
     }
     let mut records = RECORDS.lock();
-    // memory that was given back by another way
+    // memory freed another way
     records.forget(pointer, false);
     records.alive.insert(pointer, Alive { kind, made, process: process::id(), is_own });
 }
 
-/// Notes the end of one, whose memory of this layout is freed here, later.
+/// Records a destruction; frees later.
 ///
 /// # Safety
 /// The memory is allocated with this layout, and nothing else frees it.
@@ -107,24 +104,22 @@ pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) 
     }
 }
 
-/// Notes that this thread's call names an object that is not there.
 pub(crate) fn named(pointer: usize) {
     NAMED.set(pointer);
 }
 
-/// Tells of the call, if the object that it named has been destroyed.
+/// Reports a call on a destroyed object.
 pub(crate) fn refused(call: &str) {
     if is_on() {
         used(NAMED.replace(0), call);
     }
 }
 
-/// Tells of a call on an object, if that has been destroyed, or if it posts to one of the parent
-/// process. True: it has been destroyed.
+/// Reports use after destruction (true), or a post to the parent's object.
 pub(crate) fn used(pointer: usize, call: &str) -> bool {
     let records = RECORDS.lock();
     let Some(gone) = records.gone.get(&pointer) else {
-        // to look at an inherited completion queue does no harm
+        // polling an inherited queue is harmless
         let posts = |alive: &&Alive| alive.kind != "ibv_cq" && alive.process != process::id();
         let finding = records.alive.get(&pointer).filter(posts).map(|alive| Finding {
             kind: Kind::UsedInChild,
@@ -149,7 +144,6 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
     true
 }
 
-/// Tells which objects there are at the end of the process.
 pub(super) fn tell_alive() {
     let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
     let process = process::id();
@@ -178,7 +172,7 @@ pub(super) fn tell_alive() {
 }
 
 impl Records {
-    /// Forgets one that is gone, and frees its memory if nobody else has.
+    /// Forgets a destroyed object; frees its memory if `free`.
     fn forget(&mut self, pointer: usize, free: bool) {
         let Some(gone) = self.gone.remove(&pointer) else { return };
         if free {

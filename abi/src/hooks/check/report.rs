@@ -1,4 +1,4 @@
-//! Findings, told on stderr at the moment, each once, and together at the end.
+//! Findings on stderr, each once, and a summary.
 
 use std::{
     collections::BTreeMap,
@@ -27,28 +27,24 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Number of findings that are reported; more are counted.
+/// Most reported; more are counted.
 const MOST: usize = 100;
 
-/// The findings in this process.
 static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
 
 struct Told {
-    /// The process that found it: a forked child begins with nothing.
+    /// A forked child starts empty.
     process: u32,
     places: BTreeMap<Key, Occurrence>,
 }
 
-/// What makes two findings one: their kind and place, and for objects that are alive, which they
-/// are.
+/// Kind, place, and for live objects their names.
 type Key = (Kind, Stack, Option<String>);
 
-/// One finding at one place.
 struct Occurrence {
     times: u32,
-    /// The program's own caller that is named in the summary; `None`: it is suppressed.
+    /// Program's caller, for the summary; `None`: suppressed.
     shown: Option<String>,
-    /// What a document at the end has.
     found: Option<Found>,
 }
 
@@ -67,7 +63,7 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
     lines
 });
 
-/// Tells of it, unless it was told before. The caller holds no lock of an engine.
+/// Reports a finding once. The caller holds no engine lock.
 #[cold]
 pub(crate) fn tell(finding: &Finding) {
     let Some(form) = form::form() else { return };
@@ -101,19 +97,17 @@ pub(crate) fn tell(finding: &Finding) {
     }
 }
 
-/// True if something was found in this process. It does not wait: of a thread that is gone with a
-/// fork, the child has the lock for ever.
+/// True with findings. Never waits: a forked child may inherit a held lock.
 pub(super) fn has_told() -> bool {
     TOLD.try_lock().is_some_and(|told| told.process == process::id() && !told.places.is_empty())
 }
 
-/// Has it told by [`tell_postponed`]: for callers that hold locks.
+/// Queues a finding for [`tell_postponed`], as callers with locks must.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);
     ARE_POSTPONED.store(true, Ordering::Release);
 }
 
-/// Tells what was found under locks.
 pub(crate) fn tell_postponed() {
     if ARE_POSTPONED.swap(false, Ordering::Acquire) {
         let postponed = std::mem::take(&mut *POSTPONED.lock());
@@ -121,7 +115,7 @@ pub(crate) fn tell_postponed() {
     }
 }
 
-/// Tells what was found in all: the number of different findings, without advice.
+/// Prints the summary; returns the number of findings without advice.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut told = TOLD.lock();
@@ -187,7 +181,6 @@ pub(super) fn summarize() -> usize {
 }
 
 impl Told {
-    /// Forgets what the parent of a forked child has found.
     fn begin(&mut self) {
         let process = process::id();
         if self.process != process {
@@ -197,18 +190,16 @@ impl Told {
     }
 }
 
-/// The place in the program of the call that this thread is in.
 pub(super) fn caller() -> Option<String> {
     let frames = Stack::here().frames();
     own(&frames).map(|own| frames[own].to_string())
 }
 
-/// The innermost caller that is the program's own: no function which the headers of the libraries
-/// define, and none of the C library.
+/// Finds the innermost caller outside headers and the C library.
 fn own(frames: &[Frame]) -> Option<usize> {
     let is_foreign = |frame: &Frame| {
         let (function, place) = (&frame.function, &frame.place);
-        // programs have such names, too, which stand before a place in them
+        // programs use such names, too; a resolved one has no offset
         let is_named = !function.contains('+')
             && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start));
         let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));

@@ -1,5 +1,4 @@
-//! Requests that programs have posted and whose completions they have not polled, and the queues
-//! that these are in.
+//! Posted requests without a polled completion, and their queues.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,33 +27,30 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Number of requests in flight beside which a request need not be signaled.
+/// In-flight requests above which signaling each is excessive.
 const DEEP: usize = 16;
-/// Number of such requests after which it is said.
+/// Signaled requests in a row until the advice.
 const IN_A_ROW: u32 = 1000;
-/// Time of polling without a completion after which it is checked.
+/// Time of empty polls until the cause is checked.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
-/// A queue pair: its device, as an address, and its number.
 pub(crate) type QpKey = (usize, u32);
 
-/// A request that a program is about to post.
 #[derive(Debug)]
 pub(crate) struct Request {
     wr_id: u64,
-    /// The operation.
     name: &'static str,
-    /// What is done with the memory; `None`: nothing, or it has been copied.
+    /// `None`: no memory, or it has been copied.
     role: Option<Role>,
     sges: SgeList,
     is_signaled: bool,
     order: Order,
-    /// The address handle of a datagram, by its pointer; 0: none.
+    /// The datagram's `ibv_ah`; 0: none.
     ah: usize,
 }
 
 impl Request {
-    /// A send request. Where the bytes of an inline one were is only known where it was translated.
+    /// `inline`: sources of inline data, which only the translation knows.
     pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
         let (name, role, remote) = operation(&wr.op);
         let is_inline = inline.is_some();
@@ -90,7 +86,7 @@ impl Request {
     }
 }
 
-/// The name of an operation, what it does with its memory, and with which memory of the peer's.
+/// Name, role of local memory, and use of peer memory.
 const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
@@ -116,29 +112,24 @@ const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, 
     }
 }
 
-/// The queue that requests are posted to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queue {
     Send(QpKey),
     Receive(QpKey),
-    /// A shared receive queue, by its pointer.
+    /// `ibv_srq` as a number.
     Shared(usize),
 }
 
-/// Memory of a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionMemory {
-    /// Address of the first byte in requests.
+    /// First address in requests, not of the process.
     pub(crate) iova: u64,
-    /// Its address in the process.
     pub(crate) address: usize,
     pub(crate) length: usize,
 }
 
-/// A new queue pair.
 pub(crate) struct NewPair {
     pub(crate) qp: QueuePair,
-    /// Its completion queues and its shared receive queue, by their pointers.
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
     pub(crate) srq: Option<usize>,
@@ -155,9 +146,7 @@ static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
 struct Requests {
     pairs: BTreeMap<QpKey, Pair>,
     shared: BTreeMap<usize, Shared>,
-    /// Completion queues by their pointers.
     cqs: BTreeMap<usize, Completions>,
-    /// Regions by device and local key.
     regions: BTreeMap<(usize, u32), RegionMemory>,
 }
 
@@ -165,23 +154,21 @@ struct Pair {
     new: NewPair,
     sends: VecDeque<Posted>,
     receives: VecDeque<Posted>,
-    /// Number of sends in a row that were signaled while others were in flight.
+    /// Signaled sends in a row with others in flight.
     signaled: u32,
-    /// A request has failed: all that follow do.
+    /// All later requests fail.
     has_failed: bool,
-    /// Completion counters tell the program what has completed: it need not poll.
+    /// Completion counters replace polling.
     is_counted: bool,
 }
 
 struct Shared {
     device: usize,
-    /// Of an XRC one, where its requests complete: which queue pairs take from it is not known
-    /// here.
+    /// XRC only; its queue pairs are unknown here.
     cq: Option<usize>,
     list: VecDeque<Posted>,
 }
 
-/// A posted request.
 struct Posted {
     subject: Arc<Subject>,
     is_signaled: bool,
@@ -193,41 +180,36 @@ struct Posted {
 
 struct Completions {
     capacity: usize,
-    /// Requests of queue pairs that are to complete here.
+    /// Requests to complete here.
     pending: usize,
     made: Stack,
     reset: Option<Reset>,
 }
 
-/// Requests that were to complete in a queue, and were forgotten when their queue pair went to
-/// RESET.
 struct Reset {
     at: Stack,
     number: usize,
-    /// The first poll since then, or since it was last looked at.
     polled: Option<Instant>,
 }
 
-/// All of them, if programs are checked.
+/// `None`: checks are off.
 fn locked() -> Option<MutexGuard<'static, Requests>> {
     is_on().then(|| REQUESTS.lock())
 }
 
-/// Notes a new completion queue, or its new size.
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
     let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
-/// Forgets a completion queue.
 pub(crate) fn remove_cq(cq: usize) {
     if let Some(mut requests) = locked() {
         requests.cqs.remove(&cq);
     }
 }
 
-/// Number of requests that are to complete in a completion queue, and may.
+/// Requests that can still complete.
 pub(crate) fn pending(cq: usize) -> usize {
     let requests = REQUESTS.lock();
     let may_complete = |pair: &&Pair| {
@@ -240,15 +222,14 @@ pub(crate) fn pending(cq: usize) -> usize {
     }
 }
 
-/// True if everything that was posted, and completes in a completion queue, has completed: `held`
-/// completions lie there.
+/// True if only the `held` completions remain.
 pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
     let requests = REQUESTS.lock();
     let mut posted = 0;
     for pair in requests.pairs.values() {
         let NewPair { send_cq, recv_cq, .. } = pair.new;
         if pair.is_counted && (send_cq == cq || recv_cq == cq) {
-            return false; // what is posted is not known
+            return false; // unknown
         }
         posted += if send_cq == cq { pair.sends.len() } else { 0 };
         posted += if recv_cq == cq { pair.receives.len() } else { 0 };
@@ -256,7 +237,6 @@ pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
     posted + requests.shared_load(cq) <= held
 }
 
-/// Notes a new queue pair.
 pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
     let Some(mut requests) = locked() else { return };
     let (new, (sends, receives)) = (new(), Default::default());
@@ -264,7 +244,6 @@ pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
     requests.pairs.insert(key, new);
 }
 
-/// Forgets one.
 pub(crate) fn remove_pair(key: QpKey) {
     let Some(mut requests) = locked() else { return };
     requests.clear(key);
@@ -273,15 +252,13 @@ pub(crate) fn remove_pair(key: QpKey) {
     drop(removed);
 }
 
-/// Notes that completion counters count for a queue pair: what has completed is not known here any
-/// more.
+/// Completions of the queue pair become unknown.
 pub(crate) fn count_pair(key: QpKey) {
     if let Some(pair) = locked().as_mut().and_then(|requests| requests.pairs.get_mut(&key)) {
         pair.is_counted = true;
     }
 }
 
-/// Forgets what is posted to a queue pair, which is in RESET.
 pub(crate) fn reset_pair(key: QpKey) {
     let Some(mut requests) = locked() else { return };
     let Some(pair) = requests.pairs.get(&key) else { return };
@@ -300,8 +277,7 @@ pub(crate) fn reset_pair(key: QpKey) {
     }
 }
 
-/// Notes that a completion queue was polled and had nothing. Tells if there is nothing left that
-/// could complete, and a RESET is the reason.
+/// Handles an empty poll; reports a RESET as the cause.
 pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
@@ -326,33 +302,30 @@ pub(crate) fn found_empty(cq: usize) {
     }
 }
 
-/// Notes a new shared receive queue, and of an XRC one the completion queue.
+/// Records a shared receive queue; `cq` for XRC only.
 pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
     if let Some(mut requests) = locked() {
         requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
     }
 }
 
-/// Forgets one, with what is posted to it.
 pub(crate) fn remove_shared(srq: usize) {
     let removed = locked().and_then(|mut requests| requests.shared.remove(&srq));
     removed.into_iter().flat_map(|shared| shared.list).for_each(Posted::forget);
 }
 
-/// Notes memory of a region.
 pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     if let Some(mut requests) = locked() {
         requests.regions.insert((device, lkey), memory);
     }
 }
 
-/// A request that needs a region which the program is about to deregister. Without the region, the
-/// request may fail at once, and nothing needs it then.
+/// Finds a request that needs a region. Call before deregistering, which may fail the request.
 pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     locked()?.user_of(device, lkey)
 }
 
-/// Forgets a region that the program has deregistered, and tells if a request still needed it.
+/// Forgets a region; reports its `user`.
 pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
     let Some(mut requests) = locked() else { return };
     requests.regions.remove(&(device, lkey));
@@ -365,8 +338,7 @@ pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>
     found.iter().for_each(report::tell);
 }
 
-/// Tells if a send needs an address handle that the program destroys. One without a completion to
-/// come may have been carried out.
+/// Reports a send that needs the address handle, unless it may be done.
 pub(crate) fn remove_ah(ah: usize) {
     let Some(requests) = locked() else { return };
     let user = requests.pairs.values().find_map(|pair| {
@@ -383,13 +355,11 @@ pub(crate) fn remove_ah(ah: usize) {
     found.iter().for_each(report::tell);
 }
 
-/// Number of regions that there are.
 pub(super) fn regions() -> usize {
     REQUESTS.lock().regions.len()
 }
 
-/// Attributes of a queue pair and of the one of this process that it is connected with, if there is
-/// one.
+/// Attributes of a queue pair and its peer here.
 pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     let requests = REQUESTS.lock();
     let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
@@ -399,7 +369,7 @@ pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     Some((this, peer))
 }
 
-/// Posts requests: `post` returns how many were taken, and its result.
+/// Posts requests; `post` returns the number taken, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
     call: &'static str,
@@ -430,8 +400,7 @@ pub(crate) fn post<R>(
     result
 }
 
-/// Notes a completion that was taken from a completion queue, and of which the program has not
-/// heard.
+/// Call before the program sees the completion.
 pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
@@ -441,7 +410,6 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
 }
 
 impl Requests {
-    /// Watches the memory of a request.
     fn prepare(
         &self,
         queue: Queue,
@@ -496,7 +464,7 @@ impl Requests {
         (Posted { subject, is_signaled, order, watches, lkeys, ah }, overlap)
     }
 
-    /// What is wrong with the place of a new request, behind those of the queue and of a list.
+    /// Ordering mistake of a request behind queue and list.
     fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
         let Queue::Send(key) = queue else { return None };
         let before =
@@ -505,7 +473,6 @@ impl Requests {
         order::check(&new.subject, &new.order, before)
     }
 
-    /// Notes a request that the adapter has taken.
     fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
         let (subject, is_counted) = (posted.subject.clone(), posted.is_signaled);
         let mut cqs = SmallVec::<[usize; 1]>::new();
@@ -528,7 +495,7 @@ impl Requests {
                 findings.extend(pair.signals_each(&posted));
                 pair.sends.push_back(posted);
                 cqs.push(pair.new.send_cq);
-                // what is sent may be answered
+                // the peer may respond
                 [pair.new.send_cq, pair.new.recv_cq].into_iter().for_each(wake_ups::posted);
             }
             Queue::Receive(key) => {
@@ -557,7 +524,7 @@ impl Requests {
             let own = completions.pending;
             let load = self.load(cq);
             if load > capacity {
-                // peers may have agreed to take less of a shared queue at a time
+                // peers may limit themselves by credits
                 let is_sure = own > capacity;
                 findings.push(Finding {
                     kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
@@ -571,13 +538,11 @@ impl Requests {
         }
     }
 
-    /// Number of requests that may complete in a completion queue.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
         own + self.shared_load(cq)
     }
 
-    /// Those of them that are in shared receive queues.
     fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();
@@ -611,7 +576,7 @@ impl Requests {
             (true, None) => &mut pair.receives,
             (false, _) => &mut pair.sends,
         };
-        // requests of one queue complete in their order; those in front of this one, too
+        // a queue completes in order
         let is_this = |posted: &Posted| {
             posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
         };
@@ -624,7 +589,7 @@ impl Requests {
         self.discount(cq, counted);
     }
 
-    /// Of an XRC target, whose shared receive queue is one of those that complete in this queue.
+    /// Completes an XRC target's request in one of this queue's SRQs.
     fn complete_xrc(&mut self, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
         let of_queue = self.shared.values_mut().filter(|shared| shared.cq == Some(cq));
         let is_it = |posted: &Posted| posted.subject.wr_id == wc.wr_id;
@@ -632,7 +597,7 @@ impl Requests {
         match &mut having[..] {
             [] => {}
             [shared] => complete_shared(&mut shared.list, wc.wr_id, wc.result.is_ok(), findings),
-            // which of them is not known
+            // unknown which
             several => {
                 for posted in
                     several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
@@ -650,7 +615,6 @@ impl Requests {
         }
     }
 
-    /// Forgets what is posted to a queue pair.
     fn clear(&mut self, key: QpKey) {
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         pair.has_failed = false;
@@ -663,7 +627,7 @@ impl Requests {
         }
     }
 
-    /// A posted request that needs a region, and whose queue pair is able to work.
+    /// A request that needs the region, of a working queue pair.
     fn user_of(&self, device: usize, lkey: u32) -> Option<Arc<Subject>> {
         let needs = |posted: &&Posted| posted.lkeys.contains(&lkey);
         let pairs = self.pairs.iter().filter(|((of, _), _)| *of == device);
@@ -681,12 +645,12 @@ impl Requests {
 }
 
 impl Pair {
-    /// True if it may still carry out what is posted.
+    /// True if requests can still execute.
     fn is_able(&self) -> bool {
         !self.has_failed && !matches!(self.new.qp.query().state, State::Reset | State::Err)
     }
 
-    /// What is wrong with one more send.
+    /// The mistake if one more send finds no room.
     fn is_full(&self) -> Option<Kind> {
         if self.has_failed || self.sends.len() < self.new.max_send {
             return None;
@@ -695,7 +659,7 @@ impl Pair {
         Some(if any_signaled { Kind::SendQueueFull } else { Kind::NothingSignaled })
     }
 
-    /// Advice about a queue in whose depth every request is signaled.
+    /// Advice if every request of a deep queue is signaled.
     fn signals_each(&mut self, posted: &Posted) -> Option<Finding> {
         let is_deep = self.sends.len() >= DEEP;
         self.signaled = match posted.is_signaled {
@@ -714,7 +678,7 @@ impl Pair {
         })
     }
 
-    /// True if it is a receive that has failed, as far as can be told.
+    /// True if a receive failed, as far as is known.
     fn has_received(&self, cq: usize, wr_id: u64) -> bool {
         let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
         if send_cq != recv_cq {
@@ -729,8 +693,7 @@ impl Pair {
     }
 }
 
-/// Requests of a shared receive queue complete in any order. If several have this `wr_id`, it is
-/// not known which of them it was.
+/// Completes in any order. An ambiguous `wr_id` ends the comparison.
 fn complete_shared(
     shared: &mut VecDeque<Posted>,
     wr_id: u64,
@@ -750,7 +713,7 @@ fn complete_shared(
 }
 
 impl Posted {
-    /// Ends watching its memory, and looks at it if it is to be compared.
+    /// Ends the watches; compares the memory if `compare`.
     fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
         for id in self.watches {
             if compare {
@@ -767,7 +730,7 @@ impl Posted {
 }
 
 impl RegionMemory {
-    /// Address in the process of what an element names; `None` if it is not inside.
+    /// Process address; `None` if outside.
     fn at(&self, sge: &Sge) -> Option<usize> {
         let offset = usize::try_from(sge.address.checked_sub(self.iova)?).ok()?;
         let end = offset.checked_add(sge.length as usize)?;

@@ -1,5 +1,4 @@
-//! Findings as one document of the Static Analysis Results Interchange Format, for tools that show
-//! them beside the source.
+//! Findings as SARIF, for tools that show them in the source.
 //!
 //! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
 
@@ -13,18 +12,16 @@ use super::{
     stack::Frame,
 };
 
-/// A finding, with what is known of it at the end.
+/// A finding at exit.
 pub(super) struct Found {
     pub(super) finding: Finding,
-    /// The stacks of the finding, resolved.
     pub(super) stacks: Vec<(&'static str, Vec<Frame>)>,
-    /// Which of the first stack's callers is the program's own.
+    /// Index of the program's caller.
     pub(super) own: usize,
     pub(super) times: u32,
     pub(super) is_suppressed: bool,
 }
 
-/// The whole document.
 pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     let rules: Vec<_> = Kind::ALL
         .iter()
@@ -59,7 +56,7 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     format!("{document}\n")
 }
 
-/// Two documents in one; the first may be empty.
+/// Joins documents; `before` may be empty.
 pub(super) fn joined(before: &str, document: &str) -> io::Result<String> {
     if before.trim().is_empty() {
         return Ok(document.to_owned());
@@ -118,7 +115,7 @@ fn location(frame: &Frame) -> Value {
     location
 }
 
-/// Relative, if it is below the working directory, as viewers like it; else a URI of its own.
+/// Returns a relative path below the working directory, as viewers prefer, or a URI.
 fn uri(file: &Path) -> String {
     let here = env::current_dir().ok();
     let inside = here.as_ref().and_then(|here| file.strip_prefix(here).ok());

@@ -1,4 +1,4 @@
-//! Attributes of queue pairs that work, and hurt on a network.
+//! Queue pair attributes that hurt on a network.
 
 use roce_provider::transport::{
     addr::Qpn,
@@ -11,7 +11,6 @@ use super::{
     stack::Stack,
 };
 
-/// Tells of attributes that `ibv_modify_qp` has set.
 pub(crate) fn changed(
     qpn: u32,
     timeout: Option<u8>,
@@ -32,8 +31,8 @@ pub(crate) fn changed(
     }
 }
 
-/// Tells if one side of a connection inside of this process may ask for more READs and atomics at a
-/// time than the other takes. To be called when a queue pair is in RTR or RTS.
+/// Reports a requester with more READs than its responder in this process takes. Call in RTR or
+/// RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, answers) in [(&this, &peer), (&peer, &this)] {

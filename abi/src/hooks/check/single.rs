@@ -1,8 +1,7 @@
-//! Objects of which the program has promised that one thread at a time uses them: libraries then
-//! take no lock.
+//! Objects promised to a single thread, for which libraries take no lock.
 //!
-//! A thread that comes after another one stays in its call for a moment. If the other one comes
-//! back meanwhile, nothing keeps them apart.
+//! After a change of thread, a call lingers for 100 µs: a call of the first thread meanwhile shows
+//! the race.
 
 use std::{
     collections::BTreeMap,
@@ -19,29 +18,25 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// How long it stays.
 const MOMENT: Duration = Duration::from_micros(100);
 
-/// By the program's pointers.
+/// By pointer.
 static OBJECTS: Mutex<BTreeMap<usize, Object>> = Mutex::new(BTreeMap::new());
 
 struct Object {
-    /// The words of the promise.
+    /// Text of the promise.
     promise: &'static str,
-    /// The thread that has used it last.
     last: u32,
-    /// The one that uses it, and where.
     inside: Option<(u32, Stack)>,
 }
 
-/// Notes a promise.
 pub(crate) fn promised(object: usize, promise: &'static str) {
     if is_on() {
         OBJECTS.lock().insert(object, Object { promise, last: 0, inside: None });
     }
 }
 
-/// Notes an object that is made with another one, whose promise it has.
+/// Extends a promise to a dependent object.
 pub(crate) fn made_with(object: usize, other: usize) {
     if is_on() {
         let promise = OBJECTS.lock().get(&other).map(|other| other.promise);
@@ -49,15 +44,13 @@ pub(crate) fn made_with(object: usize, other: usize) {
     }
 }
 
-/// Forgets one.
 pub(super) fn forget(object: usize) {
     OBJECTS.lock().remove(&object);
 }
 
-/// A call of this thread on such an object.
 pub(crate) struct Inside(usize);
 
-/// To be called before a call uses an object, without locks. Tells if another thread does.
+/// Enters a call, without locks; reports a concurrent thread.
 pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
     let this = threads::this();
     let mut objects = OBJECTS.lock();

@@ -1,4 +1,4 @@
-//! Where a program makes a call: the return addresses on its stack, resolved when they are shown.
+//! Return addresses, resolved when shown.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -9,21 +9,19 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// Number of callers that are kept.
+/// Callers kept.
 const DEPTH: usize = 12;
 
-/// Callers of this library, the innermost first.
+/// Callers, innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stack(Arc<[usize]>);
 
-/// One caller, as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// The function; where that is not known, the file that holds it, and its place there.
+    /// The function, or file and offset.
     pub(super) function: String,
-    /// Source and line, if they are known, or the file that holds the function.
+    /// Source and line, or the file.
     pub(super) place: String,
-    /// The source's whole path, and the line.
     pub(super) source: Option<(PathBuf, u32)>,
 }
 
@@ -34,7 +32,6 @@ impl fmt::Display for Frame {
 }
 
 impl Stack {
-    /// The callers of the library's function that this thread is in.
     pub(crate) fn here() -> Self {
         let mut addresses = Vec::with_capacity(DEPTH);
         backtrace::trace(|frame| {
@@ -47,22 +44,20 @@ impl Stack {
         Self(addresses.into())
     }
 
-    /// No callers: for what happens by itself.
     pub(crate) fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// The innermost callers, which distinguish two stacks.
     pub(super) fn place(&self) -> Self {
         Self(self.0.iter().copied().take(2).collect())
     }
 
-    /// The callers with their names, down to `main`.
+    /// Resolves the callers down to `main`.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for &address in &*self.0 {
             let before = frames.len();
-            // the address is that of the instruction behind the call
+            // a return address follows the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
                 let source = symbol.filename().map(Path::to_path_buf).zip(symbol.lineno());
@@ -80,7 +75,7 @@ impl Stack {
             let last = frames.last().map_or("", |frame| &*frame.function);
             if last.starts_with("__libc_start") {
                 frames.pop();
-                break; // what has called `main`, whose name may be gone
+                break; // above `main`
             }
             if last == "main" {
                 break;
@@ -90,15 +85,12 @@ impl Stack {
     }
 }
 
-/// The last two parts of a path: enough to find it.
 fn short(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts[parts.len().saturating_sub(2)..].join("/")
 }
 
-/// The addresses of this library.
 static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
-    /// What is looked for, and where it was found.
     struct Search {
         wanted: usize,
         found: Range<usize>,
@@ -127,12 +119,12 @@ static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
     let mut search = Search { wanted: Stack::here as fn() -> Stack as usize, found: 0..0 };
     // SAFETY: The function above, with what it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
-    // in a program that this is a part of, such as a test, all would be its own
+    // linked statically, every address would be this library's
     let is_shared = module(search.wanted).0.contains(".so");
     if is_shared { search.found } else { 0..0 }
 });
 
-/// Name of the file that is mapped at an address, and the place in it.
+/// Mapped file and offset.
 fn module(address: usize) -> (String, usize) {
     // SAFETY: All zero is one without names.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

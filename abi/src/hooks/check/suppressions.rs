@@ -1,4 +1,4 @@
-//! Suppressed findings: a file with one on each line.
+//! A file of suppressed findings.
 //!
 //! ```text
 //! # what a benchmark does on purpose
@@ -7,9 +7,7 @@
 //! timeout_zero
 //! ```
 //!
-//! The first word is the name of a finding, or `*` for any. The rest is a pattern for a line of the
-//! stack, or for the function alone, with `*` for anything. Without it, all findings of this name
-//! are suppressed.
+//! A line names a finding, or `*`. A pattern, with `*`, may follow: for a stack line or a function.
 
 use std::{
     fs,
@@ -19,13 +17,11 @@ use std::{
 
 use super::{finding::Kind, stack::Frame};
 
-/// The lines of such a file.
 #[derive(Default, Debug)]
 pub(super) struct Suppressions(Vec<Suppression>);
 
 #[derive(Debug)]
 struct Suppression {
-    /// The line's number.
     line: usize,
     has_covered: AtomicBool,
     kind: Option<Kind>,
@@ -33,7 +29,7 @@ struct Suppression {
 }
 
 impl Suppressions {
-    /// Those of a file, and what is wrong with it, a line for each.
+    /// Reads a file; returns a message per wrong line.
     pub(super) fn read(path: &Path) -> (Self, Vec<String>) {
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -45,7 +41,7 @@ impl Suppressions {
         }
     }
 
-    /// Lines that cannot be understood are returned with their numbers, and left out.
+    /// Skips wrong lines, and returns them.
     fn parse(text: &str) -> (Self, Vec<(usize, String)>) {
         let (mut found, mut wrong) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
@@ -71,7 +67,6 @@ impl Suppressions {
         (Self(found), wrong)
     }
 
-    /// True if a finding of this kind, at this place, is not told.
     pub(super) fn cover(&self, kind: Kind, frames: &[Frame]) -> bool {
         let mut is_covered = false;
         for line in &self.0 {
@@ -88,14 +83,14 @@ impl Suppressions {
         is_covered
     }
 
-    /// The numbers of the lines that have covered nothing.
+    /// Lines that suppressed nothing.
     pub(super) fn unused(&self) -> Vec<usize> {
         let unused = self.0.iter().filter(|line| !line.has_covered.load(Ordering::Relaxed));
         unused.map(|line| line.line).collect()
     }
 }
 
-/// True if the text looks like the pattern, in which `*` stands for anything.
+/// Matches a pattern; `*` stands for anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The state of the program's threads, as the kernel shows it, and which of them can still act.
+//! Which threads can still act, by the kernel's states.
 //!
 //! Read first: proc(5), `/proc/pid/task/tid/syscall` and the `tfd` lines of `/proc/pid/fdinfo`.
 
@@ -10,35 +10,33 @@ use std::{
     process,
 };
 
-/// Start of the names of this library's threads.
+/// Prefix of this library's thread names.
 const OWN: &str = "roce";
-/// Most descriptors of one call that are looked at.
+/// Most descriptors read per call.
 const MOST: usize = 4096;
 
-/// A thread of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Thread {
     pub(super) id: u32,
-    /// The system call that it is in, with its arguments; empty while it runs.
+    /// System call and arguments; empty while running.
     call: Vec<u64>,
-    /// How often it has left the processor.
+    /// Context switches.
     switches: Option<u64>,
 }
 
-/// The state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// It may go on by itself: it runs, or sleeps for a time.
+    /// Runs, or sleeps for a time.
     GoesOn,
-    /// It waits for another thread, without a limit.
+    /// Waits without a limit.
     WaitsForThread,
-    /// It waits for one of these descriptors.
+    /// A descriptor may wake it.
     WaitsFor { descriptors: Vec<c_int>, is_limited: bool },
-    /// Something outside of the process may wake it.
+    /// An event outside the process may wake it.
     Blocked,
 }
 
-/// The program's threads. `None` if they cannot be told, or if a timer's signal may wake one.
+/// Lists the threads; `None` if unreadable, or if a timer's signal may wake one.
 pub(super) fn all() -> Option<Vec<Thread>> {
     // SAFETY: All bytes zero are a value of it.
     let mut timer: libc::itimerval = unsafe { mem::zeroed() };
@@ -60,17 +58,15 @@ pub(super) fn all() -> Option<Vec<Thread>> {
     Some(found)
 }
 
-/// Of these, those that have done nothing since: what is seen of them was so all at one time.
+/// Keeps unchanged threads: their states held at one time.
 pub(super) fn still(seen: Vec<Thread>) -> Vec<Thread> {
     seen.into_iter().filter(|thread| *thread == Thread::look(thread.id)).collect()
 }
 
-/// True if the program has no other thread than the one that calls.
 pub(super) fn is_alone() -> bool {
     all().is_some_and(|threads| threads.len() == 1)
 }
 
-/// The number of the thread that calls.
 pub(super) fn this() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
@@ -81,7 +77,7 @@ impl Thread {
         let line = read("syscall").unwrap_or_default();
         let number = |word: &str| match word.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => word.parse().ok(), // -1 is no call
+            None => word.parse().ok(), // -1: no system call
         };
         let call = line.split_whitespace().map(number).collect::<Option<_>>().unwrap_or_default();
         let status = read("status").unwrap_or_default();
@@ -89,7 +85,6 @@ impl Thread {
         Self { id, call, switches: line.and_then(|number| number.trim().parse().ok()) }
     }
 
-    /// The thread's state.
     pub(super) fn doing(&self) -> Doing {
         let [number, arguments @ ..] = &self.call[..] else { return Doing::GoesOn };
         let (number, at) = (*number as c_long, |index: usize| arguments.get(index).copied());
@@ -119,15 +114,14 @@ impl Thread {
     }
 }
 
-/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`. Without them 0, 6, 9 and 13 are the operations
-/// that wait: `FUTEX_WAIT`, `FUTEX_LOCK_PI`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI2`.
+/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`. Without them 0, 6, 9 and 13 wait: `FUTEX_WAIT`,
+/// `FUTEX_LOCK_PI`, `FUTEX_WAIT_BITSET`, `FUTEX_LOCK_PI2`.
 const FUTEX_FLAGS: c_int = 128 | 256;
 
-/// A system call that waits for descriptors.
 struct Wait {
     number: c_long,
     on: On,
-    /// Which argument is its limit.
+    /// Limit's argument and type.
     limit: (usize, Limit),
 }
 
@@ -157,7 +151,7 @@ const WAITS: &[Wait] = &[
     Wait { number: libc::SYS_epoll_wait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
 ];
 
-/// Memory of the program, which may go at any time.
+/// Reads memory, perhaps unmapped.
 fn memory(address: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, address).ok()?;
@@ -189,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// What another thread does that has begun `wait`; it is done when `end` has been called.
+    /// State during `wait`; `end` ends it.
     fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Doing {
         let (say, hear) = mpsc::channel();
         let other = thread::spawn(move || {

@@ -1,5 +1,4 @@
-//! Waits that cannot end: for acknowledgements that the program does not make, and for events that
-//! nothing can bring.
+//! Endless waits for acknowledgements or events.
 
 use std::{
     collections::BTreeMap,
@@ -18,15 +17,13 @@ use super::{
 };
 use crate::sync::{Changes, Mutex};
 
-/// Time after which it is said: events are acknowledged sooner by programs that do so at all.
+/// Time until suspicion: programs acknowledge sooner or never.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-/// Threads that wait in calls of this library until another thread acts, and when this was last
-/// found.
+/// Threads that wait for another to act, and when that was found.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
-/// First result of `attempt`, which is made now and after each change. If it takes longer than
-/// events are left unacknowledged, `what` is told as a finding of this kind.
+/// Retries `attempt` after each change; after [`SOON`], reports `what`.
 pub(crate) fn for_acknowledgement<R>(
     changes: &Changes,
     attempt: impl Fn() -> Option<R>,
@@ -42,8 +39,8 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// To be called by a thread each time that it has waited for [`SOON`]. `endless` says why only
-/// another thread can end the wait. If none of them acts any more, this is told once.
+/// Runs after each [`SOON`] of a wait. `endless` says why only another thread can end it; reported
+/// once if none acts.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
@@ -55,7 +52,6 @@ pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
     }
 }
 
-/// To be called by a thread whose wait has ended.
 pub(crate) fn left() {
     ENDLESS.lock().remove(&threads::this());
 }
@@ -64,12 +60,11 @@ pub(super) fn tell(what: String, stack: (&'static str, Stack)) {
     report::tell(&Finding { kind: Kind::EndlessWait, what, stacks: vec![stack] });
 }
 
-/// True if no thread but this one acts any more.
 pub(super) fn nobody_acts(but: u32) -> bool {
     let Some(threads) = threads::all() else { return false };
     let others: Vec<_> = threads.into_iter().filter(|thread| thread.id != but).collect();
     let number = others.len();
-    // what waits was looked at later than any of the others has last acted
+    // the other threads last acted before
     let endless = ENDLESS.lock();
     let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SOON);
     let is_stuck = |thread: &Thread| {

@@ -1,5 +1,4 @@
-//! Completion queues that are armed for an event, and programs that wait for one which may not
-//! come.
+//! Armed completion queues, and waits whose event may not come.
 
 use std::{collections::BTreeMap, ffi::c_int, mem};
 
@@ -14,19 +13,17 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// By the program's pointers.
+/// By pointer.
 static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
 
-/// What the wait is in that this library has no part in.
 const IN_POLL: &str = "poll, select or epoll_wait";
 
 struct Queue {
     channel: usize,
-    /// That of the channel.
     descriptor: c_int,
     made: Stack,
     cq: CompletionQueue,
-    /// The program has looked since it was armed the last time.
+    /// Since it was last armed.
     is_polled: bool,
     armed: Option<Armed>,
 }
@@ -35,15 +32,14 @@ struct Armed {
     at: Stack,
     by: u32,
     kind: NotifyKind,
-    /// Completions may have come after the last look and before this.
+    /// Completions may precede arming.
     may_have_missed: bool,
-    /// The program has looked since, or this thread has posted what brings a completion.
+    /// The program has polled since, or this thread has posted a request that completes here.
     is_safe: bool,
-    /// Completions have lain there when it was last looked at, and no event.
+    /// At the last check, without an event.
     lay_there: bool,
 }
 
-/// Notes a new completion queue.
 pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &CompletionQueue) {
     if is_on() {
         let (cq, made) = (cq.clone(), Stack::here());
@@ -52,7 +48,6 @@ pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &Comple
     }
 }
 
-/// Forgets one.
 pub(crate) fn remove(cq: usize) {
     if !is_on() {
         return;
@@ -61,7 +56,7 @@ pub(crate) fn remove(cq: usize) {
     drop(removed);
 }
 
-/// Notes that the program has polled, and tells what was found under locks.
+/// Records a poll; reports postponed findings.
 pub(crate) fn polled(cq: usize) {
     report::tell_postponed();
     change(cq, |queue| {
@@ -70,7 +65,7 @@ pub(crate) fn polled(cq: usize) {
     });
 }
 
-/// Notes that the program has posted a request that completes here, or is answered.
+/// Records a request that completes here or causes a response.
 pub(super) fn posted(cq: usize) {
     let this = threads::this();
     let is_own = |armed: &&mut Armed| armed.by == this;
@@ -79,7 +74,7 @@ pub(super) fn posted(cq: usize) {
     });
 }
 
-/// Notes that the program has armed a queue, while `pending` requests might complete.
+/// Records arming, while `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     let (at, by) = (Stack::here(), threads::this());
     let mut mute = None;
@@ -101,7 +96,6 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     }
 }
 
-/// Notes an event that the program has taken.
 pub(crate) fn woken(cq: usize) {
     if !is_on() {
         return;
@@ -109,13 +103,12 @@ pub(crate) fn woken(cq: usize) {
     let _call = Call::begin();
     let channel = CQS.lock().get(&cq).map(|queue| queue.channel);
     if let Some(channel) = channel {
-        not_polled_again(channel, Some(cq)); // it has waited in poll, or in epoll_wait
+        not_polled_again(channel, Some(cq)); // it has waited in poll or epoll_wait
     }
     change(cq, |queue| queue.armed = None);
 }
 
-/// To be called before the program waits for an event of a channel. Another thread than the one
-/// that has armed a queue may be about to look.
+/// Runs before a wait. A thread other than the arming one may be about to poll.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
     not_polled_again(channel, None);
@@ -134,7 +127,7 @@ fn not_polled_again(channel: usize, only: Option<usize>) {
     });
 }
 
-/// To be called when it has waited for a while, and no event has come.
+/// Runs after a long wait without an event.
 pub(crate) fn still_waits(channel: usize) {
     let _call = Call::begin();
     find(channel, |_, queue, _| {
@@ -149,8 +142,8 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
-/// Why no event of a channel comes unless another thread acts. `call`: what waits for it;
-/// `have_completed`: all requests of a queue, if it holds so many completions.
+/// Explains why only another thread can cause an event. `have_completed` gets a queue and its
+/// completions.
 pub(crate) fn endless(
     call: &str,
     channel: usize,
@@ -175,8 +168,8 @@ pub(crate) fn endless(
     })
 }
 
-/// The same for descriptors, which are all of channels, and where a queue of one was made. An event
-/// that is there ends the wait.
+/// Like `endless`, for descriptors that are all channels; also returns a queue's stack. An existing
+/// event ends the wait.
 pub(super) fn endless_for(
     descriptors: &[c_int],
     have_completed: fn(usize, usize) -> bool,
@@ -198,8 +191,8 @@ pub(super) fn endless_for(
     reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
 }
 
-/// Looks for completions that lie in a queue which was armed behind them, while a thread waits for
-/// an event of it in a call of the system. `threads` have done nothing since the last look.
+/// Finds completions that came before arming, while a thread waits in a system call. `threads` were
+/// idle since the last check.
 pub(super) fn look_at_waits(threads: &[Thread]) {
     let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
     let mut findings = Vec::new();
@@ -211,7 +204,7 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
             && number > 0
             && !is_readable(descriptor);
         let lay_there = mem::replace(&mut armed.lay_there, lies);
-        // the thread that has armed it would look, once it went on
+        // a running thread may still poll
         let is_asleep = waits.iter().any(|(id, doing)| *id == armed.by && *doing != Doing::GoesOn);
         if !(lies && lay_there && is_asleep) {
             continue;
@@ -236,7 +229,6 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
     findings.iter().for_each(report::tell);
 }
 
-/// True if a channel has an event.
 pub(crate) fn is_readable(descriptor: c_int) -> bool {
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     // SAFETY: A place of ours; the descriptor is asked for its state, whatever it is.
@@ -249,7 +241,7 @@ fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
     }
 }
 
-/// Tells of queues of a channel that are armed for any completion, if there is something to say.
+/// Reports `say`'s text for a channel's queues armed for any completion.
 fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
     let cqs = CQS.lock();
     let findings: Vec<_> = cqs

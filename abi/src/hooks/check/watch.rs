@@ -1,5 +1,4 @@
-//! Memory of posted requests: checksums of what it was when it was posted, and of what the adapter
-//! has placed in it since. What differs from them was written by the program.
+//! Checksums of posted memory, updated on the adapter's writes. Any other change is the program's.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,32 +15,27 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Bytes that have one checksum.
+/// Bytes per checksum.
 const BLOCK: usize = 256;
-/// Bytes that are read at a time.
+/// Bytes per read.
 const PART: usize = 4096;
-/// Bytes of a piece that are looked at.
+/// Most bytes per piece.
 const MOST: usize = 64 << 20;
 
-/// The adapter's use of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Sends it.
     Send,
-    /// Places a message in it.
     Receive,
-    /// Places what a READ or an atomic brings.
+    /// Places a READ's or atomic's response.
     Read,
 }
 
-/// A request, as findings name it.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// The queue, by its kind and number.
+    /// Kind and number.
     pub(crate) queue: (&'static str, usize),
     pub(crate) call: &'static str,
     pub(crate) wr_id: u64,
-    /// The operation.
     pub(crate) name: &'static str,
     pub(crate) posted: Stack,
 }
@@ -53,7 +47,6 @@ impl Subject {
     }
 }
 
-/// A piece of memory that is watched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct WatchId {
     start: usize,
@@ -64,21 +57,20 @@ struct Watch {
     length: usize,
     role: Role,
     subject: Arc<Subject>,
-    /// Of each block; empty if it is not compared, or not any more.
+    /// Per block; empty: not compared.
     sums: Vec<u32>,
 }
 
 struct Watches {
     all: BTreeMap<WatchId, Watch>,
     next: u64,
-    /// The greatest length that there ever was.
     longest: usize,
 }
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory for a request that is about to be posted. For a receive also the request whose
-/// buffer overlaps: what is placed in such memory means nothing, and it is not compared.
+/// Watches memory of a new request; returns the request of an overlapping receive, if any. Such
+/// memory is not compared.
 pub(crate) fn add(
     start: usize,
     length: usize,
@@ -91,7 +83,7 @@ pub(crate) fn add(
         .overlapping(start, length)
         .find(|(_, watch)| role == Role::Receive && is_receive(watch))
         .map(|(_, watch)| watch.subject.clone());
-    // a fenced request sends what a READ in front of it brings
+    // a fenced request may send a READ's response
     let is_fetched = role == Role::Send
         && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
     let sums = match other {
@@ -106,7 +98,7 @@ pub(crate) fn add(
     (id, other)
 }
 
-/// The requests that fetch into some memory.
+/// Requests that place responses in a range.
 pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     let watches = WATCHES.lock();
     let found = watches.overlapping(range.start, range.len());
@@ -114,26 +106,25 @@ pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     reads.map(|(_, watch)| watch.subject.clone()).collect()
 }
 
-/// Ends watching without a look.
 pub(crate) fn forget(id: WatchId) {
     WATCHES.lock().all.remove(&id);
 }
 
-/// Compares no more: it is not known any longer which request has the memory.
+/// Stops comparing: the owner is unknown.
 pub(crate) fn doubt(id: WatchId) {
     if let Some(watch) = WATCHES.lock().all.get_mut(&id) {
         watch.sums.clear();
     }
 }
 
-/// Ends watching for a request that has completed, of which the program has not heard yet.
+/// Ends the watch; compares before the program sees the completion.
 pub(crate) fn finish(id: WatchId) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
     watch.difference(id.start, 0..watch.compared())
 }
 
-/// Has the adapter write to memory.
+/// Runs the adapter's write; updates the checksums.
 fn place<R>(address: usize, length: usize, write: impl FnOnce() -> R) -> R {
     let mut watches = WATCHES.lock();
     let found: Vec<_> = watches
@@ -180,12 +171,11 @@ impl Watches {
 }
 
 impl Watch {
-    /// Number of bytes that have checksums.
     fn compared(&self) -> usize {
         self.length.min(self.sums.len() * BLOCK)
     }
 
-    /// What the program has done to a range, which starts with a block and ends with one.
+    /// Finds the program's changes in whole blocks.
     fn difference(&self, start: usize, range: Range<usize>) -> Option<Finding> {
         if range.is_empty() {
             return None;
@@ -217,14 +207,13 @@ impl Watch {
     }
 }
 
-/// The whole blocks of a watched piece that lie in some memory.
 fn blocks(start: usize, watched: usize, address: usize, length: usize) -> Range<usize> {
     let from = address.saturating_sub(start) / BLOCK * BLOCK;
     let end = (address + length).saturating_sub(start).next_multiple_of(BLOCK);
     from..end.min(watched)
 }
 
-/// Checksums of the blocks of a range; `None` if the memory is not there.
+/// `None` if unmapped.
 fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     let mut sums = Vec::with_capacity(range.len().div_ceil(BLOCK));
     let mut part = [0; PART];
@@ -239,13 +228,11 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     Some(sums)
 }
 
-/// Memory of a program's region, of which it is noted what the adapter writes to it.
 struct WatchedMemory<M> {
     memory: M,
     address: usize,
 }
 
-/// Memory of a program, watched if it is checked.
 pub(crate) fn watched(memory: impl Memory + 'static) -> Arc<dyn Memory> {
     if is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
 }
@@ -348,7 +335,7 @@ mod tests {
             finding.what
         );
 
-        // before the piece and behind it is nobody's matter
+        // bytes outside the piece do not count
         let (third, _) = add(start + 100, 4000, Role::Read, &subject());
         memory.memory.write_at(99, &[9]).unwrap();
         memory.memory.write_at(4100, &[9]).unwrap();
@@ -368,7 +355,7 @@ mod tests {
         [send, first, second, third].into_iter().for_each(forget);
         let (last, none) = add(start + 499, 10, Role::Receive, &subject());
         assert!(none.is_none());
-        forget(last); // its memory may be another test's next
+        forget(last); // another test may get its memory
     }
 
     #[test]

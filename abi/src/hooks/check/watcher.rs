@@ -1,5 +1,5 @@
-//! A thread that checks the program's threads periodically for waits in system calls, which this
-//! library has no part in. It also reports the findings when a signal ends the program.
+//! Finds endless waits in system calls, which bypass this library. Reports the findings when a
+//! signal ends the program.
 
 use std::{
     ffi::c_int,
@@ -21,19 +21,18 @@ use super::{
     waits, wake_ups,
 };
 
-/// The process whose thread looks: a forked child has none.
+/// Process of the thread: a forked child has none.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// 1: a signal ends the program, and what was found is to be told. The thread waits for it.
+/// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
-/// 1: the findings are reported. The signal's handler waits for this.
+/// 1: reported; the handler waits for this.
 static IS_TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Has the program looked at, if that is not so yet.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
-        // without it such waits are not found
+        // else such waits are not found
         if started.is_ok() {
             PROCESS.store(process::id(), Ordering::SeqCst);
             [libc::SIGINT, libc::SIGTERM].into_iter().for_each(take);
@@ -69,7 +68,7 @@ fn look_on() {
     }
 }
 
-/// Takes a signal that would end the program, unless the program has a handler for it.
+/// Handles a fatal signal, unless the program does.
 fn take(signal: c_int) {
     // SAFETY: All bytes zero are a value of it. The calls write to a place of ours, and install a
     // function that lives as long as the process: this library is never unloaded.
@@ -84,8 +83,8 @@ fn take(signal: c_int) {
     }
 }
 
-/// Has the thread tell what was found, and lets the signal end the program. It takes no lock and
-/// no memory: the thread that it interrupts may have any.
+/// Has the thread report, then lets the signal end the program. Takes no lock and allocates
+/// nothing: the interrupted thread may be inside either.
 extern "C" fn on_signal(signal: c_int) {
     if PROCESS.load(Ordering::SeqCst) == process::id() {
         ENDS.store(1, Ordering::SeqCst);
@@ -99,7 +98,7 @@ extern "C" fn on_signal(signal: c_int) {
     }
 }
 
-/// Waits until a word is 1, for so long at most. True if it is.
+/// False after `limit`.
 fn wait(word: &AtomicU32, limit: Duration) -> bool {
     if word.load(Ordering::SeqCst) == 0 {
         let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };

@@ -1,5 +1,4 @@
-//! How often each call was made, in a file that others read when the process has ended, however it
-//! ended (`ROCE_CALLS`): for `roce run --fail-each`.
+//! Call counts in a file (`ROCE_CALLS`) that outlives any process, for `roce run --fail-each`.
 
 use std::{
     fs::OpenOptions,
@@ -19,12 +18,11 @@ use roce_provider::{
     report,
 };
 
-/// A word for each call, and one for those that were made to fail.
+/// A word per call, and one for injected failures.
 const WORDS: usize = CallId::COUNT + 1;
 
 static COUNTS: OnceLock<&[AtomicU32]> = OnceLock::new();
 
-/// Begins, if the environment names a directory for it.
 pub(super) fn begin() {
     let Some(directory) = environment::value(CALLS) else { return };
     match map(Path::new(&directory)) {
@@ -33,7 +31,7 @@ pub(super) fn begin() {
     }
 }
 
-/// A file of this process, which a forked child shares.
+/// Maps this process's file; a forked child shares it.
 fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     let path = directory.join(process::id().to_string());
     let file = OpenOptions::new()
@@ -58,12 +56,11 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     if place == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: So many words, which stay mapped; whoever else writes there uses atomics, too. The
-    // directory is its user's own, who gains nothing by cutting the file short.
+    // SAFETY: As many words, which stay mapped; other writers use atomics, too. The directory is
+    // its user's own, who gains nothing by cutting the file short.
     Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
 }
 
-/// Counts a call, and whether it was made to fail.
 pub(super) fn count(call: CallId, fails: bool) {
     let Some(counts) = COUNTS.get() else { return };
     counts[call.number()].fetch_add(1, Ordering::Relaxed);

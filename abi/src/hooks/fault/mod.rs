@@ -1,7 +1,4 @@
-//! Calls that fail, or wait, on request (`ROCE_FAULT`): the rules of this process, and what becomes
-//! of a call.
-//!
-//! Every call asks ([`call`](crate::call)) before it does anything else.
+//! Injected failures and delays (`ROCE_FAULT`), before a [`call`](crate::call) does anything.
 
 mod counts;
 mod rules;
@@ -18,7 +15,6 @@ use rustix::thread::{Timespec, nanosleep};
 
 use super::switch::Hook;
 
-/// To be called when the library is loaded.
 pub(crate) fn at_load() {
     if rules::at_load() {
         Hook::Faults.switch_on();
@@ -32,11 +28,9 @@ extern "C" fn end() {
     rules::at_end();
 }
 
-/// Time between two looks whether a call still has to wait.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The error with which a call of the program's fails now, if it does, and why. What a call makes
-/// in turn is the library's own.
+/// Decides about a program's call, not the library's nested ones.
 pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
     if !Hook::Faults.is_on() || calls::is_inside() {
         return None;
@@ -61,13 +55,13 @@ pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
 
 const ADVICE: &str = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
 
-/// Waits so long, or as long as there is this rule. The thread holds nothing.
+/// Waits for `length`, or while the rule exists. The thread holds no lock.
 fn wait(rule: u64, length: Option<Duration>) {
     let mut left = length.unwrap_or(Duration::MAX);
     while !left.is_zero() && rules::has(rule) {
         let part = left.min(LOOK);
         left -= part;
-        // that a signal ends it early does not matter
+        // a signal may end it early
         let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(part.subsec_nanos()) });
     }
 }

@@ -1,5 +1,4 @@
-//! The rules of this process: those of the environment, and those that come while it runs
-//! (`ROCE_CONTROL`).
+//! Fault rules, from the environment and at runtime (`ROCE_CONTROL`).
 
 use std::{
     io, process,
@@ -19,7 +18,7 @@ use super::counts;
 use crate::sync::Mutex;
 
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
-/// The process that has said where it takes rules: a forked child does so again.
+/// Process that listens; a forked child listens itself.
 static LISTENS: AtomicU32 = AtomicU32::new(0);
 
 struct Rules {
@@ -29,19 +28,18 @@ struct Rules {
     listening: Option<Listening>,
 }
 
-/// The rules of the environment. What cannot be understood is told when a device is opened.
+/// Opening a device reports the errors.
 fn from_environment() -> FaultRules {
     let text = environment::value(FAULT).and_then(|text| text.into_string().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// True if devices are to be opened so that rules for them can come.
+/// True if devices must be ready for later rules.
 fn has_live_rules() -> bool {
     control::is_wanted() || !from_environment().devices.is_empty()
 }
 
-/// To be called when the library is loaded. True if calls are to be asked about: there are rules
-/// for them, or may be later, or they are counted.
+/// True if calls need a check: for rules, now or later, or for counts.
 pub(super) fn at_load() -> bool {
     let mut given = from_environment();
     if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
@@ -66,7 +64,7 @@ pub(super) fn at_load() -> bool {
     true
 }
 
-/// Takes rules from others, if the environment says so, and this process does not yet.
+/// Accepts rules from outside, if configured.
 fn listen() {
     let own = process::id();
     if !control::is_wanted() || LISTENS.swap(own, Ordering::SeqCst) == own {
@@ -87,17 +85,16 @@ fn listen() {
     drop(before);
 }
 
-/// To be called when the process ends.
 pub(super) fn at_end() {
     let listening = RULES.lock().as_mut().and_then(|rules| rules.listening.take());
     drop(listening);
 }
 
-/// A command of the control socket, and its response.
+/// Runs a command of the control socket.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
     let answer = obey(command);
-    attend_rules(); // without the lock of the rules, which calls take
+    attend_rules(); // unlocked: calls take the rules' lock
     answer
 }
 
@@ -131,7 +128,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
 }
 
 impl Rules {
-    /// Adds rules, each under a number of its own, or none of them.
+    /// Adds all rules or none.
     fn add(&mut self, given: FaultRules) -> Result<(), String> {
         let FaultRules { calls, packet_clauses, devices: of_devices, .. } = given;
         let mut next = self.next;
@@ -168,8 +165,7 @@ impl Rules {
         own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
     }
 
-    /// A line for each rule: its number, how often it has hit, and of how many that matched; for
-    /// those without counters `-`.
+    /// Lists number, hits and matches; `-` without counters.
     fn list(&self) -> Vec<String> {
         let own = self
             .faults
@@ -190,7 +186,7 @@ fn text_of(texts: &[(u64, String)], number: u64) -> String {
     texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
 }
 
-/// The effect on a call, and the number of its rule.
+/// Also returns the rule's number.
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
     let decided = RULES.lock().as_mut()?.faults.decide(call);
@@ -198,12 +194,10 @@ pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     decided
 }
 
-/// The text of a rule.
 pub(super) fn text(number: u64) -> String {
     RULES.lock().as_ref().map_or_else(String::new, |rules| text_of(&rules.texts, number))
 }
 
-/// True if there is this rule.
 pub(super) fn has(number: u64) -> bool {
     let rules = RULES.lock();
     rules.iter().flat_map(|rules| &rules.texts).any(|(of, _)| *of == number)

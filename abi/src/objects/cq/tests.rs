@@ -52,7 +52,7 @@ fn is_readable(descriptor: c_int) -> bool {
     unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
 }
 
-/// Takes an event; the queue that it is of, if there was one.
+/// Takes an event; returns its queue.
 fn event(channel: *mut ibv_comp_channel) -> Result<*mut ibv_cq, c_int> {
     let (mut cq, mut cq_context) = (null_mut(), null_mut());
     if unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut cq_context) } != 0 {
@@ -137,7 +137,7 @@ fn an_overflow_is_told_to_the_context_of_the_queue() {
     unsafe { ibv_ack_async_event(&raw mut told) };
     GONE.with(|gone| assert_eq!(gone.take().unwrap().recv().unwrap(), 0));
 
-    // one that nobody takes goes with the queue
+    // an unclaimed event goes with its queue
     let cq = create(&context, 1, null_mut(), 0);
     let qp = flushing(cq);
     (0..=room).for_each(|id| flush(&qp, id));
@@ -148,12 +148,12 @@ fn an_overflow_is_told_to_the_context_of_the_queue() {
 }
 
 thread_local! {
-    /// Message of a thread that has destroyed a queue.
+    /// Result of a destroying thread.
     static GONE: std::cell::Cell<Option<mpsc::Receiver<c_int>>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// Destroys a queue on a thread; whether that was done after a while.
+/// Destroys a queue on a thread; true if soon done.
 fn is_destroyed_at_once(cq: *mut ibv_cq) -> bool {
     let (done, gone) = mpsc::channel();
     let cq = cq as usize;
@@ -201,13 +201,13 @@ fn an_event_for_each_arming() {
     assert_eq!(event(channel), Ok(cq));
     assert_eq!(poll(cq, 9).unwrap().len(), 4);
 
-    // what comes between the last poll and arming
+    // arrives between poll and arming
     flush(&qp, 9);
     assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
     assert_eq!(event(channel), Ok(cq));
     assert_eq!(poll(cq, 9).unwrap().len(), 1);
 
-    // one that is there when its queue goes is no event, but does not keep the queue
+    // an event unreported at destruction does not delay it
     assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
     flush(&qp, 5);
     drop(qp);
@@ -230,7 +230,7 @@ fn a_channel_of_another_context_is_none() {
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }
 
-/// A thread that waits for an event of the channel that it is given.
+/// Waits for an event of a channel.
 extern "C-unwind" fn wait(channel: *mut c_void) -> *mut c_void {
     let (mut cq, mut cq_context) = (null_mut(), null_mut());
     let done = unsafe { ibv_get_cq_event(channel.cast(), &raw mut cq, &raw mut cq_context) };
@@ -344,7 +344,7 @@ fn a_batch_goes_from_completion_to_completion() {
                 - (*ex).read_completion_wallclock_ns.unwrap()(cq);
         assert!(age < 10_000_000_000, "{age}");
 
-        // another thread waits for the end of the batch
+        // another thread waits for the batch's end
         let (told, done) = mpsc::channel();
         let address = cq as usize;
         let other = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Every edge of every service, against a table of what C programs may say there.
+//! Every edge of every service, against a table for C programs.
 
 use roce_provider::transport::{addr::Mtu, qp::EDGES};
 
@@ -11,8 +11,7 @@ use State::{Err as Error, Init as InitState, Reset, Rtr as RtrState, Rts as RtsS
 const TYPES: [QpType; 6] = [Rc, Uc, Ud, XrcInitiator, XrcTarget, RawPacket];
 const LAST: u32 = 20;
 
-/// Required and optional attributes of an edge; none where there is no edge. The kernel's table, in
-/// our words.
+/// Required and optional attributes of an edge, from the kernel's table; `None`: no edge.
 fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
     if qp_type == RawPacket {
         let exists = match (from, to) {
@@ -102,7 +101,7 @@ fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
     })
 }
 
-/// Attributes that are ignored.
+/// Ignored attributes.
 fn ends_do_not_have(qp_type: QpType) -> u32 {
     match qp_type {
         XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -111,7 +110,7 @@ fn ends_do_not_have(qp_type: QpType) -> u32 {
     }
 }
 
-/// Attributes that are valid wherever they are taken.
+/// Attributes valid for any edge.
 fn valid(from: State, to: State) -> ibv_qp_attr {
     let av = ibv_ah_attr { is_global: 1, port_num: 1, ..ibv_ah_attr::zeroed() };
     ibv_qp_attr {
@@ -238,7 +237,7 @@ fn attributes_reach_the_transition() {
         RequesterAttr { timeout: 4, retry_cnt: 5, rnr_retry: 6, max_rd_atomic: 1 },
     );
     assert_eq!(Transition::of(Rc, RtrState, &attr, mask), Ok(Transition::Rts(rts, QpUpdate::NONE)));
-    // what a transition does not need, it does not change, whatever stands in the structure
+    // unneeded attributes change nothing
     assert_eq!(
         Transition::of(Ud, Sqe, &attr, IBV_QP_STATE),
         Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE))
