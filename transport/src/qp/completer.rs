@@ -1,7 +1,6 @@
-//! The requester's receiving half: acknowledgements, and answers with data.
+//! The requester's receiving half: acknowledgements and data responses.
 //!
-//! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester
-//! error handling).
+//! Read first: InfiniBand volume 1, 9.7.5.1 (responses), 9.9.2 (requester errors).
 
 use super::{
     common::{Common, Env},
@@ -19,7 +18,7 @@ use crate::{
 };
 
 impl Requester {
-    /// Takes an acknowledgement, positive or negative.
+    /// Handles an ACK or NAK.
     pub(super) fn on_acknowledge(
         &mut self,
         packet: &Packet<'_>,
@@ -46,8 +45,7 @@ impl Requester {
                     (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
                 }
             }
-            // the latter belongs to the reliable datagram service, which does not exist in RoCE;
-            // both say nothing, not even that something arrived
+            // reliable datagram does not exist in RoCE; neither counts as a sign of life
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
                 Disposition::Dropped(DropReason::ReservedSyndrome)
             }
@@ -63,7 +61,7 @@ impl Requester {
         }
     }
 
-    /// Takes an answer with data: a part of that to a READ, or the whole one to an atomic.
+    /// Handles a READ response packet or an atomic response.
     pub(super) fn on_data(
         &mut self,
         packet: &Packet<'_>,
@@ -77,7 +75,7 @@ impl Requester {
             }
             return Disposition::Dropped(reason);
         }
-        // The response acknowledges every request before its own (9.7.5.1.2).
+        // Acknowledges every earlier request (9.7.5.1.2).
         let (before, gap) = self.acknowledge(psn, common, env);
         if gap == Gap::Yes {
             self.retry.on_sign_of_life(env.now);
@@ -104,8 +102,8 @@ impl Requester {
             (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
                 let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
                 let place = packet.headers.bth().opcode.operation().position();
-                // After a retry rxe answers from inside the original message, so FIRST and MIDDLE
-                // are the same here, and so are LAST and ONLY.
+                // After a retry rxe continues the original message: FIRST and MIDDLE are equal
+                // here, and LAST and ONLY.
                 let ends = last || self.portions.end_of(psn) == Some(psn.plus(1));
                 (place.ends() == ends && packet.payload.len() == expected as usize)
                     .then_some(packet.payload)
@@ -115,7 +113,7 @@ impl Requester {
             }
             _ => None,
         };
-        // Like an adapter, it looks at the list only now: the peer has carried the request out.
+        // Adapters also check the SGEs only after the peer's execution.
         let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
             env.place(common.flow(Half::Requester), region, address, bytes)
@@ -140,13 +138,13 @@ impl Requester {
         Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
-    /// Data of the oldest READ has come, up to the oldest PSN that has no answer.
+    /// Records data of the oldest READ up to `oldest_unacked`.
     pub(super) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
 
-    /// Responses count only for what was sent and is not acknowledged.
+    /// Accepts responses only to unacknowledged packets.
     pub(super) fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
         if psn.is_before(self.oldest_unacked) {
             Err(DropReason::StaleResponse)
@@ -157,9 +155,8 @@ impl Requester {
         }
     }
 
-    /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose
-    /// data has not all come. Returns how many requests that completed, and whether such a READ is
-    /// in the way.
+    /// Acknowledges everything before `end`, up to the first READ or atomic with missing data.
+    /// Returns the completed requests, and whether such a gap exists.
     pub(super) fn acknowledge(
         &mut self,
         end: Psn,
@@ -216,8 +213,8 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// The acknowledgement of a repeated packet goes no further: what was sent behind it has been
-    /// dropped behind a gap.
+    /// Retransmits packets behind a probe whose acknowledgement covers no more: they were dropped
+    /// behind a gap.
     fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
@@ -228,8 +225,7 @@ impl Requester {
         }
     }
 
-    /// An answer to something later shows that the oldest READ's data, or a part of it, was lost:
-    /// an implied NAK.
+    /// Implied NAK: a later response shows a loss of the oldest READ's data.
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
@@ -257,7 +253,7 @@ impl Requester {
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
             NakCode::RemoteAccessError => WcStatus::RemAccessErr,
             NakCode::RemoteOperationalError => WcStatus::RemOpErr,
-            // sorted out before
+            // handled before
             NakCode::InvalidRdRequest => return Disposition::Dropped(DropReason::ReservedSyndrome),
         };
         self.fail_oldest(status, Cause::Responder(syndrome));
@@ -283,8 +279,7 @@ impl Requester {
     }
 }
 
-/// True if a READ without its data stands between what was acknowledged and what an answer
-/// acknowledges.
+/// Whether a READ or atomic with missing data precedes the acknowledged PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     No,

@@ -1,9 +1,8 @@
-//! Packets on their way from the halves of a queue pair to the transmit buffer.
+//! Packets from the halves of a queue pair to the transmit buffer.
 
 use crate::wire::{Headers, padding};
 
-/// A packet to send, as the halves of a queue pair yield it: its headers and the length of its
-/// payload.
+/// Headers and payload length of a packet.
 #[derive(Debug)]
 pub(super) struct OutgoingPacket {
     pub(super) headers: Headers,
@@ -26,14 +25,13 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet that has been written to a slot, without its ICRC. Its path is separate, so that it is
-/// copied only once.
+/// A packet in a slot, without ICRC. Its path is separate, to be copied once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,
-    /// Its traffic class, if that is not its path's.
+    /// In place of the path's traffic class.
     pub(crate) traffic_class: Option<u8>,
-    /// True if its ICRC is computed as rxe does for a FLUSH.
+    /// Needs rxe's ICRC of a FLUSH.
     pub(crate) rxe_flush: bool,
 }
 

@@ -1,7 +1,6 @@
-//! The responder: carries out the peer's requests and answers them.
+//! The responder: executes the peer's requests and responds.
 //!
-//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.9.3 (responder
-//! error behaviour).
+//! Read first: InfiniBand volume 1, 9.7.4 (inbound requests), 9.9.3 (responder errors).
 
 use alloc::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +21,7 @@ use crate::{
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
-/// The message that the next packet has to continue.
+/// The message that the next packet continues.
 #[derive(Debug)]
 pub(super) enum Message {
     None,
@@ -30,7 +29,7 @@ pub(super) enum Message {
         wqe: RecvWqe,
         received: u64,
     },
-    /// `region` is `None` for a WRITE of no bytes, which needs no key.
+    /// `region` is `None` for a WRITE of 0 bytes, which needs no key.
     Write {
         region: Option<Arc<Region>>,
         address: u64,
@@ -39,20 +38,20 @@ pub(super) enum Message {
     },
 }
 
-/// The receive queue of a queue pair and how far its peer has come.
+/// The receive side of a queue pair.
 #[derive(Debug)]
 pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so
-    /// that the answer to it never stands for the data of a READ.
+    /// PSN after the last request other than a READ: the limit for acknowledging a repeat, so that
+    /// its response never replaces READ data.
     acknowledged: Psn,
-    /// MSN of an acknowledgement up to `acknowledged`.
+    /// MSN up to `acknowledged`.
     acknowledged_msn: Msn,
-    /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
+    /// A NAK for `expected` is sent or queued; later packets are dropped without another.
     nak_sent: bool,
-    /// PSN after the furthest request that was dropped because it came ahead of `expected`.
+    /// PSN after the furthest request dropped as ahead of `expected`.
     ahead: Option<Psn>,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
@@ -61,28 +60,25 @@ pub(crate) struct Responder {
     pub(super) min_rnr_timer: u8,
 }
 
-/// Result of handling a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair has to go into the error state. `event` is for the case that no completion
-    /// tells of it.
+    /// The queue pair enters ERR. `event` is for failures without a completion.
     Fatal {
         disposition: Disposition,
         event: Option<Event>,
     },
 }
 
-/// Reason why a request in sequence is not carried out.
+/// Reason for not executing a request in sequence.
 pub(super) enum Refused {
     NotReady,
-    /// Too many answers wait; the peer will ask again.
+    /// Too many responses wait; the peer retries.
     Busy,
-    /// It would change what a READ before it has yet to send; the peer is asked for it again when
-    /// that has left.
+    /// It would change data of an unfinished READ; the peer retransmits after a NAK.
     BehindRead,
-    /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement,
-    /// and then no more.
+    /// All but the invalidation was executed: the request is acknowledged, then the queue pair
+    /// fails.
     Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
@@ -115,7 +111,6 @@ impl Responder {
         }
     }
 
-    /// INIT→RTR.
     pub(crate) fn start(&mut self, psn: Psn, attr: &ResponderAttr) {
         self.expected = psn;
         self.acknowledged = psn;
@@ -126,7 +121,7 @@ impl Responder {
         self.min_rnr_timer = attr.min_rnr_timer;
     }
 
-    /// SQD→SQD: sets the number of READs and atomics that the peer may have outstanding.
+    /// SQD→SQD: sets the peer's limit of outstanding READs and atomics.
     pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
         self.replay.resize(agreed);
     }
@@ -140,7 +135,7 @@ impl Responder {
         self.answers = Answers::default();
     }
 
-    /// Takes all requests, on the way into RESET.
+    /// Takes all requests on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
         let requests = self.queue.take();
         self.reset();
@@ -151,12 +146,11 @@ impl Responder {
         self.expected
     }
 
-    /// True if the next packet has to continue a message.
     pub(super) const fn is_within_message(&self) -> bool {
         !matches!(self.message, Message::None)
     }
 
-    /// Drops the message under way, and the receive request that it was to fill.
+    /// Drops the current message and its receive request.
     pub(super) fn forget_message(&mut self) {
         self.message = Message::None;
     }
@@ -174,7 +168,7 @@ impl Responder {
         Ok(())
     }
 
-    /// The queue that it receives from: its own, or a shared one.
+    /// Returns the receive queue, own or shared.
     pub(super) fn receives<'a>(
         &'a mut self,
         common: &Common,
@@ -198,16 +192,13 @@ impl Responder {
         Some(wqe)
     }
 
-    /// Takes the oldest receive request, one that is being filled first, on the way into the error
-    /// state.
+    /// Takes the oldest receive request, first the one being filled, on the way into ERR.
     pub(crate) fn flush(&mut self) -> Option<u64> {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             return Some(wqe.id);
         }
         self.queue.pop().map(|wqe| wqe.id)
     }
-
-    // Requests.
 
     pub(super) fn handle(
         &mut self,
@@ -262,7 +253,7 @@ impl Responder {
         }
     }
 
-    /// True if a packet before one that has come is missing, or is to be sent again.
+    /// True if an earlier packet is missing or has to be retransmitted.
     pub(super) const fn has_gap(&self) -> bool {
         self.nak_sent || self.ahead.is_some()
     }
@@ -274,8 +265,8 @@ impl Responder {
         }
     }
 
-    /// The packet that was missing has come late. What was dropped behind it is missing now. If the
-    /// NAK for the first had left already, its sender repeats everything by itself.
+    /// The missing packet came late: packets dropped behind it are missing now. If its NAK has
+    /// left, the sender retransmits all by itself.
     fn close_gap(&mut self, unsent: bool) {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
@@ -284,9 +275,8 @@ impl Responder {
         }
     }
 
-    /// The message of a SEND has come, but the key that it was to invalidate is none that can be.
-    /// The requester is not to blame for more than that: it gets its acknowledgement; the receive
-    /// request and the queue pair fail (9.9.3, class J).
+    /// A SEND arrived whose key cannot be invalidated. The requester gets its acknowledgement; the
+    /// receive request and the queue pair fail (9.9.3, class J).
     fn fail_invalidation(
         &mut self,
         packet: &Packet<'_>,
@@ -302,8 +292,6 @@ impl Responder {
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
 
-    // Requests seen before.
-
     fn repeat(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
         let bth = packet.headers.bth();
         let disposition = match (bth.opcode.operation(), packet.headers.ext()) {
@@ -316,7 +304,7 @@ impl Responder {
             (Operation::AtomicWrite | Operation::Flush, _) => {
                 match self.placements.find(bth.psn) {
                     None => Disposition::Dropped(DropReason::ReplayMissing),
-                    // carried out the first time; only the answer is missing
+                    // executed the first time; only the response is missing
                     Some(_) if !self.answers.has_room_for_placed() => {
                         Disposition::Dropped(DropReason::ResponderBusy)
                     }
@@ -337,8 +325,7 @@ impl Responder {
         disposition
     }
 
-    /// A repeated READ, from its start or from inside (9.7.5.1.4): executed again, on the memory as
-    /// it is now.
+    /// Executes a repeated READ, from its start or inside (9.7.5.1.4), on current memory.
     fn repeat_read(
         &mut self,
         psn: Psn,
@@ -366,7 +353,7 @@ impl Responder {
         let packets = common.mtu.packets(reth.dma_length);
         let again = |attempt| ReadReply::new(psn, reth, packets, region, msn, attempt);
         if let Some(under_way) = self.answers.read_at(psn) {
-            // it starts over instead of being sent twice
+            // restart instead of sending twice
             *under_way = again(under_way.attempt);
         } else if self.has_room(Attempt::Repeat) {
             self.answers.push_read(again(Attempt::Repeat));
@@ -376,10 +363,10 @@ impl Responder {
         Disposition::Duplicate
     }
 
-    /// An atomic again: it is answered with what it found the first time.
+    /// Repeats the first response to an atomic.
     fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
-        // FetchAdd leaves the compare field unused, and rxe sends there whatever its buffer held,
-        // each time something else
+        // FetchAdd leaves the compare field unused; rxe sends there whatever its buffer held,
+        // differing each time
         let used = |eth: &AtomicEth| AtomicEth {
             compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
             ..*eth
@@ -403,20 +390,17 @@ impl Responder {
         }
     }
 
-    // Answers.
-
-    /// True if one more answer with data may wait.
+    /// True if another response with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
         self.answers.with_data(attempt) < self.replay.capacity()
     }
 
-    /// Everything before `expected` can be acknowledged: the last request was no READ.
+    /// Allows acknowledgement up to `expected`: the last request was not a READ.
     pub(super) const fn record_acknowledged(&mut self) {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    /// The expected packet, of a SEND or a WRITE, has been carried out: it ends its message or does
-    /// not, and asks for an acknowledgement or does not.
+    /// Advances past the executed packet of a SEND or WRITE, and acknowledges on request.
     pub(super) fn advance(&mut self, psn: Psn, ends: bool, ack_req: bool) {
         self.expected = self.expected.plus(1);
         if ends {
@@ -428,14 +412,14 @@ impl Responder {
         }
     }
 
-    /// Answers with a NAK for the expected PSN.
+    /// Responds with a NAK for the expected PSN.
     fn nak(&mut self, syndrome: Syndrome, refusal: Refusal) -> Disposition {
         self.nak_sent = true;
         self.answers.push_nak(self.expected, syndrome, self.msn);
         Disposition::Refused(syndrome, refusal)
     }
 
-    /// Refuses the expected request for good.
+    /// Refuses the expected request, fatally.
     pub(super) fn refuse(
         &mut self,
         code: NakCode,
@@ -450,7 +434,7 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    /// Completes the receive request that was being filled, if any, with what went wrong.
+    /// Fails the receive request being filled; false if there is none.
     pub(super) fn fail_receive(
         &mut self,
         code: NakCode,
@@ -464,7 +448,7 @@ impl Responder {
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
-            // of a WRITE with immediate data
+            // WRITE with immediate data
             (Refusal::Access(_), _) => WcStatus::LocAccessErr,
             _ => WcStatus::RemInvReqErr,
         };

@@ -1,9 +1,8 @@
-//! Header prediction: what an established connection nearly always sends and receives next takes a
-//! short way, everything else the general one.
+//! Header prediction: a fast path for the packets that established connections nearly always have
+//! next.
 //!
-//! Read first: V. Jacobson, "4BSD Header Prediction" (1990). The short way does what the general
-//! one does with the same packet, and changes nothing before it knows that it can: an adapter
-//! without prediction sends the same bytes.
+//! Read first: V. Jacobson, "4BSD Header Prediction" (1990). The fast path matches the general one
+//! and changes nothing before it commits: an adapter without prediction sends the same bytes.
 
 mod receive;
 mod send;
