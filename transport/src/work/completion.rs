@@ -15,18 +15,18 @@ use crate::{
 /// A work completion (`ibv_wc`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Wc {
-    /// The request's identifier.
+    /// Request identifier.
     pub wr_id: u64,
-    /// The queue pair it was posted to; for a receive from a shared queue, the one that received.
+    /// Queue pair that sent or received.
     pub qpn: Qpn,
-    /// Time of its completion, by the adapter's clock (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    /// Adapter time of completion (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
     pub timestamp: Instant,
-    /// Its result.
+    /// Result.
     pub result: Result<WcOk, WcError>,
 }
 
 impl Wc {
-    /// A place for a completion to be polled into; it means nothing itself.
+    /// A placeholder for polling.
     pub const UNUSED: Self = Self {
         wr_id: 0,
         qpn: Qpn::new(0),
@@ -35,69 +35,68 @@ impl Wc {
     };
 }
 
-/// Kind of a completed request (`ibv_wc_opcode`).
+/// Kind of completed request (`ibv_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
-    /// A SEND of ours.
+    /// SEND.
     Send,
-    /// An RDMA WRITE of ours.
+    /// RDMA WRITE.
     RdmaWrite,
-    /// An RDMA READ of ours.
+    /// RDMA READ.
     RdmaRead,
-    /// A compare and swap of ours.
+    /// Compare and swap.
     CompSwap,
-    /// A fetch and add of ours.
+    /// Fetch and add.
     FetchAdd,
-    /// A bind of a memory window of ours.
+    /// Window bind.
     BindMw,
-    /// A local invalidation.
+    /// Local invalidation.
     LocalInv,
-    /// A FLUSH of ours.
+    /// FLUSH.
     Flush,
-    /// An ATOMIC WRITE of ours.
+    /// ATOMIC WRITE.
     AtomicWrite,
-    /// A receive request, by a SEND of the peer.
+    /// Receive of a SEND.
     Recv,
-    /// A receive request, by an RDMA WRITE with immediate of the peer.
+    /// Receive of an RDMA WRITE with immediate.
     RecvRdmaWithImm,
 }
 
-/// Contents of the 40 bytes in front of a received datagram.
+/// Contents of the 40-byte GRH area before a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GrhArea {
-    /// Its IPv4 header, in the last 20 bytes.
+    /// IPv4 header, in the last 20 bytes.
     Ipv4,
-    /// Its IPv6 header.
+    /// IPv6 header.
     Ipv6,
-    /// The global route header of RoCE v1.
+    /// Global route header of RoCE v1.
     GlobalRoute,
 }
 
 /// A success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WcOk {
-    /// The kind of request.
+    /// Kind of request.
     pub opcode: WcOpcode,
-    /// Bytes received or read, 8 for an atomic. On a datagram queue pair the 40 bytes of the GRH
-    /// area count too. 0 for SEND and WRITE.
+    /// Bytes received or read, including UD's 40-byte GRH area; 8 for an atomic, 0 for SEND and
+    /// WRITE.
     pub byte_len: u32,
-    /// Immediate data that came with the message.
+    /// Immediate data.
     pub immediate: Option<Immediate>,
-    /// The key of ours that the message has invalidated (`IBV_WC_WITH_INV`).
+    /// Local key that the message invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<RKey>,
-    /// The sender's queue pair, for a datagram.
+    /// Sender's queue pair (UD).
     pub src_qp: Option<Qpn>,
-    /// Index of the P_Key that a datagram came with; 0 for everything else.
+    /// P_Key index (UD), else 0.
     pub pkey_index: u16,
-    /// Contents of the 40-byte GRH area with which the receive buffer starts, if it does
-    /// (`IBV_WC_GRH`).
+    /// GRH area at the buffer's start, if present (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
-    /// The tag of the flow by which a raw packet came (`ibv_wc_read_flow_tag`); 0: it has none.
+    /// Flow tag of a raw packet (`ibv_wc_read_flow_tag`); 0: none.
     pub flow_tag: u32,
 }
 
 impl WcOk {
-    /// A success without further values.
+    /// Returns a success with defaults otherwise.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
         Self {
@@ -113,12 +112,12 @@ impl WcOk {
     }
 }
 
-/// A failure: the specification's status and, where known, what lies behind it.
+/// A failure: status and known cause.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub struct WcError {
-    /// The specification's status.
+    /// Status of the specification.
     pub status: WcStatus,
-    /// Cause of the failure.
+    /// Cause.
     pub cause: Cause,
 }
 
@@ -134,7 +133,7 @@ impl fmt::Display for WcError {
 
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal;)*) => {
-        /// Status of a request (`ibv_wc_status`); the numbers are those of the C API.
+        /// Status of a request (`ibv_wc_status`), numbered as in C.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
@@ -148,80 +147,80 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The message does not fit the posted buffer, or is longer than the service allows.
+    /// The message exceeds the buffer or the service's limit.
     LocLenErr = 1 "local length error";
-    /// Something inside the queue pair is inconsistent, or a local invalidation named a wrong key.
+    /// Inconsistent queue pair, or local invalidation of a wrong key.
     LocQpOpErr = 2 "local QP operation error";
-    /// A local scatter or gather element is not valid for this use.
+    /// A local SGE is invalid for this use.
     LocProtErr = 4 "local protection error";
-    /// The queue pair went into the error state before this request was carried out.
+    /// The queue pair entered ERR before execution.
     WrFlushErr = 5 "work request flushed";
-    /// A memory window cannot be bound as asked.
+    /// A memory window cannot be bound.
     MwBindErr = 6 "memory window bind error";
-    /// The responder answered with something that does not fit the request.
+    /// The response does not fit the request.
     BadRespErr = 7 "bad response";
-    /// A receive buffer turned out not to allow the access of an incoming RDMA WRITE.
+    /// A receive buffer denied an incoming RDMA WRITE.
     LocAccessErr = 8 "local access error";
-    /// The responder found the request invalid.
+    /// The responder considers the request invalid.
     RemInvReqErr = 9 "remote invalid request";
-    /// The responder refused the access to its memory.
+    /// The responder denied the access.
     RemAccessErr = 10 "remote access error";
-    /// The responder could not carry the request out.
+    /// The responder could not execute the request.
     RemOpErr = 11 "remote operation error";
-    /// The responder did not answer, however often it was asked.
+    /// No response despite all retries.
     RetryExcErr = 12 "transport retry counter exceeded";
-    /// The responder was not ready, however often it was asked.
+    /// The responder stayed not ready despite all retries.
     RnrRetryExcErr = 13 "RNR retry counter exceeded";
 }
 
 /// Cause of a failed completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The queue pair was in the error state.
+    /// The queue pair was in ERR.
     Flushed,
-    /// A local buffer.
+    /// Local buffer access.
     Access(AccessError),
-    /// Answer of the responder, which knows the reason.
+    /// The responder's NAK; only the peer knows the reason.
     Responder(Syndrome),
-    /// No answer to this many tries.
+    /// No response.
     NoAnswer {
         /// Transmissions of the oldest packet.
         tries: u8,
     },
-    /// A message longer than what it may be.
+    /// A message is too long.
     TooLong {
         /// Its bytes.
         length: u32,
-        /// The bytes allowed.
+        /// Limit in bytes.
         limit: u32,
     },
-    /// A frame shorter than its header.
+    /// A frame is shorter than its header.
     TooShort {
         /// Its bytes.
         length: u32,
-        /// The fewest bytes.
+        /// Minimum in bytes.
         least: u32,
     },
-    /// A memory window.
+    /// Window bind.
     Bind(WindowError),
-    /// The list of an atomic is not of eight bytes.
+    /// An atomic's SGEs are not 8 bytes.
     NotAWord {
-        /// Its bytes.
+        /// Their bytes.
         length: u32,
     },
-    /// The queue pair was connected with `max_rd_atomic` 0, so it does no READs and no atomics.
+    /// `max_rd_atomic` is 0: no READs or atomics.
     NoReadsAllowed,
-    /// A READ response whose opcode or length does not fit the request.
+    /// A READ response has the wrong opcode or length.
     ResponseMismatch,
-    /// Answer of our responder to the peer when this receive request was being filled.
+    /// Our responder refused the message filling this receive.
     Refused(Refusal),
-    /// The address handle names a GID index that does not exist, or one of another address family.
+    /// The address handle's GID index is missing or of another address family.
     NoRoute,
-    /// The address handle belongs to another protection domain than the queue pair.
+    /// The address handle has another protection domain.
     ForeignAddressHandle,
-    /// The operation does not exist in this service.
+    /// The service lacks the operation.
     WrongOperation,
-    /// It was to fail on request.
+    /// Injected failure.
     Injected,
 }
 

@@ -1,45 +1,43 @@
-//! Reasons of a responder for refusing a request.
+//! Refusals by a responder.
 
 use core::fmt;
 
 use crate::mem::AccessError;
 
-/// Reason why a responder answered with a NAK.
+/// Reason for a responder's NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// An earlier packet is missing.
     MissingPacket,
-    /// It would change memory that a READ before it has yet to send; it is asked for again behind
-    /// that.
+    /// It would change memory of an unfinished READ; the peer retransmits.
     UnansweredRead,
     /// No receive request is posted.
     NoReceiveRequest,
-    /// The packet does not continue the message under way.
+    /// The packet does not continue the message.
     OpcodeOrder,
-    /// The payload's length is wrong for the packet's place, or does not add up to the announced
-    /// length.
+    /// The payload length contradicts the packet's position or the announced length.
     Length,
     /// The message is longer than the posted buffer.
     BufferTooSmall,
-    /// The queue pair does not allow this operation.
+    /// The queue pair denies the operation.
     NotEnabled,
-    /// More READs than agreed on.
+    /// More READs than the limit.
     TooManyReads,
-    /// The R_Key or the access does not fit.
+    /// The R_Key or access is invalid.
     Access(AccessError),
-    /// The responder's own receive request is bad.
+    /// The receive request is invalid.
     LocalBuffer(AccessError),
-    /// The address of an atomic is not a multiple of eight.
+    /// An atomic's address is not a multiple of eight.
     Misaligned,
-    /// The key that a SEND was to invalidate cannot be.
+    /// The SEND's key cannot be invalidated.
     Invalidate(AccessError),
-    /// A FLUSH with reserved bits, or without a placement type.
+    /// A FLUSH with reserved bits or no placement type.
     FlushKind,
-    /// No XRC SRQ has the number that the request names.
+    /// The XRC SRQ does not exist.
     UnknownXrcSrq,
-    /// The XRC SRQ that the request names is of another XRC domain than the target.
+    /// The XRC SRQ has another XRC domain than the target.
     ForeignXrcSrq,
-    /// The completion queue of the XRC SRQ that the request names has overflowed.
+    /// The XRC SRQ's completion queue has overflowed.
     FailedXrcSrq,
 }
 
