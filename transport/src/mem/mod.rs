@@ -87,7 +87,7 @@ pub trait Memory: Send + Sync {
         Ok(())
     }
 
-    /// Replaces the word at `offset` by `swap` if it is `compare`, atomically; returns the old value.
+    /// Sets the word at `offset` to `swap` if it is `compare`, atomically; returns the old value.
     ///
     /// # Errors
     /// [`MemoryFault`] if no whole word starts there or it is unreachable.

@@ -10,17 +10,16 @@ use super::{
 };
 use crate::psn::Psn;
 
-/// Bytes of the invariant CRC at a packet's end.
+/// Bytes of the invariant CRC.
 pub const ICRC_LEN: usize = 4;
 
-/// The most bytes that a BTH and what follows it take before the payload: BTH, XRCETH and
-/// AtomicETH.
+/// Maximum of header bytes: BTH, XRCETH and AtomicETH.
 pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
-/// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
+/// Longest packet sent: headers, 4,096 bytes of payload, ICRC.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
 
-/// Number of zero bytes that follow a payload so that it ends on a multiple of four.
+/// Returns the zero bytes that pad a payload to a multiple of four.
 #[must_use]
 pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
@@ -44,7 +43,7 @@ pub enum Ext {
 }
 
 impl Ext {
-    /// Kind of these headers.
+    /// Returns their kind.
     #[must_use]
     pub const fn extension(&self) -> Extension {
         match self {
@@ -62,7 +61,7 @@ impl Ext {
         }
     }
 
-    /// The immediate data, where there is some.
+    /// Returns immediate data, if any.
     #[must_use]
     pub const fn immediate(&self) -> Option<Immediate> {
         match self {
@@ -71,7 +70,7 @@ impl Ext {
         }
     }
 
-    /// The RETH, where there is one.
+    /// Returns the RETH, if any.
     #[must_use]
     pub const fn reth(&self) -> Option<Reth> {
         match self {
@@ -80,7 +79,7 @@ impl Ext {
         }
     }
 
-    /// The AETH, where there is one.
+    /// Returns the AETH, if any.
     #[must_use]
     pub const fn aeth(&self) -> Option<Aeth> {
         match self {
@@ -136,7 +135,6 @@ impl Ext {
     }
 }
 
-/// The first bytes of what is left.
 fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (head, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -155,7 +153,7 @@ impl Writer<'_> {
     }
 }
 
-/// Opcodes of packets that have no header behind the BTH, and do not end a message.
+/// Opcodes of middle packets without extended headers.
 const MIDDLES: [u8; 5] = [
     Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
     Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
@@ -172,28 +170,27 @@ const WRITE_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::WriteOnlyImm).t
 const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
 const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
 
-/// A packet of RC that is a whole message or response, of the kinds that are most common.
+/// An RC packet that is a whole message or response of a common kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single<'a> {
     pub(crate) kind: SingleKind,
     pub(crate) bth: Bth,
-    /// Of a SEND or a WRITE.
+    /// Of a SEND or WRITE.
     pub(crate) immediate: Option<Immediate>,
     pub(crate) payload: &'a [u8],
 }
 
-/// Kind of such a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SingleKind {
     Send,
     Write(Reth),
     ReadResponse,
-    /// Positive.
+    /// ACK.
     Acknowledge,
 }
 
 impl<'a> Single<'a> {
-    /// `None`: it may be any other packet, or none.
+    /// Returns `None` for any other packet or invalid bytes.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -225,7 +222,7 @@ impl<'a> Single<'a> {
     }
 }
 
-/// A BTH and the headers that follow it.
+/// A BTH with extended headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     bth: Bth,
@@ -234,15 +231,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// These headers, or `None` when `ext` is not what the opcode calls for, or it calls for an
-    /// XRCETH.
+    /// Returns the headers, or `None` if `ext` contradicts the opcode or it needs an XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
         Self::checked(bth, None, ext)
     }
 
-    /// The headers of a request of XRC; `None` for another opcode, or when `ext` is not what it
-    /// calls for.
+    /// Returns XRC request headers; `None` if opcode or `ext` do not fit.
     #[must_use]
     pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
         Self::checked(bth, Some(xrceth), ext)
@@ -254,42 +249,40 @@ impl Headers {
         fits.then_some(Self { bth, xrceth, ext })
     }
 
-    /// For packets that this transport builds itself, whose opcode and headers agree by
-    /// construction.
+    /// Returns headers that fit by construction.
     pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
         debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
         Self { bth, xrceth: None, ext }
     }
 
-    /// The same with the XRCETH that a request of XRC has, and nothing else.
+    /// Adds the XRCETH, exactly for an XRC request.
     pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
         debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
         Self { xrceth, ..self }
     }
 
-    /// The base transport header.
+    /// Returns the BTH.
     #[must_use]
     pub const fn bth(&self) -> &Bth {
         &self.bth
     }
 
-    /// The XRCETH, which every request of XRC has.
+    /// Returns the XRCETH, present in every XRC request.
     #[must_use]
     pub const fn xrceth(&self) -> Option<XrcEth> {
         self.xrceth
     }
 
-    /// Bytes that follow them.
+    /// Returns the extended headers.
     #[must_use]
     pub const fn ext(&self) -> &Ext {
         &self.ext
     }
 
-    /// Writes the headers of a packet with `payload` bytes of payload to the start of `out`, and
-    /// returns their length.
+    /// Writes the headers for `payload` bytes to `out` and returns their length.
     ///
     /// # Panics
-    /// When `out` is shorter than the headers; [`HEADERS_MAX`] bytes are always enough.
+    /// If `out` is too short; [`HEADERS_MAX`] bytes suffice.
     pub fn encode(&self, payload: usize, out: &mut [u8]) -> usize {
         let mut writer = Writer { out, at: 0 };
         writer.put(&self.bth.encode(padding(payload) as u8));
@@ -300,8 +293,8 @@ impl Headers {
         writer.at
     }
 
-    /// The same, without padding, for packets that are all alike but for the PSN, and have no
-    /// headers behind the BTH but the XRCETH.
+    /// Returns the headers of a run of middle packets, without padding or extended headers except
+    /// the XRCETH.
     pub(crate) fn of_middles(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
@@ -314,7 +307,7 @@ impl Headers {
     }
 }
 
-/// Headers of packets from the middle of a message, as they are written but for the PSN.
+/// Encoded headers of middle packets, except the PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MiddleHeaders {
     bytes: [u8; Self::MAX],
@@ -324,11 +317,10 @@ pub(crate) struct MiddleHeaders {
 impl MiddleHeaders {
     const MAX: usize = Bth::LEN + XrcEth::LEN;
 
-    /// Writes them with a PSN to the start of `out`, and returns what is behind them, where what
-    /// was is overwritten in part.
+    /// Writes the headers with `psn` to `out`; returns the rest, partly overwritten.
     ///
     /// # Panics
-    /// When `out` is shorter than BTH and XRCETH.
+    /// If `out` is shorter than BTH and XRCETH.
     pub(crate) fn write<'a>(&self, psn: Psn, out: &'a mut [u8]) -> &'a mut [u8] {
         out[..Self::MAX].copy_from_slice(&self.bytes);
         out[Bth::PSN..Bth::LEN].copy_from_slice(&psn.get().to_be_bytes()[1..]);
@@ -336,16 +328,16 @@ impl MiddleHeaders {
     }
 }
 
-/// Fault of bytes that should be a packet.
+/// Reason for rejecting bytes as a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum ParseError {
-    /// Fewer bytes than its headers and the ICRC take.
+    /// Shorter than headers and ICRC.
     #[error("shorter than its headers")]
     TooShort,
-    /// Not a multiple of four bytes, or a pad count larger than the payload.
+    /// Not a multiple of four bytes, or a pad count above the payload.
     #[error("length and pad count do not fit")]
     Padding,
-    /// An opcode that is reserved, or of a service not spoken here.
+    /// A reserved or unsupported opcode.
     #[error("unknown opcode {0:#04x}")]
     Opcode(u8),
     /// A transport version other than 0.
@@ -358,9 +350,9 @@ pub enum ParseError {
 pub struct Packet<'a> {
     /// The headers.
     pub headers: Headers,
-    /// The payload, without its padding.
+    /// Payload without padding.
     pub payload: &'a [u8],
-    /// The invariant CRC as it came, in the order of [`icrc`](super::icrc).
+    /// Received ICRC in the order of [`icrc`](super::icrc).
     pub icrc: u32,
 }
 
@@ -368,8 +360,7 @@ impl<'a> Packet<'a> {
     /// Parses a UDP payload, BTH to ICRC.
     ///
     /// # Errors
-    /// A [`ParseError`] for every byte string that is no packet of this transport. The ICRC is not
-    /// checked here, because it covers headers that are not in `bytes`.
+    /// A [`ParseError`] if invalid. The ICRC is unchecked: it covers headers outside `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -393,8 +384,8 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// BTH and payload of a middle packet of a SEND, a WRITE or a READ response in RC or UC. `None`
-    /// for every other packet, and if it asks for an acknowledgement.
+    /// Returns BTH and payload of an RC or UC middle packet without an acknowledgement request;
+    /// `None` for any other.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;
@@ -402,15 +393,15 @@ impl<'a> Packet<'a> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
         let asks = bth[8] & 0x80 != 0;
-        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or of another version
+        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or another version
         if asks || is_padded {
             return None;
         }
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
-    /// The PSN and the payload of a packet that is, but for these, like one [from the
-    /// middle](Self::parse_middle) of a message, and as long.
+    /// Returns PSN and payload of a packet that otherwise equals `before`, a [middle
+    /// packet](Self::parse_middle), in headers and length.
     pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -418,12 +409,10 @@ impl<'a> Packet<'a> {
         is_like.then(|| (Bth::psn_of(bth), payload))
     }
 
-    /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its
-    /// length.
+    /// Writes the packet with padding and ICRC to `out` and returns its length.
     ///
     /// # Panics
-    /// When `out` is too short: [`HEADERS_MAX`], the padded payload and [`ICRC_LEN`] are always
-    /// enough.
+    /// If `out` is too short; [`HEADERS_MAX`], padded payload and [`ICRC_LEN`] suffice.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let headers = self.headers.encode(self.payload.len(), out);
         let mut writer = Writer { out, at: headers };

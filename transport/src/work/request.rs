@@ -17,6 +17,7 @@ pub struct Sge {
     pub lkey: LKey,
     /// First address in the region.
     pub address: u64,
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -395,6 +396,7 @@ impl SendWr {
 pub struct RecvWr {
     /// Identifier for the completion.
     pub wr_id: u64,
+    /// Buffers.
     pub sges: SgeList,
 }
 
