@@ -8,6 +8,7 @@ use super::{
 };
 use crate::addr::{Gid, RoceVersion};
 
+/// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
 /// Returns the area for `udp_payload` bytes, BTH to ICRC. RoCE v1: the GRH. IPv6: the IPv6 header.

@@ -1,5 +1,4 @@
-//! Fatal errors: the NAK code of each, and the completions and events of both sides (9.7.4.1,
-//! 9.9.2, 9.9.3).
+//! Fatal errors: NAK codes, completions and events of both sides (9.7.4.1, 9.9.2, 9.9.3).
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::common::{
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A request that the peer refuses: A's completion, B's event, and that everything else is flushed.
+/// A refused request: A's completion, B's event, and flushes of the rest.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -27,8 +26,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// A's request is the third of its send queue; more requests are behind it and in all other
-    /// queues.
+    /// Posts A's request third, with others behind it and in all queues.
     fn check(
         mut pair: Pair,
         a: &crate::common::End,
@@ -164,13 +162,13 @@ fn access_that_the_region_does_not_allow() {
     }
 }
 
-/// The refusal of 8 bytes that are not inside a buffer.
+/// Returns the refusal of 8 bytes outside a buffer.
 fn beyond<const SIZE: u64>(remote: Remote, _: Access) -> AccessError {
     let Remote { address, rkey } = remote;
     AccessError::Bounds { key: rkey.0, address, length: 8, start: 0x10_0000, size: SIZE }
 }
 
-/// B's only queue pair: the one that A's packets go to.
+/// Returns B's only queue pair.
 fn qpn_of_b(pair: &Pair) -> roce_transport::addr::Qpn {
     pair.trace.from(Side::A).next().unwrap().headers.bth().dest_qp
 }
@@ -180,10 +178,10 @@ fn access_that_the_queue_pair_does_not_allow() {
     for (granted, write) in
         [(Access::REMOTE_READ, true), (Access::REMOTE_WRITE, false), (Access::empty(), false)]
     {
-        // without bytes there is no key to check, but the right is still needed
+        // 0 bytes need the right, but no key
         for length in [8, 0] {
             let mut pair = Pair::new();
-            // B must let A's first two WRITEs through, unless writing is what is forbidden
+            // B must accept A's first two WRITEs, unless writing is denied
             let (a, b) = pair.connect(Options { access: granted, ..Options::default() });
             let (local, far) = (pair.a.buffer(8), pair.b.buffer(8));
             let sge = local.sge(0, length);
@@ -205,7 +203,7 @@ fn access_that_the_queue_pair_does_not_allow() {
     }
 }
 
-/// The order of opcodes. Each list is sent in order; the last packet is the one refused.
+/// Opcode order: the last packet of each list is refused.
 #[test]
 fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     let mtu = [1; 256];
@@ -316,14 +314,14 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
                 "{what}"
             );
         }
-        // and from now on it sends nothing
+        // it sends nothing more
         half.send(&Pkt { psn, ..packets[0].clone() });
         half.expect_nothing();
     }
 }
 
-/// The specification calls this an invalid request; only the receiver knows that its buffer was the
-/// reason.
+/// The specification's code is invalid request; only the receiver knows that its buffer was too
+/// small.
 #[test]
 fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
@@ -374,7 +372,7 @@ fn a_receive_buffer_that_cannot_be_written() {
     }
 }
 
-/// As with the kernel's rxe: libfabric posts receive requests without a key for such messages.
+/// As in rxe: libfabric posts receives without a key for such messages.
 #[test]
 fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     for connect in [Pair::connect, Pair::connect_unreliably] {
@@ -397,7 +395,7 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     }
 }
 
-/// A bad local buffer fails its request when the requests before it are done, and not before.
+/// A bad local buffer fails its request after those before it.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
     let mut pair = Pair::new();
@@ -418,8 +416,8 @@ fn a_bad_send_buffer_fails_in_its_turn() {
     );
 }
 
-/// Where the answer to a READ or an atomic goes is looked at when it comes, as on adapters: the
-/// peer has carried it out.
+/// Buffers of READs and atomics are checked when the response comes, as on adapters: the peer has
+/// executed it.
 #[test]
 fn a_bad_list_of_an_answer_fails_when_that_comes() {
     type Bad = fn(&mut Pair) -> (Sge, AccessError);
@@ -470,7 +468,7 @@ fn a_bad_list_of_an_answer_fails_when_that_comes() {
     }
 }
 
-/// With both keys bad it is the peer who finds it.
+/// With both keys bad the peer detects it.
 #[test]
 fn both_keys_of_a_read_are_bad() {
     for op in ["read", "fetch_add"] {
@@ -488,8 +486,7 @@ fn both_keys_of_a_read_are_bad() {
     }
 }
 
-/// A WRITE with immediate data that is refused takes the receive request with it that it would have
-/// completed.
+/// A refused WRITE with immediate fails the receive it would complete.
 #[test]
 fn a_refused_write_with_immediate_data() {
     for (length, tells) in [(8, true), (0, false), (600, false)] {
@@ -510,14 +507,14 @@ fn a_refused_write_with_immediate_data() {
             continue;
         }
         assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemAccessErr))]);
-        // of a longer one, the first packet is refused, which completes nothing
+        // a longer one is refused at its first packet, which completes nothing
         let first = if tells { Err(WcStatus::LocAccessErr) } else { FLUSHED };
         assert_eq!(b.recv_outcomes(), [(1, first), (2, FLUSHED)]);
         assert_eq!(events.is_empty(), tells, "{events:?}");
     }
 }
 
-/// The same in its last packet.
+/// As above, in the last packet.
 #[test]
 fn a_target_deregistered_before_the_immediate_data() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -530,8 +527,7 @@ fn a_target_deregistered_before_the_immediate_data() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocAccessErr))]);
 }
 
-/// A source whose key becomes invalid in the middle of its message: the message stops, and is an
-/// error after what came before.
+/// A source key is revoked mid-message: sending stops, and the request fails after earlier ones.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -572,9 +568,8 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The peer has the data, and its repeated request was under way when it said so. Deregistering the
-/// memory then is no error, and the connection stays. A peer that does wait for the repeat gets the
-/// error.
+/// The repeated READ was in flight when the peer confirmed its data. Deregistration then is no
+/// error; the connection survives. A peer still waiting for the repeat gets the error.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {
@@ -605,7 +600,7 @@ fn a_receive_buffer_deregistered_under_way() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
 }
 
-/// Every NAK code, as the requester reports it.
+/// Requester status of every NAK code.
 #[test]
 fn statuses_of_naks() {
     for (code, status) in [
@@ -628,7 +623,7 @@ fn statuses_of_naks() {
     }
 }
 
-/// An unsignaled request that fails completes nevertheless.
+/// A failed unsignaled request completes.
 #[test]
 fn failure_always_completes() {
     let mut half = Half::new(Options::default());
@@ -640,7 +635,7 @@ fn failure_always_completes() {
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
 }
 
-/// Earlier requests of its peer stay unanswered: in ERR nothing is sent but a NAK of its own.
+/// The peer's earlier requests get no response: ERR sends only its NAK.
 #[test]
 fn a_requester_that_fails_takes_waiting_answers_with_it() {
     let mut half = Half::new(Options::default());
@@ -656,8 +651,7 @@ fn a_requester_that_fails_takes_waiting_answers_with_it() {
     half.expect_nothing();
 }
 
-/// A queue pair that may have no READ outstanding can never start one; waiting would block its
-/// queue for ever.
+/// With no READs allowed, waiting would block the queue forever.
 #[test]
 fn a_read_where_none_is_allowed_fails_at_once() {
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
@@ -671,8 +665,7 @@ fn a_read_where_none_is_allowed_fails_at_once() {
     );
 }
 
-/// A request that has failed here already does not change its story when the peer finds something
-/// else wrong.
+/// A local failure keeps its error when the peer finds another.
 #[test]
 fn a_local_error_is_not_replaced_by_the_peers() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -1,4 +1,4 @@
-//! Messages become packets of at most a path MTU, and come out whole (9.4.1).
+//! Messages split into path MTUs and arrive whole (9.4.1).
 
 use roce_transport::{
     addr::Mtu,

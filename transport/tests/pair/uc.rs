@@ -1,4 +1,4 @@
-//! Unreliable connections (9.8.2): messages of any length, whole or not at all, and no answers.
+//! Unreliable connections (9.8.2): whole messages or nothing, without responses.
 
 use roce_transport::{
     addr::Mtu,
@@ -18,7 +18,7 @@ fn pair() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Five messages of three packets each, and buffers for them, one after the other.
+/// Posts five messages of three packets with consecutive buffers.
 fn five_messages(pair: &mut Pair, a: &End, b: &End) -> Buffer {
     let (near, far) = (pair.a.buffer(5 * 3 * MTU), pair.b.buffer(5 * 3 * MTU));
     for id in 0..5u8 {
@@ -44,7 +44,7 @@ fn messages_arrive_and_are_not_answered() {
     assert_eq!(pair.a.adapter.poll_timeout(), None);
 }
 
-/// There is no window where nothing is acknowledged.
+/// Without acknowledgements there is no window.
 #[test]
 fn a_long_message() {
     let (mut pair, a, b) = pair();
@@ -57,8 +57,7 @@ fn a_long_message() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Whatever packet of a message is missing, the message is gone, its sender is none the wiser, and
-/// its receive request serves the next one.
+/// Any missing packet loses the message silently; its receive serves the next.
 #[test]
 fn a_message_with_a_gap_is_gone() {
     for lost in 0..3 {
@@ -76,8 +75,7 @@ fn a_message_with_a_gap_is_gone() {
     }
 }
 
-/// The end of one message and the start of the next are lost: what is left of both does not become
-/// one.
+/// A message's lost end and the next one's lost start do not merge.
 #[test]
 fn two_halves_do_not_make_a_message() {
     let (mut pair, a, b) = pair();
@@ -88,7 +86,7 @@ fn two_halves_do_not_make_a_message() {
     assert_eq!(b.recv_outcomes(), all_ok(0..3, 768));
 }
 
-/// Duplicates and late packets are gaps like any other.
+/// Duplicates and late packets are gaps too.
 #[test]
 fn a_duplicate_in_a_message_breaks_it() {
     let (mut pair, a, b) = pair();
@@ -129,7 +127,7 @@ fn writes_with_and_without_immediate() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// The receive request that was too small stays, and serves the next message.
+/// The small receive request stays for the next message.
 #[test]
 fn a_message_longer_than_the_buffer_is_gone() {
     for length in [101, 700] {
@@ -149,7 +147,7 @@ fn a_message_longer_than_the_buffer_is_gone() {
     }
 }
 
-/// A WRITE that is not allowed changes nothing, and both queue pairs go on.
+/// A denied WRITE changes nothing; both queue pairs continue.
 #[test]
 fn a_refused_write_is_only_counted() {
     let (mut pair, a, b) = pair();

@@ -1,5 +1,5 @@
-//! WRITEs of a few packets that leave as a WRITE each, where an adapter is asked for that: packets
-//! of equal length can be a run.
+//! WRITEs of a few packets sent as one WRITE ONLY per packet, if configured: equal lengths form a
+//! run.
 
 use roce_transport::{
     adapter::AdapterConfig,
@@ -14,7 +14,7 @@ use crate::common::{AFTER_LOSS, End, Node, Options, Pair, Side, UDP_SEGMENT, all
 const MTU: usize = 256;
 const MOST: u32 = 4;
 
-/// Two adapters of which A has WRITEs of up to [`MOST`] packets leave as a WRITE each.
+/// Returns adapters of which A splits WRITEs of up to [`MOST`] packets.
 fn adapters() -> Pair {
     let mut pair = Pair::new();
     let config = AdapterConfig { write_only_packets: MOST, ..Node::config(0xA) };
@@ -22,7 +22,6 @@ fn adapters() -> Pair {
     pair
 }
 
-/// The same, connected.
 fn pair() -> (Pair, End, End) {
     let mut pair = adapters();
     let (a, b) = pair.connect(options());

@@ -1,9 +1,8 @@
-//! Programs: what both ends of some connections do, as values.
+//! Programs: both ends' operations as values.
 //!
-//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes, so that
-//! the outcome does not depend on how operations of different ends interleave. Exceptions: READs of
-//! bytes that the same queue pair wrote before, WRITEs over bytes that it has read, and each end's
-//! word for atomics. Where order matters, an operation says [after](Op::after) which it comes.
+//! A [`Talk`] is a connection's life. Operations touch disjoint bytes, so interleaving does not
+//! change the outcome. Exceptions: READs of bytes written, and WRITEs over bytes read, by the same
+//! queue pair, and each end's atomic word. [`after`](Op::after) gives required order.
 
 use std::{ops::Range, time::Duration};
 
@@ -17,29 +16,28 @@ use roce_transport::{
 use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
 use crate::common::{ALL_RIGHTS, Options};
 
-/// Bytes of a node's memory, in pieces.
+/// Ranges of a node's memory.
 pub type Pieces = Vec<(usize, usize)>;
 
-/// The rights of a peer in all programs.
+/// Peer rights in all programs.
 pub const REMOTE: Access =
     Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
-/// The key by which a peer's memory is reached.
+/// Key to the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// Key of the node's main region.
+    /// The node's main region.
     Region,
-    /// Key of a talk's window after its n-th bind. Addresses count from `base`, if it was bound
-    /// like that.
+    /// A talk's window after its n-th bind; addresses count from `base`, if set.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
-    /// Key of a region of the talk's own, at present over the memory from `base` on.
+    /// A talk's region, now over memory from `base`.
     Spare { spare: usize, base: usize },
-    /// None that exists.
+    /// A nonexistent key.
     Unknown,
 }
 
 impl Key {
-    /// The same key with addresses that count as those of another do.
+    /// Returns the key with another's address base.
     pub fn based_on(self, other: Self) -> Self {
         match (self, other) {
             (Self::Window { talk, window, generation, .. }, Self::Window { base, .. }) => {
@@ -50,10 +48,10 @@ impl Key {
     }
 }
 
-/// A target of a one-sided operation, in the peer's memory.
+/// Target in the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// In its main memory.
+    /// In the main memory.
     pub at: usize,
     pub key: Key,
 }
@@ -93,7 +91,7 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// No request: the end registers its spare region again.
+    /// Local: reregisters the spare region.
     Reregister {
         spare: usize,
         to: usize,
@@ -101,7 +99,6 @@ pub enum Kind {
     },
 }
 
-/// An operation of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Step {
     pub talk: usize,
@@ -116,19 +113,18 @@ pub struct Op {
     pub immediate: Option<[u8; 4]>,
     pub flags: SendFlags,
     pub inline: bool,
-    /// Steps that have to complete before it is posted.
+    /// Steps to complete before posting.
     pub after: Vec<Step>,
     pub fails: Option<Failure>,
-    /// Its list names a key that does not exist.
+    /// An SGE has an unknown key.
     pub bad_list: bool,
 }
 
-/// The end of an operation that cannot succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// `None`: the requester gets no error of its own.
+    /// `None`: no error at the requester.
     pub sender: Option<WcStatus>,
-    /// Of the peer's receive request, if it uses one.
+    /// Status of the peer's receive, if used.
     pub receiver: Option<WcStatus>,
 }
 
@@ -142,12 +138,12 @@ impl Op {
         self.local.iter().map(|(_, length)| length).sum()
     }
 
-    /// The operation consumes a receive request of the peer.
+    /// True if it consumes a receive of the peer.
     pub fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
     }
 
-    /// The source of a READ by the key of the node's region, if it has so many bytes or more.
+    /// Returns the source of a READ of at least `length` bytes from the main region.
     fn is_read_of(&self, length: usize) -> Option<usize> {
         match self.kind {
             Kind::Read(Target { at, key: Key::Region })
@@ -159,7 +155,7 @@ impl Op {
         }
     }
 
-    /// True if it is a WRITE to there by the key of the node's region.
+    /// True for a WRITE to `at` in the main region.
     pub fn is_write_to(&self, at: usize) -> bool {
         matches!(self.kind, Kind::Write(Target { at: its, key: Key::Region }) if its == at)
     }
@@ -169,15 +165,15 @@ impl Op {
     }
 }
 
-/// The requests of one end of a connection.
+/// Requests of one end.
 #[derive(Default, Debug)]
 pub struct Half {
     pub ops: Vec<Op>,
-    /// Not for an end with a shared receive queue.
+    /// Unused with a shared receive queue.
     pub receives: Vec<Pieces>,
-    /// Receive requests that are posted before the peer starts.
+    /// Receives posted before the peer starts.
     pub early: usize,
-    /// A word of the peer's memory, for atomics.
+    /// The peer's word for atomics.
     pub word: usize,
 }
 
@@ -187,7 +183,7 @@ pub struct WindowSpec {
     pub window_type: WindowType,
 }
 
-/// A region that is registered again under way.
+/// A region reregistered during the run.
 #[derive(Debug)]
 pub struct SpareSpec {
     pub owner: usize,
@@ -195,19 +191,18 @@ pub struct SpareSpec {
     pub length: usize,
 }
 
-/// A change of state in the middle of a connection.
+/// A state change mid-connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     pub after: Duration,
     pub how: How,
-    /// The end that it is done to, or done to first.
+    /// The affected end, or the first.
     pub side: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends are reset, one so much later than the other, and connected again; the link's next
-    /// talk begins.
+    /// Resets both ends `gap` apart, then reconnects for the link's next talk.
     Reset {
         gap: Duration,
     },
@@ -215,27 +210,26 @@ pub enum How {
     Error,
 }
 
-/// One life of a connection.
 #[derive(Debug)]
 pub struct Talk {
-    /// The pair of queue pairs. Talks with the same one follow each other.
+    /// Queue pair connection; talks on it are sequential.
     pub link: usize,
     pub halves: [Half; 2],
     pub windows: Vec<WindowSpec>,
     pub spares: Vec<SpareSpec>,
-    /// The memory that it uses, on each side.
+    /// Memory used on each side.
     pub memory: [Range<usize>; 2],
     pub cut: Option<Cut>,
 }
 
 impl Talk {
-    /// One operation fails, or all do.
+    /// True if an operation, or all, fails.
     pub fn is_doomed(&self) -> bool {
         self.cut.is_some()
             || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
     }
 
-    /// The number of an operation to be pushed.
+    /// Returns the next operation's number.
     pub fn next(&self, side: usize) -> usize {
         self.halves[side].ops.len()
     }
@@ -243,15 +237,15 @@ impl Talk {
 
 pub struct Program {
     pub options: Options,
-    /// Otherwise every operation is as likely as any other.
+    /// Prefers READs.
     mostly_reads: bool,
     pub links: usize,
     pub talks: Vec<Talk>,
     pub chats: Vec<Chat>,
     pub memory: [usize; 2],
-    /// A side's connections share a receive queue.
+    /// Shared receive queue per side.
     pub shared: [bool; 2],
-    /// Connections are extended reliable ones, one each way, with an XRC SRQ at either end.
+    /// XRC, one connection each way, with an SRQ per end.
     pub xrc: bool,
 }
 
@@ -261,7 +255,7 @@ impl Program {
         let options = Options {
             mtu: dice.pick(&Mtu::ALL),
             timeout: dice.pick(&[7, 8, 9]) as u8,
-            // with few retries some programs fail, as they may
+            // few retries let some programs fail
             retry_cnt: if dice.one_in(20) { dice.below(2) as u8 } else { 7 },
             rnr_retry: 7,
             min_rnr_timer: dice.range(1, 11) as u8,
@@ -351,7 +345,7 @@ impl Program {
         self.talks.push(talk);
     }
 
-    /// One more operation of a side, and the receive request that it needs.
+    /// Adds an operation and its receive.
     fn add(&mut self, talk: &mut Talk, side: usize, dice: &mut Dice) {
         if dice.one_in(6) {
             let op = self.atomic(talk.halves[side].word, side, dice);
@@ -393,7 +387,7 @@ impl Program {
         self.push(talk, side, op, dice);
     }
 
-    /// Adds an operation with random flags, and the receive request that it needs.
+    /// Adds an operation with random flags and its receive.
     pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
         let may_be_inline =
             matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_))
@@ -427,8 +421,7 @@ impl Program {
         Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
     }
 
-    /// Makes sure that one can tell when an operation of this talk, or of an earlier one, is
-    /// complete.
+    /// Signals an operation to make its completion visible.
     pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
         let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
         its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
@@ -436,7 +429,7 @@ impl Program {
     }
 
     fn atomic(&mut self, word: usize, side: usize, dice: &mut Dice) -> Op {
-        // small numbers, so that a comparison is right now and then
+        // small numbers, so comparisons sometimes match
         let (first, second) = (dice.below(3).into(), dice.below(3).into());
         let kind = if dice.one_in(2) {
             Kind::FetchAdd(Target::at(word), first)
@@ -447,8 +440,7 @@ impl Program {
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// The source of a READ: memory of its own, or what an earlier WRITE of the same queue pair
-    /// wrote.
+    /// Returns a READ source: new memory, or an earlier WRITE of this queue pair.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
             Kind::Write(Target { at, key: Key::Region }) if op.length() >= length => Some(at),
@@ -464,7 +456,7 @@ impl Program {
         }
     }
 
-    /// Where a WRITE goes: memory of its own, or what an earlier READ of the same queue pair reads.
+    /// Returns a WRITE target: new memory, or an earlier READ of this queue pair.
     fn write_target(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let read = half.ops.iter().rev().find_map(|op| op.is_read_of(length));
         let is_written = |at| half.ops.iter().any(|op| op.is_write_to(at));
@@ -474,8 +466,7 @@ impl Program {
         }
     }
 
-    /// Memory that nothing else uses: for the far end of a WRITE in one piece, so the first piece
-    /// holds all when there is no more than one.
+    /// Allocates unused memory; a WRITE's far end needs one piece, so one range holds all.
     pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
         let mut pieces = Pieces::new();
         let mut left = length;
@@ -489,24 +480,22 @@ impl Program {
             self.memory[side] += size;
             left -= size;
         }
-        // one unbroken range first, gaps only between requests: a WRITE's far end uses it as one
+        // one range, gaps only between requests: a WRITE's far end is whole
         self.memory[side] += dice.below(4) as usize;
         pieces
     }
 
-    /// Memory that nothing else uses, from a word's start on.
+    /// Allocates unused words.
     pub fn allocate_words(&mut self, side: usize, length: usize) -> usize {
         let start = self.memory[side].next_multiple_of(8);
         self.memory[side] = start + length.next_multiple_of(8);
         start
     }
 
-    /// Rights of a spare region.
     pub const fn spare_rights() -> Access {
         ALL_RIGHTS
     }
 
-    /// The longest message.
     pub fn longest(&self) -> usize {
         6 * self.options.mtu.bytes() as usize + 8
     }
