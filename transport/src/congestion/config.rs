@@ -5,14 +5,14 @@ use core::time::Duration;
 /// Congestion control of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CongestionConfig {
-    /// Sends on reliable connections as ECT(0), so switches mark instead of drop; default true.
-    /// Other ECN bits in the traffic class stay.
+    /// Sends reliable connections as ECT(0), to be marked instead of dropped; default true. Traffic
+    /// classes with ECN bits stay.
     pub ecn: bool,
     /// Limits of unacknowledged data.
     pub window: WindowConfig,
-    /// Reaction to CNPs, default on; `None`: no rate limit.
+    /// Reaction to CNPs, default on; `None`: none.
     pub dcqcn: Option<Dcqcn>,
-    /// Minimum between CNPs (`min_time_between_cnps`), sent or counted, per queue pair; default 50
+    /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted; default 50
     /// µs.
     pub np_min_time_between_cnps: Duration,
 }
@@ -28,16 +28,15 @@ impl Default for CongestionConfig {
     }
 }
 
-/// Limits of unacknowledged bytes. A packet counts as payload plus 768 for headers and the
-/// receiver's bookkeeping. One packet is always allowed.
+/// Limits of unacknowledged bytes, 768 added per packet for headers and receive bookkeeping. One
+/// packet always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowConfig {
     /// Initial, per queue pair; default 64 KiB.
     pub initial: u64,
     /// Maximum, per queue pair; default 1 MiB.
     pub most: u64,
-    /// Initial, per destination; default 128 KiB, which fits Linux's usual socket limit of 212,992
-    /// bytes.
+    /// Initial, per destination; default 128 KiB, within Linux's socket limit of 212,992 bytes.
     pub destination_initial: u64,
     /// Maximum, per destination; default 4 MiB.
     pub destination_most: u64,
@@ -55,35 +54,34 @@ impl Default for WindowConfig {
 }
 
 /// DCQCN reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM
-/// 2015), with network adapters' names. Rates are in bits/s. Defaults are the paper's, except
-/// `rpg_min_rate`.
+/// 2015), in adapters' names. Rates in bits/s; the paper's defaults, except `rpg_min_rate`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dcqcn {
-    /// Line rate: the limit ends here; default 100 Gbit/s.
+    /// Line rate, ending the limit; default 100 Gbit/s.
     pub rpg_max_rate: u64,
     /// Minimum rate; default 10 Mbit/s.
     pub rpg_min_rate: u64,
-    /// Rate at the first CNP; 0, the default, uses the measured rate.
+    /// Rate at the first CNP; default 0: as measured.
     pub rate_to_set_on_first_cnp: u64,
     /// Additive increase; default 40 Mbit/s.
     pub rpg_ai_rate: u64,
     /// Hyper increase; default 400 Mbit/s.
     pub rpg_hai_rate: u64,
-    /// Interval of timer increases; default 55 µs.
+    /// Timer of increases; default 55 µs.
     pub rpg_time_reset: Duration,
-    /// Bytes between byte-counter increases; default 10 MB.
+    /// Bytes between increases; default 10 MB.
     pub rpg_byte_reset: u64,
-    /// Fast-recovery increases of each kind; default 5.
+    /// Increases in fast recovery; default 5.
     pub rpg_threshold: u32,
-    /// Minimum rate after a cut, in percent; default 50.
+    /// Percent left by a cut, at least; default 50.
     pub rpg_min_dec_fac: u8,
     /// Minimum between cuts; default 50 µs.
     pub rate_reduce_monitor_period: Duration,
-    /// Weight of a CNP in the estimate, in 1/1024; default 4: 1/256.
+    /// Weight of a CNP, in 1/1024; default 4: 1/256.
     pub dce_tcp_g: u16,
-    /// Time without CNPs before the estimate shrinks; default 55 µs.
+    /// Time without CNPs to shrink the estimate; default 55 µs.
     pub dce_tcp_rtt: Duration,
-    /// Initial estimate, in 1/1024; default 1023, effectively one.
+    /// Initial estimate, in 1/1024; default 1023, about one.
     pub initial_alpha_value: u16,
 }
 

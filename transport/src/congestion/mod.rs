@@ -1,8 +1,8 @@
-//! Congestion control: windows in bytes, and DCQCN.
+//! Congestion control.
 //!
-//! Windows limit unacknowledged data per queue pair and destination; they react to loss and CNPs.
-//! Rates limit a queue pair's data; they react to CNPs. READ responses to a lossy peer are paced.
-//! [`CongestionConfig`] has the parameters of windows and rates.
+//! Windows limit unacknowledged bytes per queue pair and destination, reacting to loss and CNPs.
+//! Rates (DCQCN) limit a queue pair's data, reacting to CNPs. READ responses to lossy peers are
+//! paced. [`CongestionConfig`] configures windows and rates.
 
 mod config;
 mod pace;
@@ -16,9 +16,8 @@ pub(crate) use window::{Near, Window};
 
 use crate::addr::Mtu;
 
-/// Receive-buffer bytes of a datagram besides payload: headers and bookkeeping. Linux uses 300 to
-/// 4,000, by size and interface.
+/// Receive-buffer bytes per datagram besides payload; Linux uses 300 to 4,000, by size and
+/// interface.
 pub(crate) const OVERHEAD: u64 = 768;
 
-/// Cost of the largest packet, in bytes.
 pub(crate) const LARGEST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;

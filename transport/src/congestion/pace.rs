@@ -1,9 +1,8 @@
-//! Pace of READ responses that a peer loses and re-requests late.
+//! Pace of READ responses to a peer that loses them and re-requests late.
 //!
-//! A responder does not know how much has arrived. This crate's requester limits its READs, and
-//! network adapters retry at the first gap. rxe drops everything behind a gap until its timer,
-//! possibly gigabytes: it keeps only a buffer's worth. A late repeat halves the rate; each second
-//! adds the halved rate.
+//! Responders do not know what has arrived. This crate's requester limits its READs, and adapters
+//! retry at the first gap. rxe drops everything behind a gap until its timer, possibly gigabytes. A
+//! late repeat halves the rate; each second adds the halved rate.
 
 use core::time::Duration;
 
@@ -12,48 +11,44 @@ use crate::time::Instant;
 
 /// Silence before a late repeat.
 const LATE: Duration = Duration::from_millis(10);
-/// Response bytes beyond the repeated PSN that also make it late.
+/// Response bytes behind a repeat that also make it late.
 const FAR: u64 = 16 << 20;
-/// A smaller burst is not cut.
+/// Smaller bursts are not cut.
 const MANY: u64 = 256 << 10;
-/// Maximum before the first cut, in bits/s.
+/// Maximum at the first cut, in bits/s.
 const FIRST: u64 = 10_000_000_000;
-/// Minimum after a cut, in bits/s.
+/// Minimum, in bits/s.
 const LEAST: u64 = 100_000_000;
-/// Time in which the rate grows by the cut rate.
+/// Time to grow by the cut rate.
 const GROWTH: Duration = Duration::from_secs(1);
-/// Time until the limit ends.
+/// Time to lift the limit.
 const LIFTED: Duration = Duration::from_secs(16);
 
-/// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Rate after the last cut, in bits/s; 0: unlimited.
+    /// In bits/s; 0: unlimited.
     cut: u64,
     cut_at: Instant,
-    /// Time of the next response.
     next: Instant,
-    /// A response waits for `next`.
     waits: bool,
-    /// Responses since the last pause: start, end, bytes.
+    /// Since the last pause: start, end, bytes.
     since: Instant,
     last: Instant,
     bytes: u64,
 }
 
 impl Pace {
-    /// Returns the rate after the last cut, in bits/s.
+    /// Returns the rate after the cut, in bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         (self.cut > 0).then_some(self.cut)
     }
 
-    /// Returns the current limit.
     fn rate(&self, now: Instant) -> u64 {
         let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
         self.cut.saturating_add(grown as u64)
     }
 
-    /// True if a response may leave; else [`deadline`](Self::deadline) gives the time.
+    /// True if a response may leave, else at [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
         if self.cut > 0 && now.since(self.cut_at) >= LIFTED {
             self.cut = 0;
@@ -62,7 +57,6 @@ impl Pace {
         !self.waits
     }
 
-    /// Records a response.
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant) {
         if now.since(self.last) >= LATE {
             (self.since, self.bytes) = (now, 0);
@@ -74,10 +68,10 @@ impl Pace {
         }
     }
 
-    /// Handles a repeat with `behind` response bytes after it.
+    /// Handles a repeat with `behind` bytes sent after it.
     pub(crate) fn on_repeat(&mut self, behind: u64, now: Instant) {
         let is_late = now.since(self.last) >= LATE || behind >= FAR;
-        // the READs behind it repeat too
+        // the next READs repeat too
         let is_first = self.cut == 0 || now.since(self.cut_at) >= LATE;
         if !is_late || !is_first || self.bytes < MANY {
             return;
@@ -88,7 +82,6 @@ impl Pace {
         self.bytes = 0;
     }
 
-    /// Returns when a waiting response may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next)
     }

@@ -1,11 +1,11 @@
-//! DCQCN reaction point: the rate of a queue pair's data.
+//! DCQCN reaction point: a queue pair's rate.
 //!
 //! Read first: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015),
-//! section 3. A CNP cuts the rate by the congestion estimate. Without CNPs a timer and byte counter
-//! raise it: fast recovery, additive increase, then hyper increase.
+//! section 3. CNPs cut the rate by the congestion estimate; timer and byte counter raise it by fast
+//! recovery, additive and hyper increase.
 //!
-//! No rate applies before the first CNP: the line speed is unknown, and the window limits data in
-//! flight. The first CNP starts from the measured rate.
+//! The first CNP starts from the measured rate: before, the line speed is unknown and only the
+//! window limits.
 
 use core::time::Duration;
 
@@ -13,19 +13,16 @@ use super::config::Dcqcn;
 use crate::time::Instant;
 
 const ONE: u64 = 1 << 16;
-/// Allowed burst: system timers are no more precise.
+/// Allowed burst, a system timer's precision.
 const BURST: Duration = Duration::from_micros(50);
 /// Minimum measuring time.
 pub(super) const EPOCH: Duration = Duration::from_micros(100);
 
-/// Rate limit and measurement of a queue pair.
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     limiter: Option<Limiter>,
     meter: Meter,
-    /// Time of the next data, if limited.
     next: Instant,
-    /// Data waits for `next`.
     waits: bool,
 }
 
@@ -33,18 +30,17 @@ pub(crate) struct Rate {
 struct Limiter {
     current: u64,
     target: u64,
-    /// Congestion estimate, in 1/65536.
+    /// Estimate in 1/65536.
     alpha: u64,
     last_cut: Instant,
     alpha_at: Instant,
     increase_at: Instant,
-    /// Bytes until the next byte-counter increase.
     bytes_left: u64,
     time_steps: u32,
     byte_steps: u32,
 }
 
-/// Bytes in this epoch, rate of the last.
+/// This epoch's bytes, the last's rate.
 #[derive(Debug, Default)]
 struct Meter {
     since: Instant,
@@ -53,12 +49,12 @@ struct Meter {
 }
 
 impl Rate {
-    /// Returns the limit in bits/s, if any.
+    /// In bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limiter.as_ref().map(|limiter| limiter.current)
     }
 
-    /// True if data may leave; else [`deadline`](Self::deadline) gives the time.
+    /// True if data may leave, else at [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant, config: Option<&Dcqcn>) -> bool {
         let (Some(limiter), Some(config)) = (&mut self.limiter, config) else {
             (self.limiter, self.waits) = (None, false);
@@ -73,7 +69,6 @@ impl Rate {
         !self.waits
     }
 
-    /// Records sent data.
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant, config: Option<&Dcqcn>) {
         self.meter.count(bytes, now);
         if let (Some(limiter), Some(config)) = (&mut self.limiter, config) {
@@ -82,7 +77,6 @@ impl Rate {
         }
     }
 
-    /// Returns when waiting data may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next)
     }
@@ -91,7 +85,6 @@ impl Rate {
         self.waits &= self.next > now;
     }
 
-    /// Handles a CNP.
     pub(crate) fn on_notification(&mut self, now: Instant, config: &Dcqcn) {
         let measured = self.meter.rate(now);
         match &mut self.limiter {
@@ -131,7 +124,7 @@ impl Limiter {
         if now.since(self.last_cut) < config.rate_reduce_monitor_period {
             return;
         }
-        // a limit far above the sent rate would need many cuts
+        // limits far above the sent rate would need many cuts
         if measured > 0 {
             self.current = self.current.min(2 * measured).max(config.rpg_min_rate);
         }
@@ -152,7 +145,6 @@ impl Limiter {
         (self.time_steps, self.byte_steps) = (0, 0);
     }
 
-    /// Applies expired timers.
     fn recover(&mut self, now: Instant, config: &Dcqcn) {
         let weight = u64::from(config.dce_tcp_g) * ONE / 1024;
         while self.alpha_at <= now && self.alpha > 0 && !config.dce_tcp_rtt.is_zero() {
@@ -198,7 +190,7 @@ impl Limiter {
 /// Minimum between increases.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Returns when data may follow `bytes` sent now, if it was allowed at `next`.
+/// Returns when data may follow `bytes` sent now.
 pub(super) fn spread(next: Instant, bytes: u64, rate: u64, now: Instant) -> Instant {
     let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
     let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));
@@ -209,7 +201,7 @@ pub(super) fn bits_per_second(bytes: u64, time: Duration) -> u64 {
     (u128::from(bytes) * 8 * 1_000_000_000 / time.as_nanos().max(1)) as u64
 }
 
-/// Returns `rate` times `part`/65536.
+/// In 1/65536.
 fn scale(rate: u64, part: u64) -> u64 {
     (u128::from(rate) * u128::from(part) / u128::from(ONE)) as u64
 }
@@ -224,7 +216,7 @@ impl Meter {
         self.bytes += bytes;
     }
 
-    /// Returns the known rate in bits/s.
+    /// In bits/s.
     fn rate(&self, now: Instant) -> u64 {
         let elapsed = now.since(self.since);
         if elapsed >= EPOCH { self.of(elapsed) } else { self.last.max(self.of(EPOCH)) }
@@ -265,7 +257,7 @@ mod tests {
         rate.limit().unwrap_or(config.rpg_max_rate)
     }
 
-    /// The first CNP halves the rate; after five timer periods it is within 1/32 of half.
+    /// The first CNP halves the rate; five timer periods return it within 1/32 of half.
     #[test]
     fn the_first_cut_halves_and_fast_recovery_returns() {
         let config = config();
@@ -280,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Equation 1 and figure 7 of the paper: alpha grows by g (1 - alpha) per CNP and shrinks by g
-    /// alpha per 55 µs without.
+    /// Equation 1 and figure 7: alpha grows by g (1 - alpha) per CNP, shrinks by g alpha per 55 µs
+    /// without.
     #[test]
     fn the_estimate_of_congestion_follows_the_notifications() {
         let config = Dcqcn {
@@ -298,8 +290,7 @@ mod tests {
         assert!((alpha(&rate) - wanted).abs() < 5e-3, "{}", alpha(&rate));
     }
 
-    /// Beyond the rate before the cut it grows by 40 Mbit/s a period; with bytes and time ever
-    /// faster.
+    /// Beyond the old rate it grows by 40 Mbit/s a period; with bytes and time ever faster.
     #[test]
     fn additive_and_hyper_increase() {
         let config = config();
@@ -319,7 +310,7 @@ mod tests {
         assert_eq!(limiter.target, target + 2 * 400_000_000);
     }
 
-    /// Persistent congestion ends far below line rate, without a stop.
+    /// Persistent congestion ends far below line rate, not at zero.
     #[test]
     fn repeated_notifications_bring_it_down_to_the_least_rate() {
         let config = config();

@@ -1,35 +1,34 @@
-//! A congestion window in bytes for a path and its receive buffer.
+//! A congestion window for a path and its receive buffer.
 //!
-//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). Packets count with
-//! their receive-buffer overhead. Loss costs more than in TCP: go-back-N. After a CNP the window
-//! grows slowly near its old size: [`Near`].
+//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). Bytes include
+//! receive-buffer overhead. Loss costs more than in TCP: go-back-N. After a CNP growth is slow near
+//! the old size: [`Near`].
 
 use core::time::Duration;
 
 use super::LARGEST;
 use crate::time::Instant;
 
-/// Window after a loss, in tenths.
+/// Left after a loss, in tenths.
 const AFTER_LOSS: u64 = 7;
-/// Window after a CNP, in tenths.
+/// Left after a CNP, in tenths.
 const AFTER_NOTIFICATION: u64 = 8;
-/// Divisor of growth near the size at the CNP.
+/// Divisor of growth near a CNP's size.
 const CAREFULLY: u64 = 8;
-/// Time after a CNP to regain the size (K in RFC 9438).
+/// Time to regain it (K in RFC 9438).
 const RETURN: Duration = Duration::from_millis(500);
-/// Multiples of `RETURN` until a CNP expires.
+/// Multiple of `RETURN` to expire.
 const FORGET: u32 = 4;
 
-/// Growth near the size at the last CNP.
+/// Growth near a CNP's size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Near {
-    /// By packets: windows on one path converge.
+    /// By packets, so windows on one path converge.
     Packets,
-    /// Cubic in time: fills the receive buffer about once a second, not every few round trips.
+    /// Cubic in time: the receive buffer fills about once a second, not every few round trips.
     Time,
 }
 
-/// Window size at the last CNP.
 #[derive(Clone, Copy, Debug)]
 struct Notified {
     size: u64,
@@ -37,7 +36,7 @@ struct Notified {
 }
 
 impl Notified {
-    /// Returns the size allowed now, `None` if expired.
+    /// Returns the allowed size until it expires.
     fn allowed(self, now: Instant) -> Option<u64> {
         /// Steps per `RETURN`.
         const ONE: i64 = 256;
@@ -51,20 +50,19 @@ impl Notified {
     }
 }
 
-/// See the [module's documentation](self).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     limit: u64,
     least: u64,
     most: u64,
-    /// Doubles per round trip up to here.
+    /// Slow start up to here.
     threshold: u64,
-    /// Set by CNPs only: loss may be independent of the window.
+    /// By CNPs only: loss may be independent of size.
     notified: Option<Notified>,
     near: Near,
     /// Growth below one byte.
     rest: u64,
-    /// Data has waited since the window was last less than half used.
+    /// Data has waited since less than half was used.
     filled: bool,
 }
 
@@ -83,17 +81,16 @@ impl Window {
         }
     }
 
-    /// Returns the window in bytes.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Records waiting data: only a full window grows.
+    /// Data waits: only full windows grow.
     pub(crate) const fn record_filled(&mut self) {
         self.filled = true;
     }
 
-    /// Handles acknowledgement of `bytes` of `taken` in flight.
+    /// `bytes` of `taken` in flight are acknowledged.
     pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
         if !self.filled {
             return;
@@ -122,18 +119,17 @@ impl Window {
         self.limit = (self.limit + grown).min(self.most);
     }
 
-    /// Handles a loss with `taken` bytes in flight.
     pub(crate) fn on_loss(&mut self, taken: u64) {
         self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
     }
 
-    /// Handles an acknowledge timeout: everything in flight is lost.
+    /// Everything in flight is lost.
     pub(crate) fn on_timeout(&mut self) {
         self.shrink(self.limit / 2);
         self.limit = self.least;
     }
 
-    /// Handles a CNP: the receiver or a switch nears loss.
+    /// Handles a CNP.
     pub(crate) fn on_notification(&mut self, now: Instant) {
         self.notified = Some(Notified { size: self.limit, at: now });
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
@@ -155,7 +151,7 @@ mod tests {
     const START: u64 = 20 * LARGEST;
     const MOST: u64 = 100 * LARGEST;
 
-    /// Simulates a round trip with a full window.
+    /// A round trip with a full window.
     fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
         window.record_filled();
@@ -188,7 +184,7 @@ mod tests {
             round(&mut window);
             window.limit() < START
         });
-        // 16 to 17.5 packets singly, the rest at an eighth
+        // 16 to 17.5 packets singly, then an eighth each
         let rounds = rounds.count();
         assert!((15..40).contains(&rounds), "{rounds}");
     }
@@ -199,7 +195,7 @@ mod tests {
         window.on_notification(Instant::ZERO);
         assert_eq!(window.limit(), START * 8 / 10);
         let mut sizes = Vec::new();
-        // sample every hundred round trips
+        // every hundred round trips
         for n in 1..=500 {
             round_at(&mut window, Instant::ZERO.plus(RETURN * n / 100));
             if n % 100 == 0 {

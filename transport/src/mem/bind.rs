@@ -15,7 +15,6 @@ use super::{
 };
 use crate::ids::{LKey, PdId, Qpn, RKey, WindowId};
 
-/// Rights that a window can grant.
 const GRANTABLE: Access = Access::REMOTE_CHANGE
     .union(Access::REMOTE_READ)
     .union(Access::FLUSH_GLOBAL)
@@ -26,7 +25,7 @@ impl RegionTable {
         self.windows.len()
     }
 
-    /// Creates an unbound window and returns its first key.
+    /// Creates an unbound window; returns its key.
     pub(crate) fn alloc_window(
         &mut self,
         pd: PdId,
@@ -47,12 +46,11 @@ impl RegionTable {
         rkey
     }
 
-    /// Adopts an unbound window with its key.
     pub(crate) fn adopt_window(&mut self, pd: PdId, window_type: WindowType, rkey: RKey) {
         self.windows.insert(WindowId::of(rkey), Window { pd, window_type, rkey, bound: None });
     }
 
-    /// Destroys a window and returns its protection domain.
+    /// Destroys a window; returns its domain.
     pub(crate) fn dealloc_window(&mut self, id: WindowId) -> Option<PdId> {
         let mut window = self.windows.remove(&id)?;
         if let Some(qpn) = window.unbind() {
@@ -124,12 +122,11 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Invalidates a type 2 window's key.
     pub(crate) fn invalidate(&mut self, key: RKey, user: User) -> Result<(), AccessError> {
         let Some(window) =
             self.windows.get_mut(&WindowId::of(key)).filter(|window| window.rkey == key)
         else {
-            // a region's key, or none
+            // of a region, or none
             return Err(if self.is_free(key.0) {
                 AccessError::UnknownKey(key.0)
             } else {
@@ -147,7 +144,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Unbinds the type 2 windows of a destroyed queue pair.
+    /// Unbinds a queue pair's type 2 windows.
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
         let first = (qpn, WindowId::of(RKey(0)));
         while let Some(&(own, id)) = self.bound.range(first..).next()

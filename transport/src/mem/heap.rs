@@ -8,7 +8,7 @@ use super::{
     words::{read_words, write_words},
 };
 
-/// Zeroed memory on the heap, accessed word by word with relaxed atomics.
+/// Zeroed heap memory with relaxed atomic words.
 #[derive(Debug)]
 pub struct HeapMemory {
     words: Box<[AtomicU64]>,

@@ -1,7 +1,7 @@
 //! Registered memory: keys, rights and bounds.
 //!
-//! Read first: InfiniBand volume 1, 10.6 (memory management). The [`Memory`] trait hides the bytes:
-//! a peer may write them any time, so no reference to them exists.
+//! Read first: InfiniBand volume 1, 10.6 (memory management). Peers may write the bytes any time:
+//! the [`Memory`] trait hides them, and no reference to them exists.
 
 mod bind;
 mod heap;
@@ -26,15 +26,15 @@ use core::{
 
 use thiserror::Error;
 
-/// Memory that is unmapped, or a truncated file.
+/// Unmapped memory or a truncated file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("the memory behind the region cannot be reached")]
 pub struct MemoryFault;
 
-/// Bytes that the program and its peers access at any time without a lock.
+/// Bytes accessed by program and peers without a lock.
 ///
-/// Callers check offsets against [`len`](Memory::len). Beyond the end an implementation returns
-/// [`MemoryFault`] and must not panic.
+/// Callers check offsets against [`len`](Memory::len); beyond it implementations return
+/// [`MemoryFault`] without panicking.
 pub trait Memory: Send + Sync {
     /// Returns the length in bytes.
     fn len(&self) -> u64;
@@ -44,14 +44,13 @@ pub trait Memory: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns the memory as words for atomic access, if it starts and ends on whole words.
+    /// Returns atomic words, if it starts and ends on them.
     fn words(&self) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// Returns a number for the first byte; later bytes follow it. Memories that share bytes agree
-    /// on them, so a READ is matched with the WRITE that changes it. Default: the address of
-    /// [`words`](Memory::words), else a unique one.
+    /// Returns a number for the first byte; others follow. Memories that share bytes agree, which
+    /// matches READs with WRITEs. Default: the address of [`words`](Memory::words), else unique.
     fn origin(&self) -> u64 {
         let own = || core::ptr::from_ref(self).addr();
         self.words().map_or_else(own, |words| words.as_ptr().addr()) as u64
@@ -60,61 +59,61 @@ pub trait Memory: Send + Sync {
     /// Returns the word at `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] if no whole word starts there.
+    /// [`MemoryFault`] without a whole word there.
     fn word(&self, offset: u64) -> Result<&AtomicU64, MemoryFault> {
         self.check(offset, 8)?;
         let word = self.words().and_then(|words| words.get((offset / 8) as usize));
         word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)
     }
 
-    /// Loads the word at `offset` atomically, with acquire ordering.
+    /// Loads a word with acquire ordering.
     ///
-    /// Memory without [`words`](Memory::words) implements this and the next three; then the byte's
-    /// address, not `offset`, must be a multiple of eight.
+    /// Memory without [`words`](Memory::words) implements this and the next three; then the
+    /// address, not `offset`, must be 8-byte aligned.
     ///
     /// # Errors
-    /// [`MemoryFault`] if no whole word starts there or it is unreachable.
+    /// [`MemoryFault`] without a reachable whole word.
     fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.load(Ordering::Acquire))
     }
 
-    /// Stores the word at `offset` atomically, with release ordering.
+    /// Stores a word with release ordering.
     ///
     /// # Errors
-    /// [`MemoryFault`] if no whole word starts there or it is unreachable.
+    /// [`MemoryFault`] without a reachable whole word.
     fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
         self.word(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Sets the word at `offset` to `swap` if it is `compare`, atomically; returns the old value.
+    /// Sets a word to `swap` if it is `compare`, atomically; returns the old value.
     ///
     /// # Errors
-    /// [`MemoryFault`] if no whole word starts there or it is unreachable.
+    /// [`MemoryFault`] without a reachable whole word.
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let found =
             self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
         Ok(found.unwrap_or_else(|other| other))
     }
 
-    /// Adds to the word at `offset` atomically, wrapping; returns the old value.
+    /// Adds to a word atomically, wrapping; returns the old value.
     ///
     /// # Errors
-    /// [`MemoryFault`] if no whole word starts there or it is unreachable.
+    /// [`MemoryFault`] without a reachable whole word.
     fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.fetch_add(add, Ordering::AcqRel))
     }
 
-    /// Checks that the range is inside.
+    /// Checks a range.
     ///
     /// # Errors
-    /// [`MemoryFault`] if it is not.
+    /// [`MemoryFault`] outside.
     fn check(&self, offset: u64, length: usize) -> Result<(), MemoryFault> {
         let end = offset.checked_add(length as u64).ok_or(MemoryFault)?;
         if end > self.len() { Err(MemoryFault) } else { Ok(()) }
     }
 
-    /// Copies bytes from `offset` into `to`.
+    /// Copies from `offset` into `to`.
     ///
     /// # Errors
     /// [`MemoryFault`] if unreachable.
@@ -126,20 +125,20 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] if unreachable.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
-    /// True if [`persist`](Memory::persist) works; required for `FLUSH_PERSISTENT`.
+    /// True if [`persist`](Memory::persist) works, as `FLUSH_PERSISTENT` requires.
     fn is_persistent(&self) -> bool {
         false
     }
 
-    /// Makes the range survive power loss before returning.
+    /// Makes the range survive power loss.
     ///
     /// # Errors
-    /// [`MemoryFault`] if unsupported or failed.
+    /// [`MemoryFault`] if impossible.
     fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Err(MemoryFault)
     }
 
-    /// Prefetches the range to avoid later faults (`ibv_advise_mr`). Default: nothing.
+    /// Prefetches the range (`ibv_advise_mr`), by default not.
     ///
     /// # Errors
     /// [`MemoryFault`] if unreachable.

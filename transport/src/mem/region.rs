@@ -1,4 +1,4 @@
-//! A region: memory with keys, protection domain, rights and bounds.
+//! A region: memory with keys, domain, rights and bounds.
 
 use alloc::sync::Arc;
 use core::{
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::Memory;
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
-/// A queue pair as memory user, with its protection domain.
+/// A queue pair with its protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) pd: PdId,
@@ -20,47 +20,46 @@ pub(crate) struct User {
 }
 
 bitflags! {
-    /// Rights to a region, or of a queue pair's peer (`ibv_access_flags`). Default none; local
-    /// reads are always allowed.
+    /// Rights to a region, or of a queue pair's peer (`ibv_access_flags`), default none; local
+    /// reads need none.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Access: u32 {
-        /// Allows the owner's receives and READs to write.
+        /// Writes by receives and READs.
         const LOCAL_WRITE = 1;
-        /// Allows the peer to write; a region also needs `LOCAL_WRITE`.
+        /// Writes by the peer; regions also need `LOCAL_WRITE`.
         const REMOTE_WRITE = 1 << 1;
-        /// Allows the peer to read.
+        /// Reads by the peer.
         const REMOTE_READ = 1 << 2;
-        /// Allows the peer's atomics; a region also needs `LOCAL_WRITE`.
+        /// Atomics by the peer; regions also need `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 1 << 3;
-        /// Allows memory windows; regions only.
+        /// Memory windows on a region.
         const MW_BIND = 1 << 4;
-        /// Allows FLUSH to global visibility (`IBV_ACCESS_FLUSH_GLOBAL`).
+        /// FLUSH to visibility (`IBV_ACCESS_FLUSH_GLOBAL`).
         const FLUSH_GLOBAL = 1 << 8;
-        /// Allows FLUSH to persistence (`IBV_ACCESS_FLUSH_PERSISTENT`); a region needs persistent
-        /// memory.
+        /// FLUSH to persistence (`IBV_ACCESS_FLUSH_PERSISTENT`), which regions must support.
         const FLUSH_PERSISTENT = 1 << 9;
     }
 }
 
 impl Access {
-    /// Rights that need `LOCAL_WRITE` on the region, also for its windows (C10-75).
+    /// Rights that need the region's `LOCAL_WRITE`, also in windows (C10-75).
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
-/// Reason for denying a memory access.
+/// Reason for denying access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
-    /// The peer used the L_Key of a region with another R_Key.
+    /// An L_Key, where the R_Key differs.
     #[error("key {0:#010x} is the L_Key of a region: the peer needs its R_Key")]
     LocalKey(u32),
-    /// The region is deregistered or the window deallocated.
+    /// Deregistered region or deallocated window.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
-    /// The region has another protection domain.
+    /// Another protection domain.
     #[error("key {0:#010x} belongs to another protection domain")]
     ProtectionDomain(u32),
     /// The region lacks the right.
@@ -79,9 +78,9 @@ pub enum AccessError {
     Bounds {
         /// The key.
         key: u32,
-        /// First address of the range.
+        /// First address.
         address: u64,
-        /// Bytes of the range.
+        /// Bytes.
         length: u64,
         /// First address of the region.
         start: u64,
@@ -94,16 +93,15 @@ pub enum AccessError {
     /// The window is unbound.
     #[error("the memory window of key {0:#010x} is not bound")]
     NotBound(u32),
-    /// The window is bound to another queue pair.
+    /// Bound to another queue pair.
     #[error("the memory window of key {0:#010x} is bound to another queue pair")]
     QueuePair(u32),
-    /// Requests can invalidate only type 2 windows.
+    /// Not a type 2 window.
     #[error("key {0:#010x} is not that of a memory window of type 2")]
     NotInvalidable(u32),
 }
 
-/// A memory region, or a window's part of one. The adapter and work requests hold it; the memory
-/// lives as long.
+/// A memory region, or a window's part. Adapter and work requests keep it and its memory alive.
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -115,11 +113,11 @@ pub struct Region {
     pub(super) revoked: AtomicBool,
     /// Bound windows.
     pub(super) windows: AtomicU32,
-    /// Position, for a window.
+    /// For a window.
     pub(super) inside: Option<Inside>,
 }
 
-/// A window's position in its region.
+/// A window's place.
 pub(super) struct Inside {
     pub(super) region: Arc<Region>,
     /// Bytes before the window.
@@ -143,7 +141,7 @@ impl Region {
         self.rkey
     }
 
-    /// Returns the first address for work requests and peers.
+    /// Returns the first address.
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.address
@@ -161,7 +159,7 @@ impl Region {
         self.access
     }
 
-    /// True if a memory window is bound to it.
+    /// True with bound windows.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Relaxed) > 0
@@ -173,8 +171,8 @@ impl Region {
         &self.memory
     }
 
-    /// Checks that `pd` may access the range for `needed`; `key` is for the error. Registration
-    /// checked the end: no overflow.
+    /// Checks a range for `pd` and `needed`; `key` is for the error. No overflow: registration
+    /// checked the end.
     pub(crate) fn check(
         &self,
         key: u32,
@@ -192,7 +190,7 @@ impl Region {
         self.check_rights(key, address, length, needed)
     }
 
-    /// As `check`, without the protection domain.
+    /// Without the protection domain.
     pub(super) fn check_rights(
         &self,
         key: u32,
@@ -213,30 +211,28 @@ impl Region {
         AccessError::Bounds { key, address, length, start: self.address, size: self.length }
     }
 
-    /// Returns a number for the byte at `address`, the same in every region and window that shows
-    /// it.
+    /// Returns a number for a byte, the same in every region and window.
     pub(crate) fn origin(&self, address: u64) -> u64 {
         let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
         let offset = address.wrapping_sub(self.address).wrapping_add(inside);
         self.memory.origin().wrapping_add(offset)
     }
 
-    /// Reads a range checked earlier; the region may have been deregistered since.
+    /// Reads a checked range of a possibly deregistered region.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Writes a range checked earlier; the region may have been deregistered since. A polling
-    /// program sees packets in order, as with a network card.
+    /// Writes a checked range of a possibly deregistered region. Polling programs see packets in
+    /// order, as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release); // no instruction where the processor keeps stores in order
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Replaces the word at the checked `address` by `swap` if it is `compare`; returns the old
-    /// value.
+    /// Swaps a checked word if it is `compare`; returns the old value.
     pub(crate) fn compare_swap(
         &self,
         address: u64,
@@ -247,19 +243,18 @@ impl Region {
         self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Adds to the word at the checked `address`; returns the old value.
+    /// Adds to a checked word; returns the old value.
     pub(crate) fn fetch_add(&self, address: u64, add: u64) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.fetch_add(offset, add).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Stores the word at the checked `address` atomically.
     pub(crate) fn store(&self, address: u64, value: u64) -> Result<(), AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Makes earlier writes to the checked range visible, or persistent.
+    /// Makes writes to a checked range visible or persistent.
     pub(crate) fn flush(
         &self,
         address: u64,
@@ -274,12 +269,11 @@ impl Region {
         self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Returns the key for errors; a window has one.
+    /// For errors.
     fn key(&self) -> u32 {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
 
-    /// Returns the memory offset of an address.
     fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
@@ -290,7 +284,7 @@ impl Region {
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }
 
-    /// True if it, or the window's region, is deregistered.
+    /// True if deregistered, for windows also their region.
     pub(super) fn is_revoked(&self) -> bool {
         let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
         revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))

@@ -21,21 +21,21 @@ use crate::{
     ids::{LKey, PdId, Qpn, RKey, WindowId},
 };
 
-/// Deregistered keys withheld from reuse.
+/// Keys withheld after deregistration.
 const QUARANTINE: usize = 4096;
 
 /// Attributes of a region to register.
 #[derive(Debug)]
 pub struct MrAttr {
-    /// The memory, entirely in the region.
+    /// All of the region's memory.
     pub memory: Arc<dyn Memory>,
-    /// First address for work requests and peers.
+    /// First address, for requests and peers.
     pub address: u64,
     /// Rights.
     pub access: Access,
 }
 
-/// Changes of a region (`ibv_rereg_mr`); `None` keeps an attribute.
+/// Changes of a region (`ibv_rereg_mr`), if given.
 #[derive(Debug, Default)]
 pub struct Reregister {
     /// Protection domain (`IBV_REREG_MR_CHANGE_PD`).
@@ -46,7 +46,7 @@ pub struct Reregister {
     pub access: Option<Access>,
 }
 
-/// Reason why a registration or change fails; nothing has changed.
+/// Reason for a refused registration or change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -59,29 +59,29 @@ pub enum RegisterError {
     /// `FLUSH_PERSISTENT` on volatile memory.
     #[error("FLUSH_PERSISTENT needs memory that can be made to last")]
     NotPersistent,
-    /// The region exceeds the 64-bit address space.
+    /// Beyond the 64-bit address space.
     #[error("the region would wrap past the end of the address space")]
     AddressOverflow,
-    /// The region exceeds the adapter's limit.
+    /// Beyond the adapter's limit.
     #[error("the region is longer than {0} bytes")]
     TooLong(u64),
-    /// The adapter has its maximum of regions.
+    /// Too many regions.
     #[error("no more than {0} regions can be registered")]
     TooMany(usize),
-    /// The region is deregistered or was replaced.
+    /// Deregistered or replaced.
     #[error("the region is not registered any more")]
     Deregistered,
-    /// A memory window is bound to the region.
+    /// A memory window is bound.
     #[error("a memory window is bound to the region")]
     InUse,
 }
 
-/// Regions and memory windows of an adapter. Regions are entered under both keys, random and
-/// different unless configured equal. A window owns 256 keys; its owner chooses the low eight bits.
+/// Regions, under both keys, which are random and different unless configured equal, and memory
+/// windows. A window owns 256 keys; its owner chooses the low eight bits.
 pub(crate) struct RegionTable {
     by_key: IdMap<u32, Arc<Region>>,
     pub(super) windows: IdMap<WindowId, Window>,
-    /// Bound type 2 windows by queue pair.
+    /// Type 2 windows.
     pub(super) bound: BTreeSet<(Qpn, WindowId)>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
@@ -120,7 +120,7 @@ impl RegionTable {
         Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
     }
 
-    /// Replaces a region under its keys; requests in flight on the old one fail.
+    /// Replaces a region; requests on the old one fail.
     pub(crate) fn reregister(
         &mut self,
         region: &Arc<Region>,
@@ -159,13 +159,11 @@ impl RegionTable {
         region
     }
 
-    /// Enters a region under its keys.
     pub(crate) fn replace(&mut self, region: &Arc<Region>) {
         self.by_key.insert(region.lkey.0, region.clone());
         self.by_key.insert(region.rkey.0, region.clone());
     }
 
-    /// Adopts another table's region with its keys.
     pub(crate) fn adopt(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
         if self.regions >= self.max {
             return Err(RegisterError::TooMany(self.max));
@@ -181,7 +179,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Deregisters a region, and its windows lose their memory; false if it was not registered.
+    /// Deregisters a region, also for its windows; false if not registered.
     pub(crate) fn deregister(&mut self, region: &Region) -> bool {
         if !self.is_registered(region) {
             return false;
@@ -196,7 +194,6 @@ impl RegionTable {
         true
     }
 
-    /// Withholds a key from reuse.
     pub(super) fn quarantine(&mut self, key: u32) {
         self.quarantine.push_back(key);
         self.quarantined.insert(key, ());
@@ -211,12 +208,11 @@ impl RegionTable {
         self.by_key.get(&region.lkey.0).is_some_and(|own| core::ptr::eq(&raw const **own, region))
     }
 
-    /// Returns the region of an L_Key.
     pub(crate) fn local(&self, key: LKey) -> Option<&Arc<Region>> {
         self.by_key.get(&key.0).filter(|region| region.lkey == key)
     }
 
-    /// Returns the region or window of an R_Key if it allows the access.
+    /// Returns an R_Key's region or window, if allowed.
     pub(crate) fn remote(
         &self,
         key: RKey,
@@ -230,7 +226,7 @@ impl RegionTable {
         Ok(region)
     }
 
-    /// As `remote`, for the whole region or window.
+    /// As `remote`, for all of it.
     pub(crate) fn remote_whole(
         &self,
         key: RKey,
@@ -253,7 +249,6 @@ impl RegionTable {
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
-    /// Returns the error for a key without a region.
     pub(super) fn nothing_at(&self, key: RKey) -> AccessError {
         if self.quarantined.contains_key(&key.0) {
             AccessError::Deregistered(key.0)
@@ -274,7 +269,7 @@ impl RegionTable {
         }
     }
 
-    /// True if no region uses or recently used the key.
+    /// True without a current or recent region.
     pub(super) fn is_free(&self, key: u32) -> bool {
         !self.by_key.contains_key(&key) && !self.quarantined.contains_key(&key)
     }
@@ -382,7 +377,7 @@ mod tests {
         assert_eq!(region.write(0, &[1]), Err(AccessError::Deregistered(region.lkey().0)));
     }
 
-    /// A queue pair's windows are found without a scan of all.
+    /// Windows are found by queue pair, without a scan.
     #[test]
     fn windows_are_kept_by_the_queue_pair_that_bound_them() {
         let (mut table, mut rng) = table();

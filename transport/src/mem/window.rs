@@ -1,4 +1,4 @@
-//! Memory windows: keys for parts of regions, bound and invalidated by work requests.
+//! Memory windows: keys for parts of regions.
 //!
 //! Read first: InfiniBand volume 1, 10.6.7 (memory windows).
 
@@ -10,32 +10,31 @@ use thiserror::Error;
 use super::region::{Access, AccessError, Inside, Region, User};
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
-/// Type of a window: who may use it and how it is unbound.
+/// Type of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
-    /// For any queue pair of its protection domain. Rebound any time; a bind of 0 bytes unbinds it.
+    /// For its protection domain. Rebound any time; 0 bytes unbind it.
     Type1,
-    /// For the binding queue pair. Rebound only after invalidation.
+    /// For its queue pair, rebound after invalidation.
     Type2A,
-    /// As 2A, with queue pair and window in one protection domain.
+    /// As 2A, in one protection domain.
     Type2B,
 }
 
 /// Arguments of a bind (`ibv_mw_bind_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowBind {
-    /// The window's new key: its upper 24 bits, and 8 free bits. [`RKey::next`] invalidates the old
-    /// key.
+    /// The new key: the window's upper 24 bits, 8 free bits. [`RKey::next`] invalidates the old.
     pub rkey: RKey,
-    /// The region, with [`Access::MW_BIND`].
+    /// Region with [`Access::MW_BIND`].
     pub region: LKey,
-    /// First address in the region.
+    /// First address.
     pub address: u64,
     /// Bytes; 0 unbinds type 1.
     pub length: u64,
-    /// Remote rights; those to change memory need the region's [`Access::LOCAL_WRITE`].
+    /// Remote rights; changing memory needs the region's [`Access::LOCAL_WRITE`].
     pub access: Access,
-    /// Peers address the window from 0 (`IBV_ACCESS_ZERO_BASED`); not for type 1.
+    /// Addresses from 0 (`IBV_ACCESS_ZERO_BASED`), type 2 only.
     pub zero_based: bool,
 }
 
@@ -46,10 +45,10 @@ pub enum WindowError {
     /// No such window.
     #[error("key {0:#010x} is not that of a memory window")]
     UnknownWindow(u32),
-    /// A type 2 window is bound (o10-37.2.30).
+    /// A bound type 2 window (o10-37.2.30).
     #[error("the memory window of type 2 is still bound; invalidate it first")]
     StillBound,
-    /// Protection domains of window, region and queue pair differ (C10-72).
+    /// Different protection domains (C10-72).
     #[error("window, region and queue pair are not of one protection domain")]
     ProtectionDomain,
     /// No region has this key.
@@ -58,10 +57,10 @@ pub enum WindowError {
     /// The region lacks `MW_BIND`.
     #[error("the region does not allow memory windows (MW_BIND)")]
     NotAllowed,
-    /// Rights to change memory need the region's `LOCAL_WRITE` (C10-75).
+    /// Changing memory needs the region's `LOCAL_WRITE` (C10-75).
     #[error("remote writing and atomics need a region with LOCAL_WRITE")]
     NeedsLocalWrite,
-    /// A right that windows cannot grant.
+    /// Not grantable.
     #[error("a memory window cannot grant {0:?}")]
     Rights(Access),
     /// The range exceeds the region.
@@ -72,10 +71,10 @@ pub enum WindowError {
         /// Bytes.
         length: u64,
     },
-    /// Type 2 is unbound by invalidation, not by 0 bytes.
+    /// 0 bytes for type 2, which invalidation unbinds.
     #[error("a memory window of type 2 cannot be bound to no bytes")]
     Empty,
-    /// Type 1 cannot be zero-based.
+    /// Zero-based type 1.
     #[error("a memory window of type 1 cannot be zero-based")]
     ZeroBased,
 }
@@ -87,15 +86,13 @@ pub(super) struct Window {
     pub(super) bound: Option<Bound>,
 }
 
-/// A window's part of a region, and its queue pair.
 pub(super) struct Bound {
-    /// The part as a region.
+    /// The peer's view.
     pub(super) part: Arc<Region>,
     pub(super) qpn: Qpn,
 }
 
 impl Window {
-    /// Returns the queue pair if it was bound.
     pub(super) fn unbind(&mut self) -> Option<Qpn> {
         let Bound { part, qpn } = self.bound.take()?;
         part.revoke();
@@ -105,7 +102,6 @@ impl Window {
         Some(qpn)
     }
 
-    /// Checks that `user` may use the bound window.
     pub(super) fn check_user(
         &self,
         key: u32,

@@ -1,16 +1,16 @@
-//! Bytes in a slice of atomic words.
+//! Bytes in atomic words.
 //!
-//! Whole words use relaxed loads and stores. A partly written word uses compare-and-swap, to
-//! preserve concurrent writes to its other bytes.
+//! Whole words use relaxed loads and stores; partly written words compare-and-swap, preserving
+//! their other bytes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::MemoryFault;
 
-/// Copies bytes from `offset` into `to`.
+/// Copies from `offset` into `to`.
 ///
 /// # Errors
-/// [`MemoryFault`] if the range is not inside.
+/// [`MemoryFault`] outside.
 pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, to.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
@@ -36,7 +36,7 @@ pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(),
 /// Copies `from` to `offset`.
 ///
 /// # Errors
-/// [`MemoryFault`] if the range is not inside.
+/// [`MemoryFault`] outside.
 pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, from.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };
@@ -57,7 +57,7 @@ pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Words of a range, and the bytes before it in the first.
+/// A range's words, and the bytes before it.
 struct Span<'a> {
     words: &'a [AtomicU64],
     skip: usize,

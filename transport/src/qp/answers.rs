@@ -1,4 +1,4 @@
-//! Responses of a responder: their queue and their packets.
+//! Responses of a responder: queue and packets.
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
 
@@ -24,7 +24,6 @@ use crate::{
     },
 };
 
-/// The NAK for a packet ahead of a missing one.
 pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
 /// Packets of the longest run at the largest path MTU.
@@ -32,8 +31,8 @@ const LONGEST_RUN: u32 = 15;
 
 /// Responses waiting to be sent.
 ///
-/// Bound: the data responses that the peer may request, per attempt, with an acknowledgement
-/// before, between and after them. Consecutive acknowledgements merge.
+/// Bound: per attempt, the data responses that the peer may request, with an acknowledgement around
+/// each; consecutive ones merge.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) replies: VecDeque<Reply>,
@@ -44,13 +43,11 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Drops all waiting responses.
     pub(super) fn forget(&mut self) {
         self.replies.clear();
         self.behind.forget_reads();
     }
 
-    /// Returns the number of waiting data responses.
     pub(super) fn with_data(&self, attempt: Attempt) -> usize {
         let waiting = self.replies.iter().filter(|reply| match reply {
             Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
@@ -60,7 +57,6 @@ impl Answers {
         waiting.count()
     }
 
-    /// True if the response to this atomic waits.
     pub(super) fn has_atomic(&self, psn: Psn) -> bool {
         self.replies
             .iter()
@@ -75,7 +71,6 @@ impl Answers {
         })
     }
 
-    /// Handles a repeated READ from this PSN on.
     pub(super) fn record_repeat(&mut self, psn: Psn, common: &Common, now: Instant) {
         let behind = u64::from(self.sent.after(psn).unwrap_or(0));
         self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), now);
@@ -86,7 +81,7 @@ impl Answers {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// True if another ATOMIC WRITE or FLUSH response may wait; no attribute limits FLUSHes.
+    /// No attribute limits FLUSHes.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
@@ -112,7 +107,7 @@ impl Answers {
         }
     }
 
-    /// Queues a NAK in place of an acknowledgement or NAK directly before it, which it implies.
+    /// Queues a NAK, which implies the acknowledgement or NAK directly before it.
     pub(super) fn push_nak(&mut self, psn: Psn, syndrome: Syndrome, msn: Msn) {
         if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
             self.replies.pop_back();
@@ -148,12 +143,10 @@ impl Answers {
             .is_none_or(|region| self.behind.keep(&self.replies, (region, address, length), common))
     }
 
-    /// True if an unfinished READ uses this key.
     pub(super) fn is_being_read(&self, key: RKey) -> bool {
         self.behind.is_being_read(&self.replies, key)
     }
 
-    /// True if READ data is next.
     pub(super) fn next_has_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
@@ -162,14 +155,13 @@ impl Answers {
         self.replies.is_empty()
     }
 
-    /// True if only an ACK waits.
     pub(super) fn is_acknowledgement(&self) -> bool {
         self.replies.len() == 1
             && matches!(self.replies.front(), Some(Reply::Acknowledge { aeth, .. })
                 if matches!(aeth.syndrome, Syndrome::Ack { .. }))
     }
 
-    /// True once for the last packet of a READ longer than a run, with nothing queued behind it.
+    /// True once for a long READ's last packet with nothing queued behind it.
     pub(super) fn hold_back(&mut self) -> bool {
         match self.replies.front_mut() {
             Some(Reply::Read(read))
@@ -182,7 +174,7 @@ impl Answers {
         }
     }
 
-    /// Writes the next response if it is an ACK or NAK, and returns its length.
+    /// Writes a leading ACK or NAK; returns its length.
     pub(super) fn write_acknowledgement(
         &mut self,
         common: &Common,
@@ -201,7 +193,7 @@ impl Answers {
         Some(Headers::built(common.bth(opcode, psn), Ext::Aeth(aeth)).encode(0, slot))
     }
 
-    /// Returns the next response other than ACK and NAK.
+    /// Returns the next other response.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
@@ -258,9 +250,9 @@ impl Answers {
         })
     }
 
-    /// Handles unreadable response memory: a NAK replaces the response, nothing follows, and the
-    /// queue pair fails with the returned event. A repeated response returns no event: the peer may
-    /// have the first, and the program may since have deregistered its memory.
+    /// Replaces an unreadable response by a NAK and returns the event that fails the queue pair. A
+    /// repeat returns none: the peer may have the first response, and the memory may be
+    /// deregistered since.
     pub(super) fn fail(
         &mut self,
         response: &Response,
@@ -302,12 +294,10 @@ enum Source {
 }
 
 impl Response {
-    /// Returns the reason for sending it.
     pub(super) fn reason(&self) -> Reason {
         Reason::Answer { again: self.attempt == Attempt::Repeat }
     }
 
-    /// Returns the queue pair's failure if its memory cannot be read.
     pub(super) const fn failure(&self, error: AccessError) -> Failure {
         Failure::Refused(Syndrome::Nak(code_of(error)), Refusal::Access(error))
     }
@@ -324,7 +314,6 @@ impl Response {
     }
 }
 
-/// Returns the NAK code for a denied access.
 pub(super) const fn code_of(error: AccessError) -> NakCode {
     match error {
         // the key was right; this side failed
@@ -333,7 +322,6 @@ pub(super) const fn code_of(error: AccessError) -> NakCode {
     }
 }
 
-/// Returns the event for a NAK without a completion.
 pub(super) const fn event_of(code: NakCode, qpn: Qpn, refusal: Refusal) -> Event {
     match code {
         NakCode::RemoteAccessError => Event::QpAccessError(qpn, refusal),

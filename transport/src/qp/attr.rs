@@ -11,13 +11,12 @@ use crate::{
     work::CompletionQueue,
 };
 
-/// The longest message, 2^30 bytes as on ConnectX: half of the PSN space or less at every MTU.
+/// The longest message, 2^30 bytes as on ConnectX: at most half the PSN space at any MTU.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Limit of outstanding READs and atomics of a queue pair, either way.
+/// Limit of a queue pair's outstanding READs and atomics, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
-/// An adapter's limits of outstanding READs and atomics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RdAtomicLimits {
     pub(crate) requester: u8,
@@ -67,24 +66,23 @@ pub struct QpInit {
     pub send_cq: Arc<CompletionQueue>,
     /// Completion queue of receives; an XRC initiator ignores it.
     pub recv_cq: Arc<CompletionQueue>,
-    /// Shared receive queue, in place of a receive queue.
+    /// Shared receive queue, if any.
     pub srq: Option<SrqId>,
-    /// Sizes; `srq` replaces those of the receive queue.
+    /// Sizes; `srq` overrides the receive queue's.
     pub caps: QpCaps,
-    /// Signals every send request, whatever its flags.
+    /// Signals every send request.
     pub sq_sig_all: bool,
     /// Protection domain.
     pub pd: PdId,
-    /// The peer's departures from the specification.
+    /// Quirks of the peer.
     pub quirks: Quirks,
 }
 
-/// Departures of a peer that the adapter cannot detect. None by default.
+/// Departures of a peer from the specification that adapters cannot detect, default none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// The peer handles FLUSH as Linux's rxe: sent with
-    /// [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either ICRC is accepted), and counted as
-    /// outstanding READ or atomic.
+    /// Handles FLUSH as rxe: sends [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either is
+    /// accepted), and counts it as a READ.
     pub rxe_flush: bool,
 }
 
@@ -99,17 +97,17 @@ pub struct Init {
     pub qkey: QKey,
 }
 
-/// The peer of a connection and its path.
+/// A connection's peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAttr {
     /// The peer's queue pair number.
     pub dest_qpn: Qpn,
     /// Largest payload per packet; both ends must agree.
     pub path_mtu: Mtu,
-    /// The peer's first PSN. Another PSN counts as loss in UC until the next message. An XRC
-    /// initiator ignores it.
+    /// The peer's first PSN. In UC another counts as loss until the next message; an XRC initiator
+    /// ignores it.
     pub rq_psn: Psn,
-    /// Address vector to the peer.
+    /// Address vector.
     pub av: AddressVector,
 }
 
@@ -142,13 +140,13 @@ pub enum Rtr {
     Rc(PeerAttr, ResponderAttr),
     /// An unreliable connection.
     Uc(PeerAttr),
-    /// A datagram queue pair, without attributes.
+    /// A datagram queue pair.
     Ud,
     /// The sending end of XRC.
     XrcInitiator(PeerAttr),
     /// The receiving end of XRC.
     XrcTarget(PeerAttr, ResponderAttr),
-    /// A raw packet queue pair, without peer or PSNs.
+    /// A raw packet queue pair.
     RawPacket,
 }
 
@@ -167,7 +165,7 @@ impl Rtr {
     }
 }
 
-/// Attributes of RTR→RTS; a PSN is the first sent.
+/// Attributes of RTR→RTS, with the first PSN sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rts {
     /// A reliable connection.
@@ -178,16 +176,16 @@ pub enum Rts {
     Ud(Psn),
     /// The sending end of XRC.
     XrcInitiator(Psn, RequesterAttr),
-    /// The receiving end of XRC. It sends no requests, so both attributes have no effect.
+    /// The receiving end of XRC, whose attributes have no effect.
     XrcTarget {
         /// First PSN.
         sq_psn: Psn,
         /// Acknowledge timeout code, 0..=31.
         timeout: u8,
     },
-    /// A raw packet queue pair, without PSNs.
+    /// A raw packet queue pair.
     RawPacket,
-    /// SQD or SQE→RTS with attributes unchanged. In RTS only [`QpUpdate`](super::QpUpdate) applies.
+    /// SQD or SQE→RTS, unchanged; from RTS only [`QpUpdate`](super::QpUpdate) applies.
     Resume,
 }
 

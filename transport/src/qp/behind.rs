@@ -1,14 +1,14 @@
 //! Requests behind an unfinished READ.
 //!
-//! The specification lets requests pass a READ without a fence (volume 1, 10.8.3.3), but adapters
-//! and rxe execute them in order, and programs rely on it. Here READ memory is read when the
-//! response leaves, and later requests execute on arrival. To preserve the order,
+//! The specification lets them pass without a fence (volume 1, 10.8.3.3), but adapters and rxe keep
+//! the order, and programs rely on it. Here READ memory is read when the response leaves, while
+//! later requests execute on arrival. Therefore
 //!
-//! * up to [`KEPT`] response packets whose memory changes are copied first; beyond that the request
-//!   gets a NAK behind the response;
+//! * up to [`KEPT`] response packets are copied before their memory changes; beyond that the
+//!   request gets a NAK;
 //! * receives complete after the READ's response.
 //!
-//! A repeated READ executes again and may see later changes (9.7.5.1.4).
+//! A repeated READ may see later changes (9.7.5.1.4).
 
 use alloc::{
     boxed::Box,
@@ -28,13 +28,12 @@ use crate::{
     work::{CompletionQueue, WcError, WcOk},
 };
 
-/// Copied response packets: the largest window behind a READ.
+/// Covers the largest window behind a READ.
 const KEPT: usize = 256;
 
-/// Requests executed behind unfinished READs, and copied memory.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// READ responses queued, and of them sent.
+    /// READ responses queued, and sent.
     pub(super) queued: u64,
     pub(super) answered: u64,
     /// Copied response data by PSN.
@@ -42,11 +41,11 @@ pub(super) struct Behind {
     completions: VecDeque<Completion>,
 }
 
-/// A receive that completes after `after` READ responses.
+/// A receive that waits for `after` READ responses.
 #[derive(Debug)]
 struct Completion {
     after: u64,
-    /// For an XRC target, of the SRQ then served.
+    /// For an XRC target, the SRQ's at that time.
     cq: Option<Arc<CompletionQueue>>,
     wr_id: u64,
     ok: WcOk,
@@ -54,18 +53,17 @@ struct Completion {
 }
 
 impl Behind {
-    /// True if all READs are finished.
     pub(super) const fn is_empty(&self) -> bool {
         self.queued == self.answered
     }
 
-    /// Drops waiting READs; receives behind them stay incomplete.
+    /// Drops waiting READs, without completing receives behind them.
     pub(super) fn forget_reads(&mut self) {
         self.answered = self.queued;
         self.kept.clear();
     }
 
-    /// Copies unsent READ data in a range that is about to change; false without space.
+    /// Copies unsent READ data before a change; false without space.
     pub(super) fn keep(
         &mut self,
         replies: &VecDeque<Reply>,
@@ -90,7 +88,6 @@ impl Behind {
         true
     }
 
-    /// Copies the part `from..to` of one response.
     fn keep_part(
         &mut self,
         read: &ReadReply,
@@ -123,12 +120,10 @@ impl Behind {
         true
     }
 
-    /// True if copied packets wait.
     pub(super) fn keeps(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Takes the copy of a packet, if any.
     pub(super) fn take(&mut self, psn: Psn, length: usize) -> Option<Box<[u8]>> {
         if self.kept.is_empty() {
             return None;
@@ -136,7 +131,7 @@ impl Behind {
         self.kept.remove(&psn.get()).filter(|bytes| bytes.len() == length)
     }
 
-    /// Handles the end of a response, or its NAK.
+    /// Ends a response, or its NAK.
     pub(super) fn on_answered(&mut self, replies: &VecDeque<Reply>) {
         self.answered += 1;
         if !self.kept.is_empty() {
@@ -148,7 +143,6 @@ impl Behind {
         }
     }
 
-    /// True if an unfinished READ uses this key.
     pub(super) fn is_being_read(&self, replies: &VecDeque<Reply>, key: RKey) -> bool {
         let reads = |reply: &Reply| match reply {
             Reply::Read(ReadReply { region: Some(region), .. }) => region.rkey() == key,
@@ -157,7 +151,7 @@ impl Behind {
         !self.is_empty() && replies.iter().any(reads)
     }
 
-    /// Completes a receive after all earlier READs.
+    /// Completes a receive once earlier READs finish.
     pub(super) fn complete(
         &mut self,
         wr_id: u64,
@@ -174,7 +168,6 @@ impl Behind {
         }
     }
 
-    /// Completes receives whose READs are finished.
     pub(super) fn complete_answered(&mut self, common: &Common, env: &mut Env<'_>) {
         while self.completions.front().is_some_and(|next| next.after <= self.answered)
             && let Some(next) = self.completions.pop_front()
@@ -183,14 +176,13 @@ impl Behind {
         }
     }
 
-    /// Completes all, before a later error is reported.
+    /// Completes all before reporting an error behind them.
     pub(super) fn complete_all(&mut self, common: &Common, env: &mut Env<'_>) {
         for next in core::mem::take(&mut self.completions) {
             next.complete(common, env);
         }
     }
 
-    /// Flushes all: their READs will not finish.
     pub(super) fn flush(&mut self, common: &Common, env: &mut Env<'_>) {
         for Completion { cq, wr_id, .. } in core::mem::take(&mut self.completions) {
             common.complete_recv_in(cq.as_ref(), wr_id, Err(WcError::FLUSHED), false, env);

@@ -1,4 +1,4 @@
-//! State shared by the halves of a queue pair: identity, peer, completion queues, reports.
+//! State shared by a queue pair's halves.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
@@ -27,21 +27,19 @@ use crate::{
     },
 };
 
-/// Objects of an adapter that its queue pairs use.
+/// Adapter objects used by queue pairs.
 pub(crate) struct Resources {
     pub(crate) regions: RegionTable,
     pub(crate) gids: GidTable,
     pub(crate) pkeys: PKeyTable,
     pub(crate) srqs: SrqTable,
-    /// Limits of READs and atomics per queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
     pub(crate) ack_timer: AckTimer,
-    /// Of queue pairs created from now on.
+    /// For new queue pairs.
     pub(crate) posting: Posting,
     pub(crate) congestion: CongestionConfig,
 }
 
-/// Reports of queue pairs to the adapter.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(crate) counters: Counters,
@@ -50,37 +48,32 @@ pub(crate) struct Reports {
     pub(crate) cqs: AffectedCqs,
 }
 
-/// The rest of the adapter during one call.
+/// The adapter during one call.
 pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) resources: &'a mut Resources,
     pub(crate) reports: &'a mut Reports,
     pub(crate) late: Option<&'a mut Late>,
-    /// Credits for READ data.
     pub(crate) read_room: Room,
-    /// Credits for data in flight to the peer's host.
+    /// For data in flight to the peer's host.
     pub(crate) send_room: Room,
-    /// Injected: no receive request is available.
+    /// Injects a missing receive request.
     pub(crate) not_ready: bool,
-    /// The packet met a filling receive buffer.
     pub(crate) congested: bool,
 }
 
-/// Reason for refusing a datagram or raw frame.
 #[derive(Clone, Copy)]
 pub(super) enum Refused {
     Dropped(DropReason),
-    /// The receive request was invalid, or too short for a frame; it completed in error.
+    /// A bad receive request completed in error.
     Failed,
 }
 
-/// Completion queues affected by a call.
 #[derive(Debug, Default)]
 pub(crate) struct AffectedCqs {
     pub(crate) overrun: Vec<CqId>,
-    /// Those with a deferred event.
+    /// With deferred events.
     pub(crate) deferred: Vec<CqId>,
-    /// Requests failed by injection.
     pub(crate) injected: Injected,
 }
 
@@ -91,20 +84,18 @@ impl AffectedCqs {
 }
 
 impl Env<'_> {
-    /// Records a decision for the trace.
     #[inline]
     pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
         self.reports.notes.take(note);
     }
 
-    /// Records a request taken from a shared receive queue.
     pub(crate) fn record_taken(&mut self, id: SrqId) {
         if self.resources.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
             self.reports.events.push_back(Event::SrqLimitReached(id));
         }
     }
 
-    /// Places bytes in a checked range of a region, now or late.
+    /// Places bytes, now or late, in a checked range.
     pub(crate) fn place(
         &mut self,
         flow: Flow,
@@ -118,19 +109,18 @@ impl Env<'_> {
         }
     }
 
-    /// True if bytes of this half wait for placement.
     pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
         self.late.as_ref().is_some_and(|late| late.has_unplaced(flow))
     }
 
-    /// Places the late bytes of this half: the next step must see them.
+    /// Places this half's late bytes before they are needed.
     pub(crate) fn place_all_of(&mut self, flow: Flow) {
         if let Some(late) = &mut self.late {
             late.place_all_of(flow);
         }
     }
 
-    /// Places all late bytes, before a key is revoked.
+    /// Places all late bytes before a key is revoked.
     pub(crate) fn place_all(&mut self) {
         if let Some(late) = &mut self.late {
             late.place_all();
@@ -177,29 +167,26 @@ pub(crate) struct Common {
     pub(crate) peer: PeerEnd,
     pub(crate) quirks: Quirks,
     pub(crate) posting: Posting,
-    /// A memory window has been bound.
     pub(crate) binds: bool,
     pub(crate) completions: Completions,
 }
 
-/// Receive objects; an XRC target uses those of the XRC SRQ it currently serves.
+/// Receive objects; for an XRC target those of the current XRC SRQ.
 pub(crate) struct Receiving {
-    /// Protection domain, also for sends.
+    /// Also for sends.
     pub(crate) pd: PdId,
-    /// Shared receive queue, if any.
     pub(crate) srq: Option<SrqId>,
     pub(crate) cq: Option<Arc<CompletionQueue>>,
 }
 
 impl Receiving {
-    /// No queue, and a protection domain without regions.
+    /// Without queues or regions.
     pub(super) const NOTHING: Self = Self { pd: PdId::NONE, srq: None, cq: None };
 }
 
-/// Keys that a packet must carry, and its rights.
+/// Keys required of packets, and rights.
 #[derive(Default)]
 pub(crate) struct Admission {
-    /// P_Key and its table index.
     pub(crate) pkey: PKey,
     pub(crate) pkey_index: u16,
     pub(crate) qkey: QKey,
@@ -211,7 +198,7 @@ pub(crate) struct PeerEnd {
     pub(crate) qpn: Qpn,
     pub(crate) av: Option<AddressVector>,
     pub(crate) path: Option<Path>,
-    /// Flow of the last packet from the path's end.
+    /// Of the peer's last packet.
     incoming: Option<IcrcFlow>,
 }
 
@@ -220,7 +207,6 @@ impl PeerEnd {
         (self.path, self.incoming) = (path, None);
     }
 
-    /// Returns the flow of a packet from the path's end.
     pub(crate) fn flow_of(&mut self, net: &NetHeader) -> Option<IcrcFlow> {
         if !self.incoming.is_some_and(|flow| flow.has(net)) {
             self.incoming = IcrcFlow::of(net);
@@ -228,7 +214,6 @@ impl PeerEnd {
         self.incoming
     }
 
-    /// True if a packet comes from the path's end.
     pub(crate) fn sends(&self, net: &NetHeader) -> bool {
         match (&self.incoming, &self.path) {
             (Some(flow), Some(_)) => flow.has(net),
@@ -242,15 +227,13 @@ impl PeerEnd {
     }
 }
 
-/// Limits on posting, and the form of long WRITEs.
 #[derive(Clone, Copy)]
 pub(crate) struct Posting {
-    /// Longest WRITE, in packets, sent as one WRITE ONLY per packet.
+    /// Longest WRITE, in packets, sent as WRITE ONLYs.
     pub(crate) write_only_packets: u32,
-    /// SGEs of a READ.
     pub(crate) max_read_sge: u32,
     pub(crate) atomics: bool,
-    /// Accepts requests before RTS.
+    /// Posting before RTS.
     pub(crate) early_posts: bool,
 }
 
@@ -260,7 +243,6 @@ impl Default for Posting {
     }
 }
 
-/// Completion queue of sends, signaling and counters.
 #[derive(Default)]
 pub(crate) struct Completions {
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,
@@ -270,7 +252,6 @@ pub(crate) struct Completions {
 }
 
 impl Common {
-    /// Returns the key for late bytes and completions of one half.
     pub(crate) const fn flow(&self, half: Half) -> Flow {
         (self.qpn.get(), half)
     }
@@ -279,7 +260,7 @@ impl Common {
         User { pd: self.receiving.pd, qpn: self.qpn }
     }
 
-    /// Returns a queue pair in RESET, without number, queues or protection domain.
+    /// Returns a queue pair in RESET, without number, queues or domain.
     pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
         Self {
             qpn: Qpn::default(),
@@ -298,18 +279,16 @@ impl Common {
         }
     }
 
-    /// True if it completes requests in this queue.
     pub(crate) fn completes_in(&self, id: CqId) -> bool {
         let cqs = [&self.completions.send_cq, &self.receiving.cq];
         cqs.into_iter().flatten().any(|cq| cq.id() == id)
     }
 
-    /// Discards completions not yet polled.
+    /// Discards unpolled completions.
     pub(crate) fn discard_completions(&mut self) {
         core::mem::take(&mut self.completions.validity).discard();
     }
 
-    /// Returns the BTH of a packet to the peer.
     pub(super) const fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
         let mut bth = Bth::new(opcode, self.peer.qpn, psn);
         bth.pkey = self.admission.pkey;
@@ -377,7 +356,7 @@ impl Common {
         self.complete_recv_in(self.receiving.cq.as_ref(), wr_id, result, solicited, env);
     }
 
-    /// As `complete_recv`, in the completion queue from when the request was taken.
+    /// Completes in the queue of the time when the request was taken.
     pub(super) fn complete_recv_in(
         &self,
         cq: Option<&Arc<CompletionQueue>>,

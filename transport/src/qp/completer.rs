@@ -1,4 +1,4 @@
-//! The requester's receiving half: acknowledgements and data responses.
+//! The requester's receiving half: acknowledgements and data.
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (responses), 9.9.2 (requester errors).
 
@@ -18,7 +18,6 @@ use crate::{
 };
 
 impl Requester {
-    /// Handles an ACK or NAK.
     pub(super) fn on_acknowledge(
         &mut self,
         packet: &Packet<'_>,
@@ -45,7 +44,7 @@ impl Requester {
                     (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
                 }
             }
-            // reliable datagram does not exist in RoCE; neither counts as a sign of life
+            // RoCE has no reliable datagram; neither is a sign of life
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
                 Disposition::Dropped(DropReason::ReservedSyndrome)
             }
@@ -61,7 +60,7 @@ impl Requester {
         }
     }
 
-    /// Handles a READ response packet or an atomic response.
+    /// Handles a READ or atomic response.
     pub(super) fn on_data(
         &mut self,
         packet: &Packet<'_>,
@@ -102,8 +101,8 @@ impl Requester {
             (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
                 let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
                 let place = packet.headers.bth().opcode.operation().position();
-                // After a retry rxe continues the original message: FIRST and MIDDLE are equal
-                // here, and LAST and ONLY.
+                // After a retry rxe continues the original message: FIRST equals MIDDLE here, LAST
+                // equals ONLY.
                 let ends = last || self.portions.end_of(psn) == Some(psn.plus(1));
                 (place.ends() == ends && packet.payload.len() == expected as usize)
                     .then_some(packet.payload)
@@ -113,7 +112,7 @@ impl Requester {
             }
             _ => None,
         };
-        // Adapters also check the SGEs only after the peer's execution.
+        // Adapters also check the SGEs only after execution.
         let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
             env.place(common.flow(Half::Requester), region, address, bytes)
@@ -138,13 +137,12 @@ impl Requester {
         Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
-    /// Records data of the oldest READ up to `oldest_unacked`.
+    /// Records READ data up to `oldest_unacked`.
     pub(super) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
 
-    /// Accepts responses only to unacknowledged packets.
     pub(super) fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
         if psn.is_before(self.oldest_unacked) {
             Err(DropReason::StaleResponse)
@@ -155,8 +153,8 @@ impl Requester {
         }
     }
 
-    /// Acknowledges everything before `end`, up to the first READ or atomic with missing data.
-    /// Returns the completed requests, and whether such a gap exists.
+    /// Acknowledges up to `end` or the first READ or atomic with missing data; returns the
+    /// completed requests and the gap.
     pub(super) fn acknowledge(
         &mut self,
         end: Psn,
@@ -213,8 +211,7 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// Retransmits packets behind a probe whose acknowledgement covers no more: they were dropped
-    /// behind a gap.
+    /// Retransmits behind an acknowledged probe: packets there were dropped.
     fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
@@ -225,7 +222,7 @@ impl Requester {
         }
     }
 
-    /// Implied NAK: a later response shows a loss of the oldest READ's data.
+    /// Handles an implied NAK.
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
@@ -279,7 +276,7 @@ impl Requester {
     }
 }
 
-/// Whether a READ or atomic with missing data precedes the acknowledged PSN.
+/// A READ or atomic with missing data before the acknowledged PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     No,

@@ -1,11 +1,9 @@
 //! Congestion notifications to a peer (annex A17.9).
 //!
-//! A switch marks packets; the receiver of a marked packet sends the sender a CNP. It also does so
-//! when its host's receive buffer fills
-//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)). UD queue pairs count marks
-//! without CNPs: each datagram may come from another sender.
-//!
-//! [`Rate`](crate::congestion::Rate) slows the sender.
+//! The receiver of an ECN-marked packet sends a CNP, also when its receive buffer fills
+//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested));
+//! [`Rate`](crate::congestion::Rate) slows the sender. UD only counts marks: each datagram may have
+//! another sender.
 
 use core::{convert::Infallible, time::Duration};
 
@@ -20,13 +18,12 @@ use crate::{
     wire::{Ext, Headers, Opcode},
 };
 
-/// Traffic class of a CNP: class selector 6 overtakes the congested packets.
+/// Class selector 6: CNPs overtake congested packets.
 const TRAFFIC_CLASS: u8 = 0xC2;
 
-/// Zero bytes after a CNP's BTH.
+/// Zero bytes after the BTH.
 const PAYLOAD: usize = 16;
 
-/// CNP state and counters.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     due: bool,
@@ -50,7 +47,7 @@ impl Congestion {
         *self = Self::default();
     }
 
-    /// Counts a CNP; false if within `interval` of the last: adapters send none that fast.
+    /// Counts a CNP; false within `interval` of the last: adapters send none that fast.
     pub(super) fn on_cnp(&mut self, now: Instant, interval: Duration) -> bool {
         self.counters.cnp_received += 1;
         let counts = self.notified.is_none_or(|last| now.since(last) >= interval);
@@ -64,7 +61,7 @@ impl Congestion {
         self.counters.ecn_marked += 1;
     }
 
-    /// Makes a CNP due, at most once per `interval`; UD never sends it.
+    /// Makes a CNP due, once per `interval`; UD never sends it.
     pub(super) fn owe(&mut self, now: Instant, interval: Duration) {
         if now >= self.quiet_until {
             self.due = true;
@@ -76,7 +73,6 @@ impl Congestion {
         self.due
     }
 
-    /// Writes a due CNP to `slot`.
     pub(super) fn build(&mut self, common: &Common, slot: &mut [u8]) -> Option<Built> {
         if !core::mem::take(&mut self.due) {
             return None;

@@ -1,4 +1,4 @@
-//! Errors of transitions and of posting.
+//! Errors of transitions and posting.
 
 use thiserror::Error;
 
@@ -18,50 +18,50 @@ pub enum ModifyError {
     /// No such edge.
     #[error("a {qp_type} queue pair cannot go from {from} to {to}")]
     IllegalTransition {
-        /// Service of the queue pair.
+        /// Service.
         qp_type: QpType,
-        /// Its state.
+        /// Current state.
         from: State,
-        /// The requested state.
+        /// Requested state.
         to: State,
     },
-    /// SQD ends only after the send queue has drained.
+    /// SQD has not drained.
     #[error("the send queue is still draining")]
     StillDraining,
-    /// The attributes belong to another service or edge.
+    /// Attributes of another service or edge.
     #[error("these attributes are not for this transition of a {0} queue pair")]
     WrongService(QpType),
-    /// A completion queue has overflowed.
+    /// A completion queue overflowed.
     #[error("a completion queue of the queue pair has overflowed")]
     CqOverrun,
-    /// The P_Key entry does not exist or is unused.
+    /// The P_Key entry is missing or unused.
     #[error("P_Key index {0} does not exist or is unused")]
     PKeyIndex(u16),
-    /// The service's edge does not take this attribute (`EINVAL`).
+    /// The edge does not take this attribute (`EINVAL`).
     #[error("a {qp_type} queue pair takes no {attribute} from {from} to {to}")]
     NotTaken {
         /// The attribute.
         attribute: Attribute,
-        /// Service of the queue pair.
+        /// Service.
         qp_type: QpType,
-        /// Its state.
+        /// Current state.
         from: State,
-        /// The requested state.
+        /// Requested state.
         to: State,
     },
-    /// The specification allows this attribute here; this transport does not (`EOPNOTSUPP`).
+    /// Specified, but not supported (`EOPNOTSUPP`).
     #[error("{0} is not supported: there is no automatic path migration here")]
     NotSupported(Attribute),
-    /// The queue pair is not in the state given.
+    /// The state differs from the given one.
     #[error("the queue pair is in {0}, another state than the one given")]
     OtherState(State),
     /// A connection's peer is a multicast group.
     #[error("{0} is a multicast group; a connection has one peer")]
     MulticastPeer(Gid),
-    /// The GID entry does not exist, or its address family differs from the peer's.
+    /// The GID entry is missing, or of another address family.
     #[error("GID index {0} does not exist or is of another address family than the peer's GID")]
     GidIndex(u16),
-    /// The GID entry is of RoCE v1, which has no UDP header and is not sent.
+    /// The GID entry is of RoCE v1, which is not sent.
     #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
     RoceV1(u16),
     /// The path MTU exceeds the port's.
@@ -82,17 +82,17 @@ pub enum ModifyError {
     },
 }
 
-/// Reason why a completion counter cannot be attached.
+/// Reason why a completion counter cannot attach.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum CountError {
     /// No such queue pair (`EINVAL`).
     #[error("no such queue pair")]
     UnknownQp,
-    /// The queue pair may have been used (`EINVAL`).
+    /// Not in RESET or INIT (`EINVAL`).
     #[error("completion counters are attached in RESET or INIT; the queue pair is in {0}")]
     State(State),
-    /// No operation is named (`EINVAL`).
+    /// No operation (`EINVAL`).
     #[error("a completion counter counts at least one operation")]
     NoOperation,
     /// Another counter counts an operation (`EBUSY`).
@@ -107,19 +107,19 @@ pub enum PostError {
     /// No such queue pair.
     #[error("no such queue pair")]
     UnknownQp,
-    /// The queue accepts nothing in this state.
+    /// No posting in this state.
     #[error("nothing can be posted here in state {0}")]
     State(State),
     /// No such shared receive queue.
     #[error("no such shared receive queue")]
     UnknownSrq,
-    /// The queue pair uses a shared receive queue.
+    /// Post to the shared receive queue.
     #[error("the queue pair receives from a shared receive queue; post there")]
     SharedQueue,
     /// XRC initiators have no receive queue, XRC targets no queue.
     #[error("an {0} queue pair has no such queue")]
     NoSuchQueue(QpType),
-    /// Exactly the requests of an XRC initiator name an XRC SRQ of the peer.
+    /// Only XRC initiators' requests name an XRC SRQ, and all do.
     #[error("an XRC initiator's requests, and only those, name an XRC SRQ of the peer")]
     RemoteSrq,
     /// The queue is full.
@@ -128,22 +128,22 @@ pub enum PostError {
     /// The queue's size is 0.
     #[error("the queue was made for 0 requests")]
     QueueOfZero,
-    /// More SGEs than the queue's limit.
+    /// Too many SGEs.
     #[error("more than {limit} scatter/gather elements")]
     TooManySges {
         /// SGEs allowed.
         limit: u32,
     },
-    /// More SGEs than the adapter's READ limit.
+    /// Too many SGEs for a READ.
     #[error("more than {limit} scatter/gather elements for a READ")]
     TooManyReadSges {
         /// SGEs allowed.
         limit: u32,
     },
-    /// The adapter has no atomics.
+    /// No atomics.
     #[error("the adapter has no atomic operations")]
     NoAtomics,
-    /// More inline bytes than the queue's limit.
+    /// Too many inline bytes.
     #[error("more than {limit} bytes inline")]
     InlineTooLong {
         /// Bytes allowed.
@@ -152,20 +152,19 @@ pub enum PostError {
     /// A READ or atomic cannot be inline.
     #[error("a READ or an atomic operation cannot be inline")]
     InlineRead,
-    /// A FLUSH, bind or invalidation carries no bytes.
+    /// A FLUSH, bind or invalidation has no bytes.
     #[error("this operation takes no bytes")]
     NoBytes,
     /// The message exceeds 2^30 bytes.
     #[error("a message of more than 2^30 bytes")]
     TooLong,
-    /// A UD message needs a destination, another none; UD cannot bind windows. Other foreign
+    /// A UD message needs a destination, any other none; UD has no windows. Other foreign
     /// operations complete in error.
     #[error("a {0} queue pair has no such operation")]
     WrongOperation(QpType),
 }
 
 impl PostError {
-    /// Returns the error of a full queue with this capacity.
     pub(crate) const fn full(capacity: u32) -> Self {
         if capacity == 0 { Self::QueueOfZero } else { Self::QueueFull }
     }

@@ -1,4 +1,4 @@
-//! Executes requests: receive buffers, regions, atomics, FLUSH.
+//! Executes requests.
 //!
 //! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
 
@@ -53,7 +53,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Executes a packet of a SEND or WRITE, in any service.
+    /// Executes a SEND or WRITE packet, in any service.
     pub(super) fn take_message(
         &mut self,
         packet: &Packet<'_>,
@@ -80,7 +80,7 @@ impl Responder {
         }
     }
 
-    /// Checks the payload length for its position (9.4.1, C9-59 to C9-62).
+    /// Rules C9-59 to C9-62 (9.4.1).
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {
@@ -112,7 +112,7 @@ impl Responder {
         }
         if place.starts() {
             let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
-            // An empty payload does not use the buffer or its keys.
+            // An empty payload uses neither buffer nor keys.
             let allowed = if packet.payload.is_empty() { Ok(()) } else { wqe.check() };
             self.message = Message::Send { wqe, received: 0 };
             allowed.map_err(|error| {
@@ -207,8 +207,7 @@ impl Responder {
             }
             return Err(Refused::BehindRead);
         }
-        // The last packet of a WRITE with immediate data needs a receive request before it
-        // executes.
+        // A WRITE's immediate data needs a receive request before execution.
         let immediate = packet.headers.ext().immediate();
         let receive = match immediate.map(|_| self.take(common, env)) {
             Some(None) => {
@@ -257,7 +256,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Refuses a WRITE at its packet with immediate data; the receive request, if any, fails.
+    /// Refuses a WRITE with immediate; its receive request fails.
     fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
         if let Some(wqe) = wqe {
             self.message = Message::Send { wqe, received: 0 };
@@ -327,7 +326,6 @@ impl Responder {
         Ok(())
     }
 
-    /// Stores eight bytes atomically.
     fn atomic_write(
         &mut self,
         psn: Psn,
@@ -358,7 +356,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Earlier WRITEs are placed; makes them visible or persistent.
+    /// Makes earlier WRITEs, already placed, visible or persistent.
     fn flush_memory(
         &mut self,
         packet: &Packet<'_>,
@@ -395,7 +393,6 @@ impl Responder {
         Ok(())
     }
 
-    /// Completes a request whose response has no data.
     fn placement_ack(&mut self, psn: Psn) {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
@@ -410,7 +407,7 @@ impl Responder {
         if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    /// Checks that a request with a data response fits: between messages, within the READ limit.
+    /// Checks a request with a data response: between messages, within the READ limit.
     fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
         if !self.has_room(Attempt::First) {
@@ -419,7 +416,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Returns the region of a RETH if region and queue pair allow the access; 0 bytes need no key.
+    /// Returns a RETH's region, if allowed; 0 bytes need no key.
     pub(super) fn target(
         reth: &Reth,
         needed: Access,

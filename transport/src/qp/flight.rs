@@ -1,7 +1,7 @@
 //! A requester's bytes in flight and their window.
 //!
-//! A packet is in flight until acknowledged, or counted as lost and retransmitted. READ requests
-//! weigh nothing: their data has its own budget.
+//! In flight means sent and neither acknowledged nor counted as lost. READ requests weigh nothing:
+//! their data has a budget.
 
 use super::read::Room;
 use crate::{
@@ -10,9 +10,9 @@ use crate::{
     work::{SendOp, SendWqe},
 };
 
-/// Acknowledgement requests per window, at least, so that it reopens gradually.
+/// Minimum of acknowledgement requests per window: it reopens gradually.
 const ASKS: u64 = 4;
-/// Limit between acknowledgement requests, in largest packets.
+/// Maximum between acknowledgement requests, in largest packets.
 const ASK_AFTER: u64 = 64;
 
 /// See the [module's documentation](self).
@@ -22,12 +22,10 @@ pub(crate) struct Flight {
     bytes: u64,
     /// Since the last acknowledgement request.
     unasked: u64,
-    /// The next packet waits for shared credits.
     waits: bool,
-    /// The peer timed out: until it responds it gets little, outside the shared budget, so live
-    /// peers on its host continue.
+    /// The peer timed out: until it responds it gets little, outside the shared budget, so others
+    /// continue.
     is_apart: bool,
-    /// A loss not yet reported to the adapter.
     lost: bool,
 }
 
@@ -43,7 +41,7 @@ impl Flight {
         }
     }
 
-    /// Returns bytes in flight of the shared budget.
+    /// Returns bytes in flight within the shared budget.
     pub(crate) const fn shared(&self) -> u64 {
         if self.is_apart { 0 } else { self.bytes }
     }
@@ -52,12 +50,11 @@ impl Flight {
         self.bytes
     }
 
-    /// True if a packet waits for shared credits.
     pub(crate) const fn waits(&self) -> bool {
         self.waits
     }
 
-    /// True if nothing is in flight for lack of shared credits.
+    /// True if only shared credits prevent sending.
     pub(super) const fn is_held(&self) -> bool {
         self.waits && self.bytes == 0
     }
@@ -67,18 +64,16 @@ impl Flight {
         core::mem::replace(&mut self.lost, false)
     }
 
-    /// Returns the window in bytes.
     pub(super) const fn window(&self) -> u64 {
         self.window.limit()
     }
 
-    /// Stops waiting; the next call retries.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }
 
-    /// Returns `Some` if a packet may leave, true if it must request an acknowledgement because the
-    /// window then has no space for a largest packet.
+    /// Returns `Some` if a packet may leave; true if it must request an acknowledgement, as no
+    /// largest packet fits after it.
     pub(super) fn admit(&mut self, cost: u64, largest: u64, room: Room) -> Option<bool> {
         let own = self.window.limit().saturating_sub(self.bytes);
         let fits_own = cost <= own || self.bytes == 0;
@@ -87,7 +82,7 @@ impl Flight {
         if !fits_own {
             self.window.record_filled();
         }
-        // a shrunken window needs an acknowledgement to reopen
+        // a shrunken window reopens by acknowledgement
         if !fits && self.unasked == 0 {
             self.waits = fits_own;
             return None;
@@ -96,13 +91,12 @@ impl Flight {
         Some(self.unasked + cost >= self.interval(largest, room) || left < largest)
     }
 
-    /// Returns the bytes between acknowledgement requests.
     fn interval(&self, largest: u64, room: Room) -> u64 {
-        // the last packet of a portion asks for the shared credits back
+        // a portion's last packet asks for its shared credits back
         (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion)
     }
 
-    /// Returns how many packets [may leave](Self::admit) before one requests an acknowledgement.
+    /// Returns the packets that [may leave](Self::admit) before one requests an acknowledgement.
     pub(super) fn count_unasked(&self, cost: u64, largest: u64, room: Room) -> u32 {
         let room = if self.is_apart { Room::UNLIMITED } else { room };
         let left = self.window.limit().saturating_sub(self.bytes).min(room.left);
@@ -122,7 +116,6 @@ impl Flight {
         self.bytes = self.bytes.saturating_sub(cost);
     }
 
-    /// Handles a loss shown by a NAK.
     pub(super) fn on_loss(&mut self) {
         if self.bytes > 0 {
             self.window.on_loss(self.bytes);
@@ -142,7 +135,7 @@ impl Flight {
         self.window.on_notification(now);
     }
 
-    /// Empties the flight: all is lost or acknowledged.
+    /// Empties the flight after loss or acknowledgement.
     pub(super) const fn clear(&mut self) {
         self.bytes = 0;
         self.unasked = 0;
@@ -150,7 +143,7 @@ impl Flight {
     }
 }
 
-/// Returns the bytes of packets `from..to` with overhead.
+/// Returns the bytes with overhead.
 pub(super) fn cost(wqe: &SendWqe, from: u32, to: u32, mtu: u32) -> u64 {
     if matches!(wqe.op, SendOp::Read { .. }) {
         return 0;

@@ -1,4 +1,4 @@
-//! Attributes and state of a queue pair for queries.
+//! Queries of a queue pair.
 
 use super::{
     attr::{QpCaps, RequesterAttr, ResponderAttr},
@@ -18,7 +18,7 @@ use crate::{
 /// Attributes and state of a queue pair (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-// Fields as in `ibv_qp_attr`; the last three are ours.
+// As in `ibv_qp_attr`; the last three are ours.
 pub struct QpInfo {
     /// Queue pair number.
     pub qpn: Qpn,
@@ -26,7 +26,7 @@ pub struct QpInfo {
     pub qp_type: QpType,
     /// State.
     pub state: State,
-    /// In SQD: a started request is incomplete.
+    /// SQD with an incomplete request.
     pub sq_draining: bool,
     /// P_Key index.
     pub pkey_index: u16,
@@ -52,28 +52,27 @@ pub struct QpInfo {
     pub path_migration: PathMigration,
     /// Sizes.
     pub caps: QpCaps,
-    /// Adaptive limit of unacknowledged request bytes, 768 added per packet (RC and XRC); not in
-    /// the C API.
+    /// Limit of unacknowledged request bytes, plus 768 per packet (RC and XRC); not in C.
     pub window: u64,
-    /// Rate in bits/s, if limited by CNPs (RC and XRC) or lost READ responses; not in the C API.
+    /// Rate limit in bits/s from CNPs (RC and XRC) or lost READ responses; not in C.
     pub rate: Option<u64>,
-    /// Congestion counters; not in the C API.
+    /// Congestion counters; not in C.
     pub congestion: CongestionCounters,
 }
 
-/// Signs of congestion since creation or reset.
+/// Signs of congestion since reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct CongestionCounters {
-    /// Received packets marked "congestion experienced".
+    /// Received ECN marks.
     pub ecn_marked: u64,
-    /// CNPs sent; a UD queue pair sends none.
+    /// CNPs sent; UD sends none.
     pub cnp_sent: u64,
     /// CNPs received.
     pub cnp_received: u64,
 }
 
-/// A send queue and its progress; not in the C API.
+/// A send queue's progress; not in C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SendQueueInfo {
@@ -95,6 +94,6 @@ pub struct PostedSend {
     pub op: SendOp,
     /// Bytes.
     pub length: u32,
-    /// First and last PSN, once it has started.
+    /// First and last PSN, once started.
     pub psns: Option<(Psn, Psn)>,
 }

@@ -1,4 +1,4 @@
-//! Injected completion errors. State changes and flushes follow as for a real failure.
+//! Injected completion errors, with the consequences of real ones.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::fmt;
@@ -18,18 +18,18 @@ pub enum Queue {
     Receive,
 }
 
-/// A request about to complete successfully.
+/// A request about to succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completing {
-    /// Queue pair number.
+    /// Queue pair.
     pub qpn: Qpn,
-    /// Its service.
+    /// Service.
     pub qp_type: QpType,
-    /// The request's queue.
+    /// Queue.
     pub queue: Queue,
     /// Kind of request.
     pub opcode: WcOpcode,
-    /// True if it consumes the peer's receive request.
+    /// It consumes the peer's receive request.
     pub needs_receive: bool,
 }
 
@@ -75,9 +75,9 @@ pub const fn may_be_received(status: WcStatus) -> bool {
     )
 }
 
-/// Chooses requests to fail, under the adapter's lock: must not wait.
+/// Chooses requests to fail; called under the adapter's lock, it must not wait.
 pub trait CompletionFaults: Send + fmt::Debug {
-    /// Returns a [possible](Completing::may_be) status to fail the request.
+    /// Returns a [possible](Completing::may_be) status to inject.
     fn judge(&mut self, completing: &Completing) -> Option<WcStatus>;
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Injected {
 }
 
 impl Injected {
-    /// Returns the injected error, or a flush behind one.
+    /// Returns the injected error or a flush behind one.
     #[inline]
     pub(crate) fn judge(&mut self, completing: impl FnOnce() -> Completing) -> Option<WcError> {
         if self.faults.is_none() && self.failed.is_empty() {
@@ -113,7 +113,6 @@ impl Injected {
         Some(error)
     }
 
-    /// Takes a queue pair whose state must change.
     pub(crate) fn pop(&mut self) -> Option<(Qpn, Queue, WcError)> {
         self.failed.pop_front()
     }

@@ -1,8 +1,7 @@
-//! Runs of middle packets of a long SEND, WRITE or READ response. They differ only in PSN and
-//! payload, and none requests an acknowledgement.
+//! Runs of middle packets of a long SEND, WRITE or READ response, which differ only in PSN and
+//! payload and request no acknowledgement.
 //!
-//! A fast path: a run ends where another packet may be due. A packet that continues no message
-//! takes the general path.
+//! A fast path: a run ends where another packet may be due; others take the general path.
 
 use alloc::sync::Arc;
 
@@ -26,32 +25,30 @@ use crate::{
     work::{Half, SendOp, SendWqe},
 };
 
-/// A run of middle packets, counted as sent.
+/// A run, counted as sent.
 #[derive(Debug)]
 pub(crate) struct Middles {
-    /// Running number of their request; `None` for a response.
+    /// Their request; `None` for a response.
     pub(super) request: Option<u64>,
-    /// The response is a repeat.
     repeats: bool,
     first: Psn,
     headers: MiddleHeaders,
-    /// Payload bytes per packet.
+    /// Per packet.
     payload: usize,
     origin: Origin,
     pub(crate) count: u32,
 }
 
-/// Start of the run's payload.
 #[derive(Debug)]
 enum Origin {
-    /// Address in a region that holds all of it.
+    /// In one region.
     Memory(Arc<Region>, u64),
-    /// Offset in the request's message: several regions, or inline.
+    /// Offset in the message: several regions, or inline.
     Request(u64),
 }
 
 impl Qp {
-    /// Returns the length, without ICRC, of a [middle packet](Middles) if one may be next.
+    /// Returns the length without ICRC of a possible next [middle packet](Middles).
     pub(crate) fn middle_length(&self) -> Option<usize> {
         let continues =
             self.requester.is_within_request() || self.responder.answers.is_within_read();
@@ -61,7 +58,7 @@ impl Qp {
         continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
     }
 
-    /// Takes up to `most` middle packets if nothing else is due first.
+    /// Takes up to `most` packets if nothing else is due first.
     pub(crate) fn take_middles(
         &mut self,
         most: u32,
@@ -87,8 +84,7 @@ impl Qp {
         Some(middles)
     }
 
-    /// Writes one packet, without ICRC, to `slot`. On failure this packet and the rest do not
-    /// leave.
+    /// Writes a packet without ICRC. On failure it and the rest do not leave.
     pub(crate) fn build_middle(
         &mut self,
         middles: &Middles,
@@ -105,7 +101,7 @@ impl Qp {
         written.is_ok()
     }
 
-    /// True if this middle packet is next in its message and only needs placement.
+    /// True if this packet is next and only needs placement.
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
@@ -115,8 +111,8 @@ impl Qp {
             }
     }
 
-    /// Places the payload and advances; a failed packet counts as not received. Call
-    /// [`record_answered`](Self::record_answered) after a run of response packets.
+    /// Places the payload; a failed packet counts as not received.
+    /// [`record_answered`](Self::record_answered) follows a run of response packets.
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -127,14 +123,12 @@ impl Qp {
         taken.is_ok()
     }
 
-    /// Records middle packets of a response as taken.
     pub(crate) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.requester.record_answered(env);
     }
 }
 
 impl Middles {
-    /// Returns the reason for sending a packet.
     pub(super) fn reason(&self, index: u32, requester: &Requester) -> Reason {
         match self.request {
             Some(number) => Reason::First(requester.part(number, self.first.plus(index))),
@@ -142,7 +136,6 @@ impl Middles {
         }
     }
 
-    /// Writes one packet, without ICRC.
     pub(super) fn write(
         &self,
         index: u32,
@@ -162,12 +155,11 @@ impl Middles {
 }
 
 impl Requester {
-    /// True if the next packet continues a request.
     pub(super) const fn is_within_request(&self) -> bool {
         self.cursor.packet > 0
     }
 
-    /// Takes up to `most` consecutive packets that may leave now.
+    /// Takes up to `most` packets that may leave now.
     pub(super) fn take_middles(
         &mut self,
         most: u32,
@@ -218,7 +210,7 @@ impl Requester {
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 
-    /// True if this READ response packet is next and ends no portion of the READ.
+    /// True if this is next and ends no portion of a READ.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
         let is_read = |wqe: &&SendWqe| {
             wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })
@@ -233,8 +225,7 @@ impl Requester {
             })
     }
 
-    /// Places the packet's payload. After the run, [`record_answered`](Self::record_answered)
-    /// handles the progress.
+    /// Places the payload; [`record_answered`](Self::record_answered) follows the run.
     pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
         if let Some(wqe) = self.queue.oldest()
             && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
@@ -249,12 +240,10 @@ impl Requester {
 }
 
 impl Answers {
-    /// True if the next packet continues a READ response.
     pub(super) fn is_within_read(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0)
     }
 
-    /// Takes up to `most` packets of the current response.
     pub(super) fn take_middles(&mut self, most: u32, common: &Common) -> Option<Middles> {
         if self.behind.keeps() || self.pace.limit().is_some() {
             return None;
@@ -284,7 +273,7 @@ impl Answers {
         })
     }
 
-    /// Returns unwritable packets to the response; the general path handles the failure.
+    /// Returns unwritable packets; the general path handles the failure.
     pub(super) fn put_back_middles(&mut self, middles: &Middles, from: u32) {
         if let Some(Reply::Read(read)) = self.replies.front_mut() {
             read.next -= middles.count - from;
@@ -293,7 +282,7 @@ impl Answers {
 }
 
 impl Responder {
-    /// True if this packet of one path MTU continues the message without ending it.
+    /// True if this packet of a path MTU continues the message.
     pub(super) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: u64) -> bool {
         let continues = match (&self.message, operation) {
             (Message::Send { wqe, received }, Operation::SendMiddle) => {
@@ -308,7 +297,6 @@ impl Responder {
         continues && psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
     }
 
-    /// Places the packet's payload.
     pub(super) fn take_middle(&mut self, payload: &[u8]) -> Result<(), AccessError> {
         match &mut self.message {
             Message::Send { wqe, received } => {

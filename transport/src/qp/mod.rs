@@ -1,9 +1,9 @@
-//! A queue pair: its state and the protocol halves that it drives.
+//! A queue pair: its state and protocol halves.
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
-//! (queue pair states), A14 (XRC). `requester` sends requests, `completer` takes their responses,
-//! `responder` executes the peer's requests and responds through `answers`. They yield packet
-//! values; `Qp::build` turns them into bytes. `raw` handles frames of the program's own.
+//! (states), A14 (XRC). `requester` sends requests, `completer` takes responses, `responder`
+//! executes the peer's requests, `answers` holds its responses. They yield packet values;
+//! `Qp::build` writes bytes. `raw` handles the program's frames.
 
 mod answers;
 mod attr;
@@ -79,12 +79,12 @@ pub(crate) struct Qp {
     /// Of the last datagram built.
     datagram_path: Option<Path>,
     reliability: Reliability,
-    /// The peer has sent a packet since RTR.
+    /// The peer has sent since RTR.
     established: bool,
-    /// In SQD: whether the send queue has drained, and whether to raise an event.
+    /// SQD: the send queue has drained; raise an event then.
     drained: bool,
     drain_event: bool,
-    /// Set in ERR until all requests are flushed.
+    /// ERR with requests left to flush.
     flushing: Option<Flushing>,
 }
 
@@ -94,7 +94,7 @@ struct Flushing {
     last_wqe: bool,
 }
 
-/// Limit of requests flushed per turn: a queue may hold thousands.
+/// Per turn: a queue may hold thousands.
 const FLUSHED_AT_ONCE: usize = 128;
 
 impl Qp {
@@ -115,7 +115,6 @@ impl Qp {
         }
     }
 
-    /// Checks that a request can be posted after `others`.
     pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
         if qp_type == QpType::XrcTarget {
@@ -126,7 +125,7 @@ impl Qp {
         {
             return Err(PostError::State(state));
         }
-        // other operations foreign to the service fail at execution, as on adapters
+        // other foreign operations fail at execution, as on adapters
         let fits = match wr.op {
             SendOp::Send { immediate: None } if qp_type == QpType::RawPacket => true,
             _ if qp_type == QpType::RawPacket => false,
@@ -203,12 +202,11 @@ impl Qp {
         self.responder.post(wr, self.common.receiving.pd, &env.resources.regions)
     }
 
-    /// Takes all requests without completions.
     pub(crate) fn give_up(&mut self) -> AbandonedRequests {
         AbandonedRequests { sends: self.requester.give_up(), recvs: self.responder.give_up() }
     }
 
-    /// Takes a packet with checked destination, source and ICRC.
+    /// Takes a packet with checked addresses and ICRC.
     pub(crate) fn handle(
         &mut self,
         net: &NetHeader,
@@ -245,7 +243,6 @@ impl Qp {
         }
     }
 
-    /// Enters ERR if a receive request failed.
     fn end_receive(
         &mut self,
         received: Result<(), Refused>,
@@ -309,12 +306,10 @@ impl Qp {
         }
     }
 
-    /// Records whether packets of the peer come through memory or a network.
     pub(crate) const fn record_way(&mut self, by_memory: bool) {
         self.requester.portions.record_way(by_memory);
     }
 
-    /// Handles a CNP.
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
         if !self.congestion.on_cnp(env.now, env.resources.congestion.np_min_time_between_cnps) {
             return;
@@ -333,36 +328,35 @@ impl Qp {
         self.settle(env);
     }
 
-    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let rates = [self.rate.deadline(), self.responder.answers.pace.deadline()];
         Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
-    /// Returns outstanding READ bytes of the shared budget, and whether a READ waits for
+    /// Returns READ bytes of the shared budget, and whether a READ waits for
     /// [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
 
-    /// Returns request bytes in flight of the shared budget, and whether one waits for
+    /// Returns request bytes of the shared budget, and whether one waits for
     /// [room](Env::send_room).
     pub(crate) const fn flight(&self) -> (u64, bool) {
         (self.requester.flight.shared(), self.requester.flight.waits())
     }
 
-    /// Returns the window in bytes, and the rate if limited.
+    /// Returns the window in bytes and any rate.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
         let rates = [self.rate.limit(), self.responder.answers.pace.limit()];
         (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
-    /// True once after a loss in flight.
+    /// True once after a loss.
     pub(crate) const fn take_lost(&mut self) -> bool {
         self.requester.flight.take_lost()
     }
 
-    /// Writes the next due packet, without ICRC, to `slot`.
+    /// Writes the next due packet without ICRC.
     pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if self.is_flushing() {
             self.flush(env);
@@ -380,8 +374,7 @@ impl Qp {
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
-        // an acknowledgement is usually shorter and ends the run of datagrams: send a lone request
-        // first
+        // a lone request first: the acknowledgement, usually shorter, ends the run
         let passes = || {
             self.responder.answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
@@ -393,7 +386,6 @@ impl Qp {
         }
     }
 
-    /// Returns the path of the last packet built.
     pub(crate) const fn path(&self) -> Option<&Path> {
         match self.common.qp_type {
             QpType::Ud => self.datagram_path.as_ref(),
@@ -401,7 +393,7 @@ impl Qp {
         }
     }
 
-    /// False if nothing is to send or do; a cheap check.
+    /// Checks cheaply for anything to do.
     pub(crate) fn may_send(&self) -> bool {
         self.requester.may_send() // first: the case of a long message
             || !self.responder.answers.is_empty()
@@ -411,12 +403,10 @@ impl Qp {
             || self.is_flushing()
     }
 
-    /// True if requests wait for transmission or retransmission.
     pub(crate) fn has_requests(&self) -> bool {
         !self.requester.has_sent_all()
     }
 
-    /// True if an acknowledgement is all that is due.
     pub(crate) fn only_acknowledges(&self) -> bool {
         self.responder.answers.is_acknowledgement()
             && self.requester.has_sent_all()
@@ -424,8 +414,7 @@ impl Qp {
             && !self.is_flushing()
     }
 
-    /// Writes the next frame of a raw packet queue pair; `mtu` is the interface's. False if none is
-    /// due.
+    /// Writes the next frame; `mtu` is the interface's.
     pub(crate) fn build_frame(&mut self, mtu: u32, frame: &mut Vec<u8>, env: &mut Env<'_>) -> bool {
         if self.is_flushing() {
             self.flush(env);
@@ -435,13 +424,11 @@ impl Qp {
         built
     }
 
-    /// True if a raw packet queue pair has work left.
     pub(crate) fn has_frames(&self) -> bool {
         self.is_flushing()
             || self.common.state == State::Rts && self.requester.queue.oldest().is_some()
     }
 
-    /// Takes a frame steered here, with its flow tag.
     pub(crate) fn handle_frame(
         &mut self,
         bytes: &[u8],
@@ -452,8 +439,7 @@ impl Qp {
         self.end_receive(received, env)
     }
 
-    /// True if the next response is a long READ's last packet and may wait for one transmit buffer:
-    /// the next response's first packet can share its run.
+    /// True if a long READ's last packet may wait a buffer to share a run with the next response.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.answers.hold_back()
     }
@@ -545,7 +531,6 @@ impl Qp {
         }
     }
 
-    /// Counts sent packets of one kind and their bytes.
     fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
@@ -553,7 +538,7 @@ impl Qp {
         }
     }
 
-    /// Updates the state after the oldest request may have failed or the send queue drained.
+    /// Updates the state after a failure or drained queue.
     fn settle(&mut self, env: &mut Env<'_>) {
         match self.common.state {
             State::Rts | State::Sqd => {}
@@ -575,7 +560,6 @@ impl Qp {
         }
     }
 
-    /// Enters the state for a request failed by injection.
     pub(crate) fn fail_completion(&mut self, queue: Queue, error: WcError, env: &mut Env<'_>) {
         match queue {
             _ if matches!(self.common.state, State::Reset | State::Err) => {}
@@ -596,15 +580,14 @@ impl Qp {
         self.enter_error(failure, env);
     }
 
-    /// Enters a state without a request of the program.
+    /// Enters a state by itself.
     fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
         let from = core::mem::replace(&mut self.common.state, to);
         env.note(|| Note::State { from, to, failure });
     }
 
-    /// Enters ERR: everything posted is flushed in order, sends first (10.3.1.7). Waiting responses
-    /// still leave: the last may be the NAK that tells the peer why. Long queues are flushed over
-    /// several turns.
+    /// Enters ERR, flushing requests in order, sends first (10.3.1.7), possibly over several turns.
+    /// Waiting responses still leave: the last may be a NAK.
     fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
@@ -657,7 +640,7 @@ enum Kind {
     Request,
 }
 
-/// Alternates responses and requests: the peer's requests do not starve this side's.
+/// Alternates responses and requests, so a peer does not starve this side.
 #[derive(Debug, Default)]
 struct Turn {
     requests_first: bool,

@@ -1,5 +1,4 @@
-//! Transitions and queries of a queue pair (11.2.4.2, 11.2.4.3). Each checks everything before a
-//! change.
+//! Transitions and queries (11.2.4.2, 11.2.4.3). Each checks everything first.
 
 use super::{
     Qp,
@@ -21,10 +20,9 @@ use crate::{
     work::SrqTable,
 };
 
-/// ECN-capable transport (RFC 3168), the low bits of a traffic class.
+/// ECN-capable transport (RFC 3168).
 const ECT_0: u8 = 2;
 
-/// Checked changes.
 struct Checked {
     pkey: Option<(u16, PKey)>,
     access: Option<Access>,
@@ -48,12 +46,11 @@ impl Qp {
         Ok(())
     }
 
-    /// In SQD with an incomplete started request.
     const fn is_draining(&self) -> bool {
         matches!(self.common.state, State::Sqd) && !self.drained
     }
 
-    /// Checks changes on the edge to `to`, except numbers, checked by [`Reliability`].
+    /// Checks all changes except numbers, checked by [`Reliability`].
     fn check_changes(
         &self,
         to: State,
@@ -259,7 +256,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Drops posted requests without completions and resets the state.
+    /// Drops requests without completions and resets the state.
     pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();

@@ -1,5 +1,4 @@
-//! Notes of a queue pair's decisions for the [record](crate::trace), each with the rule followed;
-//! taken only while the record is on.
+//! A queue pair's decisions, each with its rule, for the [record](crate::trace), if enabled.
 
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
@@ -18,28 +17,28 @@ use crate::{
 pub struct Part {
     /// Request identifier.
     pub wr_id: u64,
-    /// Index of the packet, from 0; for a READ, of the first response packet requested.
+    /// Index from 0; for a READ, of the first response packet.
     pub index: u32,
-    /// Packets of the request; for a READ, of its response.
+    /// Total; for a READ, of the response.
     pub of: u32,
 }
 
-/// Reason why a requester considers packets lost or not received.
+/// Reason to consider packets lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loss {
     /// A NAK "PSN sequence error".
     Nak,
-    /// A later response without the READ or atomic data before it (9.7.5.1.2).
+    /// A later response without earlier READ or atomic data (9.7.5.1.2).
     ImpliedNak,
     /// The acknowledge timer fired (9.7.6.1.3).
     Timeout,
-    /// The acknowledgement of a probe of the oldest packet covers nothing behind it.
+    /// An acknowledged probe showed a gap behind it.
     Probe,
-    /// The pause of an RNR NAK is over (9.7.5.2.8).
+    /// An RNR pause is over (9.7.5.2.8).
     NotReady,
 }
 
-/// Recovery of a requester from a loss.
+/// Recovery from a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
     /// Retransmits everything from the lost packet.
@@ -62,8 +61,7 @@ pub enum Reason {
     First(Part),
     /// Retransmission after a loss.
     Again(Part, Loss),
-    /// Tail-loss probe, a few round trips without a response: the last or the oldest unacknowledged
-    /// packet.
+    /// Tail-loss probe: the last or oldest packet, a few round trips without a response.
     Probe {
         /// The packet.
         part: Part,
@@ -77,9 +75,9 @@ pub enum Reason {
     },
     /// Acknowledges up to this PSN.
     Acknowledge(Psn),
-    /// Refuses this PSN; acknowledges everything before.
+    /// Refuses this PSN, acknowledging everything before.
     Negative(Psn, Syndrome),
-    /// All or part of a response to a READ, atomic, ATOMIC WRITE or FLUSH.
+    /// Part of a response to a READ, atomic, ATOMIC WRITE or FLUSH.
     Answer {
         /// True for a duplicate request.
         again: bool,
@@ -91,13 +89,13 @@ pub enum Reason {
 /// A timer of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Timer {
-    /// The acknowledge timer expired; this PSN is the oldest unacknowledged.
+    /// The acknowledge timer expired for this PSN.
     Acknowledge(Psn),
-    /// The acknowledge timer restarts: packets still wait for credits.
+    /// The acknowledge timer restarts: packets wait for credits.
     PutOff,
-    /// A few round trips passed without a response: a probe is due.
+    /// A probe is due after a few round trips.
     Probe,
-    /// The pause of an RNR NAK is over.
+    /// An RNR pause is over.
     NotReady,
 }
 
@@ -106,7 +104,7 @@ pub enum Timer {
 pub enum WindowCause {
     /// The queue pair starts.
     Start,
-    /// The full window was used and acknowledged.
+    /// A full window was acknowledged.
     Acknowledged,
     /// A NAK or a probe showed a loss.
     Loss,
@@ -123,7 +121,7 @@ pub enum Failure {
     Asked,
     /// A send request failed.
     Request(WcError),
-    /// A request of the peer was refused fatally.
+    /// A request of the peer was refused.
     Refused(Syndrome, Refusal),
     /// A receive request was invalid.
     Receive,
@@ -135,7 +133,6 @@ pub enum Failure {
     Injected,
 }
 
-/// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// Of the packet being built.
@@ -158,7 +155,7 @@ pub(crate) enum Note {
     },
 }
 
-/// Notes of one call in order, if enabled.
+/// Notes of one call, if enabled.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Option<Vec<Note>>);
 
@@ -179,7 +176,7 @@ impl Notes {
         }
     }
 
-    /// Kept off the packet path: recording is rare.
+    /// Off the packet path: recording is rare.
     #[cold]
     #[inline(never)]
     fn push(&mut self, note: impl FnOnce() -> Note) {
@@ -188,14 +185,12 @@ impl Notes {
         }
     }
 
-    /// Takes the notes of a call.
     pub(crate) fn drain(&mut self) -> Vec<Note> {
         self.0.as_mut().map(core::mem::take).unwrap_or_default()
     }
 }
 
 impl From<Disposition> for Failure {
-    /// For a fatally refused request.
     fn from(disposition: Disposition) -> Self {
         match disposition {
             Disposition::Refused(syndrome, refusal) => Self::Refused(syndrome, refusal),

@@ -1,8 +1,7 @@
-//! Packets from the halves of a queue pair to the transmit buffer.
+//! Packets for the transmit buffer.
 
 use crate::wire::{Headers, padding};
 
-/// Headers and payload length of a packet.
 #[derive(Debug)]
 pub(super) struct OutgoingPacket {
     pub(super) headers: Headers,
@@ -10,7 +9,7 @@ pub(super) struct OutgoingPacket {
 }
 
 impl OutgoingPacket {
-    /// Writes headers, payload (through `fill`) and padding; returns their length.
+    /// Writes headers, payload (by `fill`) and padding; returns the length.
     pub(super) fn write<E>(
         &self,
         slot: &mut [u8],
@@ -25,13 +24,13 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet in a slot, without ICRC. Its path is separate, to be copied once.
+/// A packet written without ICRC; its path is copied separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,
-    /// In place of the path's traffic class.
+    /// Overrides the path's.
     pub(crate) traffic_class: Option<u8>,
-    /// Needs rxe's ICRC of a FLUSH.
+    /// Needs rxe's FLUSH ICRC.
     pub(crate) rxe_flush: bool,
 }
 

@@ -1,42 +1,39 @@
-//! Tail-loss probes: the last packet is retransmitted after a few round trips without a response.
+//! Tail-loss probes: retransmit the last packet after a few round trips without a response.
 //!
-//! A NAK reports a lost packet with others behind it. Loss of the last packet or its response shows
-//! only at the acknowledge timeout, 67 ms or more in most programs. The responder acknowledges a
-//! probe or NAKs the gap before it. Probes change neither retry counter nor acknowledge timer:
-//! errors keep their time (9.9.2.4.1).
+//! NAKs report losses with packets behind them; a lost tail or response would wait for the
+//! acknowledge timeout, 67 ms or more in most programs. A probe gets an acknowledgement or a NAK.
+//! It changes neither retry counter nor acknowledge timer: errors keep their time (9.9.2.4.1).
 //!
-//! A responder sends one NAK per gap (9.7.5.2.8). If the NAK or the retransmission is lost, a
-//! repeated last packet is dropped silently. Behind a known gap, and after an unanswered probe, the
-//! probe is the oldest packet. If its acknowledgement covers no more, the packets behind it were
-//! dropped.
+//! A responder sends one NAK per gap (9.7.5.2.8). If it or the retransmission is lost, a repeated
+//! last packet is dropped silently. With a known gap, or after an unanswered probe, the oldest
+//! packet is sent; if its acknowledgement covers no more, later packets were dropped.
 //!
-//! The round-trip time is smoothed as in RFC 6298, without retransmitted packets (Karn's rule);
-//! until the next sample the wait stays as for the last probe.
+//! Round-trip times are smoothed as in RFC 6298, without retransmissions (Karn's rule); until the
+//! next sample the wait stays that of the last probe.
 
 use crate::{psn::Psn, time::Instant};
 
-/// Consecutive probes without a response; then only the acknowledge timer remains.
+/// Consecutive probes without a response.
 const MOST: u32 = 3;
-/// Limit of doublings of the wait.
+/// Doublings of the wait.
 const LONGEST: u32 = 6;
-/// Minimum before the first probe, in ns: wake-up time of a sleeping peer thread.
+/// Minimum, in ns: a sleeping peer thread's wake-up.
 const SHORTEST: u64 = 200_000;
-/// Wait without a round-trip sample, in ns.
+/// Wait without a sample, in ns.
 const UNMEASURED: u64 = 10_000_000;
 
-/// Round-trip estimate and the next probe's deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     round_trip: Option<RoundTrip>,
-    /// Packet being timed and its departure.
+    /// Timed packet and departure.
     timed: Option<(Psn, Instant)>,
     sent: u32,
-    /// Doublings of the wait since the last sample.
+    /// Doublings since the last sample.
     doubled: u32,
     deadline: Option<Instant>,
-    /// The deadline has passed; the probe has not left.
+    /// The probe has not left yet.
     is_due: bool,
-    /// Oldest packet, if the last probe repeated it.
+    /// Oldest packet, if probed last.
     repeated: Option<Psn>,
 }
 
@@ -48,7 +45,7 @@ struct RoundTrip {
 }
 
 impl Probe {
-    /// Records a packet that needs a response; `again` if retransmitted.
+    /// Records a packet needing a response; `again` if retransmitted.
     pub(crate) fn on_sent(&mut self, psn: Psn, again: bool, now: Instant) {
         if again {
             self.timed = None;
@@ -59,7 +56,7 @@ impl Probe {
         self.start(now);
     }
 
-    /// Everything before `end` is acknowledged; `waits` if more is due.
+    /// Handles acknowledgement before `end`; `waits`: more is due.
     pub(crate) fn on_progress(&mut self, end: Psn, waits: bool, now: Instant) {
         if let Some((_, left)) = self.timed.filter(|(psn, _)| psn.is_before(end)) {
             self.measure(now.as_nanos().saturating_sub(left.as_nanos()));
@@ -80,7 +77,7 @@ impl Probe {
         self.is_due = false;
     }
 
-    /// Stops, and drops the sample: its packet will be retransmitted.
+    /// Stops, dropping the sample of a packet to be retransmitted.
     pub(crate) const fn on_loss(&mut self) {
         self.timed = None;
         self.stop();
@@ -90,7 +87,6 @@ impl Probe {
         self.deadline
     }
 
-    /// Returns whether a probe became due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> bool {
         let becomes_due = self.deadline.is_some_and(|deadline| deadline <= now);
         if becomes_due {
@@ -104,7 +100,7 @@ impl Probe {
         self.is_due
     }
 
-    /// True if a probe is due; counts it as sent.
+    /// Takes a due probe as sent.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if !self.is_due {
             return false;
@@ -117,7 +113,6 @@ impl Probe {
         true
     }
 
-    /// True if the probe taken is the first since progress.
     pub(crate) const fn is_first(&self) -> bool {
         self.sent == 1
     }
@@ -126,7 +121,6 @@ impl Probe {
         self.repeated = Some(oldest);
     }
 
-    /// True if a probe repeated `psn`, the oldest.
     pub(crate) fn has_repeated(&self, psn: Psn) -> bool {
         self.repeated == Some(psn)
     }
@@ -163,7 +157,6 @@ mod tests {
         Instant::from_nanos(micros * 1000)
     }
 
-    /// Returns an estimate after one exchange of `micros`.
     fn measured(micros: u64) -> Probe {
         let mut probe = Probe::default();
         probe.on_sent(Psn::new(0), false, at(0));

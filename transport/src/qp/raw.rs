@@ -1,7 +1,6 @@
-//! Raw packets: each send request is an Ethernet frame; each frame fills a receive request.
+//! Raw packets: send requests are Ethernet frames, and received frames fill receive requests.
 //!
-//! Part of verbs (`IBV_QPT_RAW_PACKET`), not of the transport: states, queues and completions,
-//! without PSNs, acknowledgements or retries.
+//! Of verbs (`IBV_QPT_RAW_PACKET`), not the transport: no PSNs, acknowledgements or retries.
 
 use alloc::vec::Vec;
 
@@ -21,7 +20,7 @@ const HEADER: u32 = 14;
 const TAG: u32 = 4;
 const TAG_8021Q: [u8; 2] = [0x81, 0];
 
-/// Writes the next frame and completes its request, or fails an invalid one.
+/// Writes the next frame, or fails its request.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,
@@ -63,7 +62,6 @@ fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Resul
     if length > limit && !is_tagged { Err(too_long) } else { Ok(()) }
 }
 
-/// Delivers a frame to the next receive request.
 pub(super) fn receive(
     common: &Common,
     responder: &mut Responder,

@@ -1,5 +1,5 @@
-//! READ requests on the wire: a work request is split so that outstanding data fits the receiver's
-//! buffers. The peer sees ordinary READs.
+//! READ requests on the wire, split so that outstanding data fits the receiver's buffers; the peer
+//! sees ordinary READs.
 
 use alloc::collections::VecDeque;
 
@@ -9,34 +9,29 @@ use crate::{
     wire::{Bth, ICRC_LEN},
 };
 
-/// Credits of a shared budget during one call.
+/// A shared budget's credits during one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Largest request with overhead, in bytes; at least one packet is allowed.
+    /// Largest request with overhead, in bytes, at least one packet.
     pub(crate) portion: u64,
-    /// Bytes left.
     pub(crate) left: u64,
 }
 
 impl Room {
-    /// For a queue pair that does not send.
     pub(crate) const NONE: Self = Self { portion: 0, left: 0 };
-    /// Without a budget.
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
-/// Outstanding bytes of a queue pair on a lossless path, at most half per request: enough work for
-/// the peer, little of its adapter's time.
+/// Outstanding bytes on a lossless path, at most half per request: enough for the peer, without
+/// monopolizing its adapter.
 const BY_MEMORY: u64 = 1 << 20;
 
-/// Bytes per send call of a host: one UDP datagram.
+/// Bytes per send call: one UDP datagram.
 const RUN: u32 = 65_507;
-/// Bytes of a middle response packet besides its payload.
 const HEADERS: u32 = (Bth::LEN + ICRC_LEN) as u32;
 
-/// Returns how many of `most` packets to request. A run has equal packets, the last possibly
-/// shorter; a response's first and last are longer. The first two packets form a run, the last is
-/// one, and the rest should fill whole runs.
+/// Returns how many of `most` packets to request. The first two packets of a response form a run,
+/// the last is one: the rest should fill whole runs.
 const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     let run = RUN / (mtu + HEADERS);
     match most.checked_sub(3) {
@@ -45,7 +40,6 @@ const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     }
 }
 
-/// An unfinished READ request.
 #[derive(Clone, Copy, Debug)]
 struct Portion {
     end: Psn,
@@ -53,44 +47,38 @@ struct Portion {
     bytes: u64,
     /// Bytes of one packet.
     cost: u64,
-    /// Last of its work request.
     ends: bool,
 }
 
-/// A queue pair's READ requests in PSN order.
+/// In PSN order.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
     outstanding: VecDeque<Portion>,
     bytes: u64,
-    /// The next waits for credits.
     waits: bool,
-    /// The peer's packets come through shared memory, without loss.
+    /// Through shared memory, without loss.
     by_memory: bool,
 }
 
 impl Portions {
-    /// Returns outstanding bytes of the shared budget, with overhead, in whole packets.
+    /// Returns outstanding bytes of the shared budget.
     pub(super) const fn shared(&self) -> u64 {
         if self.by_memory { 0 } else { self.bytes }
     }
 
-    /// Records the path of the peer's packets.
     pub(super) const fn record_way(&mut self, by_memory: bool) {
         self.by_memory = by_memory;
     }
 
-    /// True if a READ waits for shared credits.
     pub(super) const fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Stops waiting; the next call retries.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }
 
-    /// Requests some of the `left` packets from `psn` and returns the PSN after them; `None`
-    /// without credits.
+    /// Requests up to `left` packets; returns the PSN after them, `None` without credits.
     pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
         let room = match self.by_memory {
             true => Room { portion: BY_MEMORY / 2, left: BY_MEMORY.saturating_sub(self.bytes) },
@@ -111,13 +99,11 @@ impl Portions {
         Some(end)
     }
 
-    /// Returns the end of the request for `psn`.
     pub(super) fn end_of(&self, psn: Psn) -> Option<Psn> {
         self.outstanding.iter().map(|portion| portion.end).find(|&end| psn.is_before(end))
     }
 
-    /// Handles data before `end`. Returns the completed requests, those that end a work request
-    /// excluded.
+    /// Handles data before `end`; returns completed requests that do not end their work request.
     pub(super) fn on_data(&mut self, end: Psn) -> u32 {
         let mut complete = 0;
         while let Some(portion) = self.outstanding.front_mut() {

@@ -6,8 +6,7 @@ use super::{
     update::{Attribute, QpUpdate},
 };
 
-/// Attributes of a reliable connection as given, codes included. Requester and responder keep
-/// derived values, lost on failure.
+/// Attributes as given; requester and responder hold derived values, lost on failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reliability {
     pub(super) requester: RequesterAttr,

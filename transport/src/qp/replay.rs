@@ -1,4 +1,4 @@
-//! READs and atomics that a responder remembers for duplicates (9.7.5.1.4, C9-105).
+//! READs and atomics remembered for duplicates (9.7.5.1.4, C9-105).
 
 use alloc::collections::VecDeque;
 
@@ -7,12 +7,11 @@ use crate::{
     wire::{AtomicEth, Operation, Reth},
 };
 
-/// An executed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Remembered {
     pub(crate) first_psn: Psn,
     pub(crate) packets: u32,
-    /// MSN of its response.
+    /// Of the response.
     pub(crate) msn: Msn,
     pub(crate) op: RememberedOp,
 }
@@ -25,7 +24,7 @@ pub(crate) enum RememberedOp {
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },
 }
 
-/// The latest requests: the agreed limit, rounded up to a power of two as in rxe.
+/// The latest, up to the agreed limit rounded up to a power of two, as in rxe.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayRing {
     entries: VecDeque<Remembered>,
@@ -38,7 +37,6 @@ impl ReplayRing {
         Self { entries: VecDeque::with_capacity(capacity), capacity }
     }
 
-    /// Changes the limit, forgetting the oldest.
     pub(crate) fn resize(&mut self, agreed: u8) {
         self.capacity = capacity(agreed);
         let surplus = self.entries.len().saturating_sub(self.capacity);
@@ -56,7 +54,7 @@ impl ReplayRing {
         self.entries.push_back(entry);
     }
 
-    /// Returns the request whose response contains `psn`.
+    /// Returns the request whose response has `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
         self.entries
             .iter()
@@ -70,12 +68,11 @@ fn capacity(agreed: u8) -> usize {
     if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
-/// Limit of waiting responses to ATOMIC WRITEs and FLUSHes, and of those remembered: more than a
-/// requester's window.
+/// Limit of ATOMIC WRITEs and FLUSHes, waiting or remembered: above a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// PSNs and response MSNs of the latest ATOMIC WRITEs and FLUSHes. A response confirms execution,
-/// so an unknown PSN must not get one: a restarted peer may use PSNs that look old.
+/// The latest ATOMIC WRITEs and FLUSHes. Responses confirm execution, so unknown PSNs must not get
+/// one: a restarted peer may use PSNs that look old.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     answered: VecDeque<(Psn, Msn)>,
@@ -89,7 +86,6 @@ impl Placements {
         self.answered.push_back((psn, msn));
     }
 
-    /// Returns the MSN of the response to this PSN.
     pub(crate) fn find(&self, psn: Psn) -> Option<Msn> {
         self.answered.iter().rev().find(|(its, _)| *its == psn).map(|(_, msn)| *msn)
     }

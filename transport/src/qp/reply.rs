@@ -28,15 +28,14 @@ pub(super) enum Reply {
     },
 }
 
-/// Whether a data response is first or repeated. The agreed limit applies to each separately, so
-/// repeats do not displace new requests.
+/// First or repeated; limits apply separately, so repeats do not displace new requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     First,
     Repeat,
 }
 
-/// A READ response, sent up to packet `next`.
+/// Sent up to packet `next`.
 #[derive(Debug)]
 pub(super) struct ReadReply {
     pub(super) first_psn: Psn,
@@ -47,7 +46,7 @@ pub(super) struct ReadReply {
     pub(super) length: u32,
     pub(super) msn: Msn,
     pub(super) attempt: Attempt,
-    /// Its last packet has waited for another response.
+    /// Its last packet has waited once.
     pub(super) waited: bool,
 }
 

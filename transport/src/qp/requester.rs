@@ -34,14 +34,14 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 
-/// Unacknowledged packets, whatever their bytes; responses to others are dropped. A READ counts its
-/// responses and may exceed this by one request.
+/// Limit of unacknowledged packets; responses to others are dropped. A READ counts its responses
+/// and may exceed it once.
 pub(super) const WINDOW: u32 = 512;
 
-/// Length of an atomic's operand, in bytes.
+/// In bytes.
 const ATOMIC: u32 = 8;
 
-/// Position of the next packet: its request's running number and its index in the request.
+/// Request number and packet index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cursor {
     pub(super) number: u64,
@@ -51,14 +51,13 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
-    /// Requests posted before RTS; they join with the next one.
+    /// Posted before RTS; they join with the next post.
     early: VecDeque<SendWqe>,
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
     pub(super) next_psn: Psn,
     pub(super) flight: Flight,
-    /// READs and atomics outstanding.
     pub(super) reads: u32,
     max_reads: u32,
     pub(super) portions: Portions,
@@ -68,21 +67,18 @@ pub(crate) struct Requester {
     loss: Loss,
 }
 
-/// A request packet that is due; `write` fills it.
+/// A due request packet; `write` fills it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
     pub(super) at: Cursor,
     psn: Psn,
-    /// PSN after it and its response.
+    /// PSN after its response.
     end: Psn,
-    /// Ends its work request.
     pub(super) ends: bool,
-    /// Requests an acknowledgement.
     asks: bool,
     attempt: Attempt,
 }
 
-/// A request packet; `offset` is its payload's in the message.
 pub(super) struct Contents {
     pub(super) packet: OutgoingPacket,
     pub(super) offset: u64,
@@ -120,7 +116,7 @@ impl Requester {
         self.flight = Flight::new(&resources.congestion.window);
     }
 
-    /// Sets timers, retries and limits while nothing is outstanding.
+    /// Sets attributes while nothing is outstanding.
     pub(crate) fn configure(&mut self, attr: &RequesterAttr, timer: AckTimer) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
@@ -135,7 +131,7 @@ impl Requester {
         self.next_psn = psn;
     }
 
-    /// RTR→RTS: requests posted earlier wait for the next post.
+    /// RTR→RTS: earlier posts wait for the next.
     pub(super) fn put_early_aside(&mut self) {
         self.early = self.queue.take();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
@@ -145,7 +141,6 @@ impl Requester {
         while self.flush().is_some() {}
     }
 
-    /// Takes all requests on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
         self.join_early();
         let requests = self.queue.take();
@@ -162,7 +157,6 @@ impl Requester {
         self.queue.push(wqe);
     }
 
-    /// Moves requests posted before RTS to the queue.
     fn join_early(&mut self) {
         while let Some(wqe) = self.early.pop_front() {
             self.queue.push(wqe);
@@ -173,7 +167,7 @@ impl Requester {
         self.next_psn
     }
 
-    /// True if no started request is incomplete.
+    /// True if nothing started is incomplete.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.oldest().is_none_or(|wqe| !wqe.started)
     }
@@ -183,7 +177,6 @@ impl Requester {
         Some((self.queue.pop()?, error))
     }
 
-    /// Takes the oldest request on the way into ERR.
     pub(crate) fn flush(&mut self) -> Option<SendWqe> {
         self.retry = Retry::default();
         self.probe = Probe::default();
@@ -196,7 +189,7 @@ impl Requester {
         wqe
     }
 
-    /// Fails a request whose local buffer failed; it completes after those before it.
+    /// Fails a request for its local buffer; it completes in order.
     pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
         if let Some(wqe) = self.queue.get_mut(number) {
             wqe.failed.get_or_insert(WcError {
@@ -214,30 +207,27 @@ impl Requester {
         }
     }
 
-    /// Takes the oldest request of UD, after its only packet.
+    /// Takes UD's oldest request after its packet.
     pub(super) fn take_datagram(&mut self) -> Option<SendWqe> {
         self.next_psn = self.next_psn.plus(1);
         self.queue.pop()
     }
 
-    /// Takes the oldest request of UC, after its last packet.
+    /// Takes UC's oldest request after its last packet.
     pub(super) fn take_sent(&mut self) -> Option<SendWqe> {
         self.queue.pop()
     }
 
-    /// False if nothing is to send and no request has failed.
     pub(super) fn may_send(&self) -> bool {
         !self.has_sent_all()
             || self.probe.is_due()
             || self.queue.oldest().is_some_and(|wqe| wqe.failed.is_some())
     }
 
-    /// True if no request waits for transmission or retransmission.
     pub(super) fn has_sent_all(&self) -> bool {
         self.queue.get(self.cursor.number).is_none()
     }
 
-    /// True if exactly one packet waits.
     pub(super) fn has_one_packet(&self, mtu: u32) -> bool {
         let Cursor { number, packet } = self.cursor;
         let is_short = |wqe: &SendWqe| packet == 0 && wqe.length <= mtu;
@@ -248,12 +238,12 @@ impl Requester {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
 
-    /// Returns the next due packet: in order first, else a probe.
+    /// Returns the next due packet, or a probe.
     pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    /// Leaves the queue for shared credits, so that an unused place does not block others.
+    /// Stops waiting for shared credits, which would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.try_anew();
         self.flight.try_anew();
@@ -322,8 +312,7 @@ impl Requester {
         Some(request)
     }
 
-    /// Retransmits for an overdue response: the last packet, or the oldest if the responder may
-    /// ignore any other.
+    /// Retransmits the last packet, or the oldest if the responder may ignore others.
     fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if !self.probe.take(env.now) || self.outstanding() == 0 {
             return None;
@@ -349,8 +338,8 @@ impl Requester {
         Some(request)
     }
 
-    /// Returns a packet of a numbered request; `end` is the PSN after its response. It requests an
-    /// acknowledgement if it ends the request or `asks` is set.
+    /// Returns a packet that requests an acknowledgement if `asks` or its request's last; `end` is
+    /// the PSN after its response.
     pub(super) fn request(
         &self,
         at: Cursor,
@@ -387,7 +376,7 @@ impl Requester {
         Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
-    /// Executes due binds and invalidations; at the queue's head nothing is outstanding.
+    /// Executes due binds and invalidations at the queue's head.
     fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
@@ -419,11 +408,11 @@ impl Requester {
         }
     }
 
-    /// Numbers a request; false if it has to wait or fails.
+    /// Numbers a request unless it must wait or fails.
     fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
         let Some(wqe) = self.queue.get_mut(number) else { return false };
-        // rxe keeps FLUSHes in the ring of READs, where they evict READs
+        // rxe remembers FLUSHes among READs, evicting those
         let as_read =
             common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
         let needs_slot = wqe.op.takes_slot() || as_read;
@@ -449,7 +438,7 @@ impl Requester {
         true
     }
 
-    /// Writes a request packet with its payload. `None`: nothing to write.
+    /// Writes a request packet; `None`: no packet.
     pub(super) fn write(
         &self,
         request: &RequestPacket,
@@ -468,7 +457,6 @@ impl Requester {
         wqe.is_some_and(|wqe| matches!(wqe.op, SendOp::Flush { .. }))
     }
 
-    /// Returns the reason for sending a packet.
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
         let part = self.part(request.at.number, request.psn);
         match request.attempt {
@@ -478,7 +466,6 @@ impl Requester {
         }
     }
 
-    /// Returns the request's packet with this PSN.
     pub(super) fn part(&self, number: u64, psn: Psn) -> Part {
         self.queue.get(number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
             let index = psn.after(wqe.first_psn).unwrap_or(0);
@@ -486,7 +473,6 @@ impl Requester {
         })
     }
 
-    /// Goes back to the unacknowledged `psn`.
     fn go_back(&mut self, psn: Psn) {
         if let Some((number, wqe)) = self.queue.find(psn) {
             let packet = psn.after(wqe.first_psn).unwrap_or(0);
@@ -495,7 +481,7 @@ impl Requester {
         }
     }
 
-    /// Moves the cursor up to the first unacknowledged packet.
+    /// Moves the cursor past acknowledged packets.
     pub(super) fn lift_cursor(&mut self) {
         let head = self.queue.head();
         if self.cursor.number < head {
@@ -512,7 +498,6 @@ impl Requester {
         }
     }
 
-    /// Carries out the retry counter's verdict after a loss at `psn`.
     pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn, loss: Loss, env: &mut Env<'_>) {
         env.note(|| Note::Recovery { psn, loss, recovery: verdict.into() });
         match verdict {
@@ -528,7 +513,7 @@ impl Requester {
         }
     }
 
-    /// RNR NAK: retransmission starts at `psn` after the pause.
+    /// Prepares retransmission from `psn` after an RNR pause.
     pub(super) fn wait_for_receiver(&mut self, psn: Psn) {
         self.loss = Loss::NotReady;
         self.go_back(psn);
@@ -562,7 +547,6 @@ impl Requester {
     }
 }
 
-/// Checks a request before its first packet.
 fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
     let (qp_type, pd) = (common.qp_type, common.receiving.pd);
     let unreliable = matches!(
@@ -588,7 +572,7 @@ fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> 
             cause: Cause::NotAWord { length: wqe.length },
         });
     }
-    // a buffer for response data is checked when the data arrives
+    // a response buffer is checked on arrival
     if wqe.awaits_data() {
         return Ok(());
     }
@@ -599,20 +583,18 @@ fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> 
 struct Description {
     operation: Operation,
     ext: Ext,
-    /// Offset in the message, and bytes carried.
     offset: u32,
     payload: u32,
 }
 
-/// True if each packet of a started request is a WRITE ONLY.
+/// True if each packet is a WRITE ONLY.
 pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
     (2..=common.posting.write_only_packets).contains(&wqe.packets)
         && common.qp_type.is_reliable()
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }
 
-/// Returns packet `index` of a request, `None` if it has none. For a READ, `packets` is the number
-/// of response packets requested.
+/// Returns packet `index`, if any; for a READ, requests `packets` response packets.
 fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
     let mtu = common.mtu.bytes();
     let offset = index * mtu;

@@ -21,7 +21,6 @@ use crate::{
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
-/// The message that the next packet continues.
 #[derive(Debug)]
 pub(super) enum Message {
     None,
@@ -29,7 +28,7 @@ pub(super) enum Message {
         wqe: RecvWqe,
         received: u64,
     },
-    /// `region` is `None` for a WRITE of 0 bytes, which needs no key.
+    /// `None`: a WRITE of 0 bytes needs no key.
     Write {
         region: Option<Arc<Region>>,
         address: u64,
@@ -38,20 +37,19 @@ pub(super) enum Message {
     },
 }
 
-/// The receive side of a queue pair.
 #[derive(Debug)]
 pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// PSN after the last request other than a READ: the limit for acknowledging a repeat, so that
-    /// its response never replaces READ data.
+    /// Limit for acknowledging repeats, behind the last request other than a READ: an
+    /// acknowledgement never replaces READ data.
     acknowledged: Psn,
     /// MSN up to `acknowledged`.
     acknowledged_msn: Msn,
-    /// A NAK for `expected` is sent or queued; later packets are dropped without another.
+    /// Packets after `expected` are dropped without another NAK.
     nak_sent: bool,
-    /// PSN after the furthest request dropped as ahead of `expected`.
+    /// PSN after the furthest request dropped.
     ahead: Option<Psn>,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
@@ -63,22 +61,20 @@ pub(crate) struct Responder {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair enters ERR. `event` is for failures without a completion.
+    /// The queue pair enters ERR; `event` replaces a missing completion.
     Fatal {
         disposition: Disposition,
         event: Option<Event>,
     },
 }
 
-/// Reason for not executing a request in sequence.
 pub(super) enum Refused {
     NotReady,
     /// Too many responses wait; the peer retries.
     Busy,
-    /// It would change data of an unfinished READ; the peer retransmits after a NAK.
+    /// It would change unsent READ data; the peer retransmits.
     BehindRead,
-    /// All but the invalidation was executed: the request is acknowledged, then the queue pair
-    /// fails.
+    /// Executed except the invalidation: acknowledged, then the queue pair fails.
     Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
@@ -121,12 +117,10 @@ impl Responder {
         self.min_rnr_timer = attr.min_rnr_timer;
     }
 
-    /// SQD→SQD: sets the peer's limit of outstanding READs and atomics.
     pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
         self.replay.resize(agreed);
     }
 
-    /// Forgets everything, posted requests included.
     pub(crate) fn reset(&mut self) {
         while self.queue.pop().is_some() {}
         self.message = Message::None;
@@ -135,7 +129,6 @@ impl Responder {
         self.answers = Answers::default();
     }
 
-    /// Takes all requests on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
         let requests = self.queue.take();
         self.reset();
@@ -150,7 +143,6 @@ impl Responder {
         !matches!(self.message, Message::None)
     }
 
-    /// Drops the current message and its receive request.
     pub(super) fn forget_message(&mut self) {
         self.message = Message::None;
     }
@@ -168,7 +160,6 @@ impl Responder {
         Ok(())
     }
 
-    /// Returns the receive queue, own or shared.
     pub(super) fn receives<'a>(
         &'a mut self,
         common: &Common,
@@ -180,7 +171,6 @@ impl Responder {
         }
     }
 
-    /// Takes the oldest receive request.
     pub(super) fn take(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RecvWqe> {
         if env.not_ready {
             return None;
@@ -192,7 +182,7 @@ impl Responder {
         Some(wqe)
     }
 
-    /// Takes the oldest receive request, first the one being filled, on the way into ERR.
+    /// Takes the oldest receive request, or the one being filled.
     pub(crate) fn flush(&mut self) -> Option<u64> {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             return Some(wqe.id);
@@ -253,7 +243,6 @@ impl Responder {
         }
     }
 
-    /// True if an earlier packet is missing or has to be retransmitted.
     pub(super) const fn has_gap(&self) -> bool {
         self.nak_sent || self.ahead.is_some()
     }
@@ -265,8 +254,7 @@ impl Responder {
         }
     }
 
-    /// The missing packet came late: packets dropped behind it are missing now. If its NAK has
-    /// left, the sender retransmits all by itself.
+    /// A late packet filled the gap; packets dropped behind it need a NAK, unless one left already.
     fn close_gap(&mut self, unsent: bool) {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
@@ -275,8 +263,8 @@ impl Responder {
         }
     }
 
-    /// A SEND arrived whose key cannot be invalidated. The requester gets its acknowledgement; the
-    /// receive request and the queue pair fail (9.9.3, class J).
+    /// Acknowledges a SEND with an invalid key; the receive request and queue pair fail (9.9.3,
+    /// class J).
     fn fail_invalidation(
         &mut self,
         packet: &Packet<'_>,
@@ -325,7 +313,7 @@ impl Responder {
         disposition
     }
 
-    /// Executes a repeated READ, from its start or inside (9.7.5.1.4), on current memory.
+    /// Executes a repeated READ, whole or from inside (9.7.5.1.4), on current memory.
     fn repeat_read(
         &mut self,
         psn: Psn,
@@ -363,10 +351,8 @@ impl Responder {
         Disposition::Duplicate
     }
 
-    /// Repeats the first response to an atomic.
     fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
-        // FetchAdd leaves the compare field unused; rxe sends there whatever its buffer held,
-        // differing each time
+        // FetchAdd leaves the compare field unused; rxe sends varying buffer contents there
         let used = |eth: &AtomicEth| AtomicEth {
             compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
             ..*eth
@@ -390,17 +376,15 @@ impl Responder {
         }
     }
 
-    /// True if another response with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
         self.answers.with_data(attempt) < self.replay.capacity()
     }
 
-    /// Allows acknowledgement up to `expected`: the last request was not a READ.
     pub(super) const fn record_acknowledged(&mut self) {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    /// Advances past the executed packet of a SEND or WRITE, and acknowledges on request.
+    /// Advances past an executed SEND or WRITE packet.
     pub(super) fn advance(&mut self, psn: Psn, ends: bool, ack_req: bool) {
         self.expected = self.expected.plus(1);
         if ends {
@@ -412,14 +396,12 @@ impl Responder {
         }
     }
 
-    /// Responds with a NAK for the expected PSN.
     fn nak(&mut self, syndrome: Syndrome, refusal: Refusal) -> Disposition {
         self.nak_sent = true;
         self.answers.push_nak(self.expected, syndrome, self.msn);
         Disposition::Refused(syndrome, refusal)
     }
 
-    /// Refuses the expected request, fatally.
     pub(super) fn refuse(
         &mut self,
         code: NakCode,
@@ -434,7 +416,7 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    /// Fails the receive request being filled; false if there is none.
+    /// Fails a receive being filled; false without one.
     pub(super) fn fail_receive(
         &mut self,
         code: NakCode,

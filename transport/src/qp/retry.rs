@@ -11,23 +11,22 @@ use crate::{
 /// RNR retry count 7 is unlimited; retry count 7 is 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// Limit of the backoff, in acknowledge timeouts. The timer doubles at each expiry: a busy peer
-/// needs time, not more packets.
+/// Limit of backoff, in acknowledge timeouts: a busy peer needs time, not more packets.
 const LONGEST: u32 = 4;
 
-/// The limit for timeouts from 0.5 s on: such a silent peer is rarely just busy, and the program
-/// gets the error within twice its configured time.
+/// The limit from 0.5 s on: such a peer is rarely just busy, and the error comes within twice the
+/// configured time.
 const LONGEST_OF_LONG: u32 = 2;
 const LONG: u8 = 17;
 
-/// An adapter's handling of acknowledge timeouts.
+/// Handling of acknowledge timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AckTimer {
-    /// Code of the shortest timeout used; default 8, 1 ms: no process responds reliably sooner.
+    /// Shortest timeout code; default 8, 1 ms: no process responds reliably sooner.
     pub least: u8,
-    /// Expiry in percent of the timeout; default 100.
+    /// Percent of the timeout; default 100.
     pub percent: u32,
-    /// Enables exponential backoff; default true.
+    /// Exponential backoff; default true.
     pub backs_off: bool,
 }
 
@@ -43,7 +42,7 @@ impl Default for AckTimer {
 }
 
 impl AckTimer {
-    /// Returns the timeout of a code, if any, and its largest multiple.
+    /// Returns the timeout and its largest multiple.
     fn of(&self, code: u8) -> (Option<Duration>, u32) {
         let longest = match self.backs_off {
             false => 1,
@@ -55,38 +54,34 @@ impl AckTimer {
     }
 }
 
-/// Limit, in acknowledge timeouts, for unhelpful responses that put the timer off, such as the rest
-/// of a READ response behind a gap.
+/// Acknowledge timeouts during which useless responses, such as READ data behind a gap, put the
+/// timer off.
 const PATIENCE: u32 = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     timeout: Option<Duration>,
-    /// Largest multiple of `timeout`.
     longest: u32,
     retry_cnt: u8,
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
-    /// Timer expiries since the last progress.
+    /// Expiries since progress.
     fired: u32,
     deadline: Option<Instant>,
     /// End of an RNR pause.
     paused_until: Option<Instant>,
-    /// PSN of the last go-back for a NAK or gap, also during its pause. Until it is acknowledged or
-    /// the timer fires, further signs of this loss come from packets already in flight: ignore
-    /// them.
+    /// PSN of the last go-back. Until it is acknowledged or the timer fires, other signs of this
+    /// loss come from packets in flight: ignore them.
     resent_from: Option<Psn>,
-    /// Start of unhelpful responses.
     answering_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Again,
-    /// Recovery of this loss is under way.
     UnderWay,
-    /// The counter is exhausted after `tries` transmissions.
+    /// Exhausted after `tries` transmissions.
     GiveUp {
         tries: u8,
     },
@@ -116,26 +111,26 @@ impl Retry {
         }
     }
 
-    /// A packet that needs a response left.
+    /// A packet needing a response left.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.deadline.is_none() {
             self.put_off(now);
         }
     }
 
-    /// Handles progress; `outstanding`: more responses are due.
+    /// `outstanding`: more responses are due.
     pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
         self.fired = 0;
         self.resent_from = None;
         self.answering_since = None;
-        // during a pause nothing is sent; the next packet restarts the timer
+        // nothing is sent in a pause; the next packet restarts the timer
         let waits = outstanding && !self.is_paused();
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
-    /// A NAK or gap shows the loss of `psn`.
+    /// A NAK or gap shows a loss.
     pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
         if self.resent_from == Some(psn) || self.is_paused() {
             return Verdict::UnderWay;
@@ -147,19 +142,17 @@ impl Retry {
         verdict
     }
 
-    /// Records retransmission from `psn` on.
     pub(crate) fn record_resent(&mut self, psn: Psn, now: Instant) {
         self.resent_from = Some(psn);
         self.put_off(now);
     }
 
-    /// True if `psn` is the oldest retransmitted for a loss.
+    /// True if `psn` was retransmitted for a loss.
     pub(crate) fn is_resent(&self, psn: Psn) -> bool {
         self.resent_from == Some(psn)
     }
 
-    /// Data arrived that is stale or behind a gap: the peer is alive, and the repeated response
-    /// follows the packets it is still sending.
+    /// Useless data shows a live peer, whose repeated response comes later.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
         let since = *self.answering_since.get_or_insert(now);
@@ -181,8 +174,8 @@ impl Retry {
         self.spend()
     }
 
-    /// Handles an RNR NAK for `psn`. Another one after the pause is late: some peers send one for
-    /// each packet in flight behind `psn`.
+    /// Handles an RNR NAK. A NAK for `psn` after the pause is late: some peers send one for each
+    /// packet in flight.
     pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
         if self.is_paused() {
             return Verdict::UnderWay;
@@ -207,7 +200,7 @@ impl Retry {
         self.paused_until.is_some()
     }
 
-    /// Ends an expired pause; the requester then retransmits. Returns whether it ended.
+    /// Ends an expired pause, returning true.
     pub(crate) fn end_pause(&mut self, now: Instant) -> bool {
         let was_paused = self.is_paused();
         self.paused_until = self.paused_until.filter(|&until| until > now);
@@ -239,7 +232,6 @@ mod tests {
 
     const T: Duration = Duration::from_millis(1);
 
-    /// Returns a `Retry` with acknowledge timeout `timeout`.
     fn retrying(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Retry {
         Retry { timeout, ..Retry::new(AckTimer::default(), 1, retry_cnt, rnr_retry) }
     }

@@ -1,4 +1,4 @@
-//! The states of a queue pair and the edges between them (10.3.1).
+//! States of a queue pair and their edges (10.3.1).
 
 use core::fmt;
 
@@ -15,16 +15,15 @@ pub enum QpType {
     Ud,
     /// The sending end of XRC (`IBV_QPT_XRC_SEND`), without a receive queue.
     XrcInitiator,
-    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues; it receives into the XRC SRQs
-    /// of its domain.
+    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues; it uses its domain's XRC
+    /// SRQs.
     XrcTarget,
-    /// Ethernet frames of the program (`IBV_QPT_RAW_PACKET`), without a transport service.
+    /// The program's Ethernet frames (`IBV_QPT_RAW_PACKET`).
     RawPacket,
 }
 
 impl QpType {
-    /// Returns the service in its packets' opcodes. Raw packets have none and count as UD; no
-    /// transport packet reaches them.
+    /// Returns the service in opcodes; raw packets, without opcodes, count as UD.
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
@@ -94,8 +93,8 @@ impl State {
         [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
 }
 
-/// Edges for commands, besides any→RESET and any but RESET→ERR. Only the adapter enters SQE. An
-/// edge to the same state changes attributes alone.
+/// Edges for commands, besides any→RESET and any but RESET→ERR. Only the adapter enters SQE. Loops
+/// change attributes alone.
 pub const EDGES: &[(State, State)] = &[
     (State::Reset, State::Init),
     (State::Init, State::Init),

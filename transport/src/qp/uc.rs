@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Responder {
-    /// Handles a request. A PSN gap or a misfit ends the message; the next may start at any PSN.
+    /// Handles a request. A gap or misfit drops the message; the next may start at any PSN.
     pub(super) fn handle_unreliable(
         &mut self,
         packet: &Packet<'_>,
@@ -28,7 +28,7 @@ impl Responder {
         }
         match self.take_message(packet, common, env) {
             Ok(()) => Outcome::Done(Disposition::Executed),
-            // the receive request is invalid: it completes, and the queue pair fails
+            // an invalid receive request completes, and the queue pair fails
             Err(Refused::Fatal(
                 code @ NakCode::RemoteOperationalError,
                 refusal @ Refusal::LocalBuffer(_),

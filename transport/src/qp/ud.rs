@@ -18,7 +18,7 @@ use crate::{
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Writes the next datagram, completes its request and returns its path; fails an invalid request.
+/// Writes the next datagram and returns its path, or fails its request.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,

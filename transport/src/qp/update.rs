@@ -10,8 +10,8 @@ use crate::{
 
 macro_rules! attributes {
     ($($(#[doc = $doc:literal])* $field:ident: $type:ty, $variant:ident $flag:literal;)*) => {
-        /// An optional attribute (`ibv_qp_attr_mask`) of [`QpUpdate`]. The port number is missing:
-        /// there is one port.
+        /// An optional attribute (`ibv_qp_attr_mask`) of [`QpUpdate`]. There is one port, so no
+        /// port number.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Attribute {
             $(#[doc = concat!("`", stringify!($field), "`, `", $flag, "`.")] $variant,)*
@@ -28,8 +28,8 @@ macro_rules! attributes {
             }
         }
 
-        /// Optional changes of `ibv_modify_qp`; `None`, the default, keeps the attribute. An edge
-        /// refuses attributes outside [`optional_attributes`] by name.
+        /// Optional changes of `ibv_modify_qp`, default `None`. Edges refuse attributes outside
+        /// [`optional_attributes`].
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct QpUpdate { $($(#[doc = $doc])* pub $field: Option<$type>,)* }
 
@@ -37,7 +37,6 @@ macro_rules! attributes {
             /// No change.
             pub const NONE: Self = Self { $($field: None,)* };
 
-            /// Returns the given attributes.
             pub(super) fn given(&self) -> impl Iterator<Item = Attribute> {
                 [$((Attribute::$variant, self.$field.is_some()),)*]
                     .into_iter()
@@ -48,7 +47,7 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The state expected by the program; a mismatch fails.
+    /// The program's expected state.
     current_state: State, CurrentState "IBV_QP_CUR_STATE";
     /// P_Key index.
     pkey_index: u16, PKeyIndex "IBV_QP_PKEY_INDEX";
@@ -56,7 +55,7 @@ attributes! {
     access: Access, Access "IBV_QP_ACCESS_FLAGS";
     /// Queue key (UD).
     qkey: QKey, QKey "IBV_QP_QKEY";
-    /// Address vector of the same peer.
+    /// Address vector.
     av: AddressVector, Av "IBV_QP_AV";
     /// Acknowledge timeout code, 0..=31.
     timeout: u8, Timeout "IBV_QP_TIMEOUT";
@@ -66,39 +65,39 @@ attributes! {
     rnr_retry: u8, RnrRetry "IBV_QP_RNR_RETRY";
     /// Outstanding READs and atomics, 0..=128.
     max_rd_atomic: u8, MaxRdAtomic "IBV_QP_MAX_QP_RD_ATOMIC";
-    /// READs and atomics outstanding from the peer, 0..=128. A reduction forgets the oldest
-    /// finished; they cannot be repeated.
+    /// READs and atomics outstanding from the peer, 0..=128. A reduction forgets the oldest, which
+    /// cannot be repeated.
     max_dest_rd_atomic: u8, MaxDestRdAtomic "IBV_QP_MAX_DEST_RD_ATOMIC";
     /// RNR timer code, 0..=31.
     min_rnr_timer: u8, MinRnrTimer "IBV_QP_MIN_RNR_TIMER";
-    /// Alternate path. There is no automatic path migration, as in other RoCE adapters: edges that
-    /// take it return [`NotSupported`](super::ModifyError::NotSupported).
+    /// Alternate path, refused as [`NotSupported`](super::ModifyError::NotSupported): no automatic
+    /// path migration, as in other RoCE adapters.
     alt_path: AddressVector, AltPath "IBV_QP_ALT_PATH";
-    /// Path migration state; only [`Migrated`](PathMigration::Migrated) is supported.
+    /// Path migration state, always [`Migrated`](PathMigration::Migrated).
     path_migration: PathMigration, PathMigration "IBV_QP_PATH_MIG_STATE";
 }
 
 /// The state of automatic path migration (`ibv_mig_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PathMigration {
-    /// The only path is in use; packets carry MigReq 1.
+    /// One path is in use; packets carry MigReq 1.
     #[default]
     Migrated,
-    /// An alternate path is being negotiated.
+    /// An alternate path is negotiated.
     Rearm,
     /// Both ends can migrate.
     Armed,
 }
 
-/// Returns the optional attributes of an edge (table "QP state transition properties", 11.2.4.2):
-/// none for a missing edge or towards RESET, ERR or SQD.
+/// Returns an edge's optional attributes (table "QP state transition properties", 11.2.4.2); none
+/// towards RESET, ERR or SQD.
 #[must_use]
 pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
     use Attribute as A;
     use QpType::{RawPacket, Rc, Uc, Ud, XrcInitiator, XrcTarget};
     use State::{Init, Rtr, Rts, Sqd, Sqe};
     match (qp_type, from, to) {
-        // the kernel's table allows only the rate limit, which is not supported
+        // the kernel's table has only the unsupported rate limit
         (RawPacket, ..) => &[],
         (Ud, Init, Init | Rtr) | (Ud, Sqd, Sqd) => &[A::PKeyIndex, A::QKey],
         (Ud, Rtr | Rts | Sqd | Sqe, Rts) => &[A::CurrentState, A::QKey],

@@ -4,21 +4,19 @@
 //! from a reliable connection:
 //!
 //! - Opcodes are 0xA0 plus the operation. An XRCETH with the XRC SRQ number follows the BTH of
-//!   *every* request packet, before RETH, AtomicETH, FETH, immediate data and IETH. Responses have
-//!   none. (Volume 1, release 1.3, headers by opcode, as in NFStest's `packet/transport/ib.py`;
-//!   patch "RDMA/rxe: Add XRC opcodes to rxe_opcode_info", linux-rdma, July 2021. Wireshark 4.0
-//!   does not decode XRC.)
-//! - A target has no queue, completion queue or protection domain. The request's XRC SRQ supplies
-//!   them, also for READs, WRITEs and atomics; the access rights are the target's. (Same series:
-//!   "Enable receiving XRC packets"; September 2022: "Extend rxe_resp.c to support xrc".)
-//! - A receive completion names the target, not the SRQ: `ibv_xsrq_pingpong` finds its connection
-//!   by it.
-//! - An unknown SRQ, or one of another domain, gets NAK remote access error and raises an access
-//!   error event. (So in the patches of 2021; hns and qedr map both to `IBV_EVENT_QP_ACCESS_ERR`.
-//!   Later patches drop the packet; the peer times out.)
+//!   *every* request packet, before other headers; responses have none. (Volume 1, release 1.3, as
+//!   in NFStest's `packet/transport/ib.py`; patch "RDMA/rxe: Add XRC opcodes to rxe_opcode_info",
+//!   linux-rdma, July 2021. Wireshark 4.0 does not decode XRC.)
+//! - A target's queue, completion queue and protection domain are those of the request's XRC SRQ,
+//!   also for READs, WRITEs and atomics; the rights are the target's. (Same series: "Enable
+//!   receiving XRC packets"; September 2022: "Extend rxe_resp.c to support xrc".)
+//! - A receive completion names the target: `ibv_xsrq_pingpong` finds its connection by it.
+//! - An SRQ that is unknown or of another domain gets NAK remote access error and an access error
+//!   event. (Patches of 2021; hns and qedr map both to `IBV_EVENT_QP_ACCESS_ERR`. Later patches
+//!   drop the packet; the peer times out.)
 //! - An empty XRC SRQ is "receiver not ready".
 //!
-//! Without a source: a message that changes its SRQ is an invalid request; a failing target always
+//! Without a source: changing the SRQ mid-message is an invalid request; a failing target always
 //! raises `IBV_EVENT_QP_LAST_WQE_REACHED`.
 
 use alloc::collections::BTreeSet;
@@ -36,7 +34,7 @@ use crate::{
 };
 
 impl Receiving {
-    /// Returns the named SRQ if it is of the target's domain.
+    /// Returns the named SRQ if in the target's domain.
     fn find(id: SrqId, common: &Common, env: &Env<'_>) -> Result<Self, (NakCode, Refusal)> {
         let named = env.resources.srqs.get(&id).and_then(|srq| Some((srq.pd, srq.xrc.as_ref()?)));
         let (pd, xrc) = named.ok_or((NakCode::RemoteAccessError, Refusal::UnknownXrcSrq))?;
@@ -51,12 +49,11 @@ impl Receiving {
 }
 
 impl Common {
-    /// Switches to another SRQ and returns the previous.
     const fn serve(&mut self, next: Receiving) -> Receiving {
         core::mem::replace(&mut self.receiving, next)
     }
 
-    /// Switches, and updates the SRQs' sets of targets.
+    /// Updates the SRQs' targets as well.
     fn serve_from_now_on(&mut self, next: Receiving, srqs: &mut SrqTable) {
         let mut targets = |srq: Option<SrqId>, act: fn(&mut BTreeSet<Qpn>, Qpn) -> bool| {
             if let Some(xrc) = srq.and_then(|id| srqs.get_mut(&id)?.xrc.as_mut()) {
@@ -70,7 +67,7 @@ impl Common {
 }
 
 impl Qp {
-    /// Handles a request for a target, which serves the named SRQ until the message ends.
+    /// Handles a request; the target serves its SRQ until the message ends.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
         let named = packet.headers.xrceth().unwrap_or_default().0;
@@ -90,7 +87,7 @@ impl Qp {
                 Err((code, refusal)) if is_new => {
                     return responder.refuse(code, refusal, common, env);
                 }
-                // a request not executed now must leave a current message its SRQ
+                // a request not executed now leaves a current message its SRQ
                 other => {
                     let before = common.serve(other.unwrap_or(Receiving::NOTHING));
                     let outcome = responder.handle(packet, common, env);
@@ -102,7 +99,7 @@ impl Qp {
         responder.handle(packet, common, env)
     }
 
-    /// Drops the current message: the SRQ is destroyed or the target reset.
+    /// Drops the message: the SRQ is destroyed or the target reset.
     pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
         self.responder.forget_message();
         self.common.serve_from_now_on(Receiving::NOTHING, srqs);

@@ -19,16 +19,15 @@ pub struct Datagram<'a> {
     pub meta: DatagramMeta,
 }
 
-/// Facts that the bytes of a datagram do not show.
+/// Facts beyond the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DatagramMeta {
-    /// Injects "receiver not ready", even if a receive request exists. On a reliable connection, a
-    /// SEND or WRITE with immediate gets an RNR NAK; requests without receive requests execute.
+    /// Injects "receiver not ready" even with a receive request: on reliable connections a SEND or
+    /// WRITE with immediate gets an RNR NAK, others execute.
     pub not_ready: bool,
-    /// The datagram never left this host's memory. Its ICRC is not checked and may be
-    /// [omitted](Datagram::sealed).
+    /// From this host's memory: the ICRC is unchecked and may be [omitted](Datagram::sealed).
     pub checksum_verified: bool,
-    /// A receive buffer of this host fills; the sender gets a CNP as for an ECN mark.
+    /// A receive buffer fills; the sender gets a CNP.
     pub congested: bool,
 }
 
@@ -46,8 +45,7 @@ impl<'a> Datagram<'a> {
         self.meta.checksum_verified && self.bytes.ends_with(&[0; ICRC_LEN])
     }
 
-    /// Returns the bytes with an omitted ICRC filled in, for viewers and forwarding; `room` holds
-    /// the copy.
+    /// Returns the bytes with their ICRC, for viewers and forwarding; `room` is for a copy.
     pub fn sealed<'b>(&'b self, room: &'b mut Vec<u8>) -> &'b [u8] {
         match self.bytes.split_last_chunk::<ICRC_LEN>() {
             Some((body, _)) if self.lacks_icrc() => {
@@ -61,15 +59,15 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Datagrams received together, with one sender, receiver and metadata. Each has `segment` bytes,
-/// the last possibly fewer; IPv4 identifications count up.
+/// Datagrams received together, alike but for contents: `segment` bytes each, the last possibly
+/// fewer; IPv4 identifications count up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramRun<'a> {
-    /// Network headers of the first.
+    /// Of the first.
     pub net: &'a NetHeader,
     /// Concatenated UDP payloads.
     pub bytes: &'a [u8],
-    /// Payload length, except the last.
+    /// Payload length, except of the last.
     pub segment: usize,
     /// Link metadata.
     pub meta: DatagramMeta,
@@ -83,7 +81,7 @@ impl<'a> DatagramRun<'a> {
         self.bytes.chunks(self.segment.max(1)).chain(none)
     }
 
-    /// Splits off the last payload if it is an acknowledgement behind requests only.
+    /// Splits off a final acknowledgement behind requests only.
     pub(crate) fn split_acknowledgement(&self) -> (&'a [u8], Option<&'a [u8]>) {
         let (length, segment) = (self.bytes.len(), self.segment.max(1));
         if length <= segment {
@@ -98,7 +96,7 @@ impl<'a> DatagramRun<'a> {
         if is_behind { (before, Some(last)) } else { (self.bytes, None) }
     }
 
-    /// Calls `act` for each datagram in order.
+    /// Calls `act` for each datagram.
     pub fn for_each(&self, mut act: impl FnMut(&Datagram<'_>)) {
         let mut net = *self.net;
         for bytes in self.payloads() {

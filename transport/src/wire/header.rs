@@ -1,4 +1,4 @@
-//! Base and extended transport headers: fixed, big-endian.
+//! Transport headers: fixed, big-endian.
 
 use core::fmt;
 
@@ -17,21 +17,20 @@ fn put_u24(out: &mut [u8], value: u32) {
     out.copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// Base transport header, 12 bytes (9.2), without the pad count, which the payload length
-/// determines, and the version, always 0.
+/// Base transport header, 12 bytes (9.2), without pad count, known from the length, and version, 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// Service and operation.
     pub opcode: Opcode,
     /// Requests a solicited event.
     pub solicited: bool,
-    /// Path migration state "migrated". Hardware normally sends 1, rxe 0; both are accepted.
+    /// "Migrated": 1 from most hardware, 0 from rxe; both are accepted.
     pub mig_req: bool,
     /// Partition key.
     pub pkey: PKey,
-    /// Forward congestion notification, outside the ICRC.
+    /// Forward congestion, outside the ICRC.
     pub fecn: bool,
-    /// Backward congestion notification, outside the ICRC.
+    /// Backward congestion, outside the ICRC.
     pub becn: bool,
     /// Destination queue pair.
     pub dest_qp: Qpn,
@@ -44,10 +43,10 @@ pub struct Bth {
 impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
-    /// Offset of the PSN, the last field.
+    /// Offset of the PSN.
     pub(super) const PSN: usize = 9;
 
-    /// Returns a header with defaults: migrated, default partition, no acknowledgement request.
+    /// Returns a migrated header of the default partition, without acknowledgement request.
     #[must_use]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
@@ -97,11 +96,11 @@ impl Bth {
 /// RDMA extended transport header, 16 bytes (9.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
-    /// Address in the responder's region.
+    /// Address in the region.
     pub virtual_address: u64,
     /// The responder's R_Key.
     pub rkey: RKey,
-    /// Length of the message in bytes.
+    /// Message bytes.
     pub dma_length: u32,
 }
 
@@ -131,47 +130,46 @@ impl Reth {
     }
 }
 
-/// Reason for a fatal NAK, or a sequence error.
+/// Reason for a NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NakCode {
-    /// A packet is missing: retransmit from the NAK's PSN.
+    /// A packet is missing: retransmit from this PSN.
     PsnSequenceError = 0,
-    /// The request is invalid for this queue pair.
+    /// Invalid for this queue pair.
     InvalidRequest = 1,
-    /// R_Key, rights or bounds deny the access.
+    /// R_Key, rights or bounds deny access.
     RemoteAccessError = 2,
-    /// The responder failed to execute the request.
+    /// Execution failed.
     RemoteOperationalError = 3,
     /// Reliable datagram only.
     InvalidRdRequest = 4,
 }
 
-/// The syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
+/// Syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// ACK with 5-bit credit code; 31 means no end-to-end flow control.
+    /// ACK with credits; 31: no end-to-end flow control.
     Ack {
-        /// Encoded credits, 0..=31.
+        /// Code, 0..=31.
         credits: u8,
     },
-    /// Receiver not ready, with a 5-bit timer code.
+    /// Receiver not ready.
     RnrNak {
-        /// Timer code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
+        /// Code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
         timer: u8,
     },
     /// NAK.
     Nak(NakCode),
-    /// A reserved value.
+    /// Reserved.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// ACK without end-to-end flow control.
+    /// ACK without flow control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
-    /// Returns the granted receives beyond the MSN's message (table "end-to-end flow control
-    /// credits"). `None`: no credits.
+    /// Returns receives granted beyond the MSN (table "end-to-end flow control credits"), if any.
     #[must_use]
     pub const fn granted(self) -> Option<u32> {
         match self {
@@ -261,7 +259,7 @@ impl Aeth {
 /// Datagram extended transport header, 8 bytes (9.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deth {
-    /// The destination's queue key.
+    /// Queue key.
     pub qkey: QKey,
     /// Sender's queue pair.
     pub source_qp: Qpn,
@@ -290,8 +288,7 @@ impl Deth {
     }
 }
 
-/// XRC extended transport header, 4 bytes (A14): the responder's XRC SRQ. It follows the BTH
-/// directly.
+/// XRC extended transport header, 4 bytes (A14), directly after the BTH: the XRC SRQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XrcEth(pub SrqId);
 
@@ -315,13 +312,13 @@ impl XrcEth {
 /// Atomic extended transport header, 28 bytes (9.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
-    /// Address in the responder's region, 8-byte aligned.
+    /// Aligned address in the region.
     pub virtual_address: u64,
     /// The responder's R_Key.
     pub rkey: RKey,
     /// Value to swap or add.
     pub swap_or_add: u64,
-    /// Expected value; unused by FetchAdd.
+    /// Expected value, unused by FetchAdd.
     pub compare: u64,
 }
 
@@ -353,7 +350,7 @@ impl AtomicEth {
     }
 }
 
-/// Old value found by an atomic, 8 bytes (9.3.5.3).
+/// Old value from an atomic, 8 bytes (9.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicAckEth(pub u64);
 
@@ -374,7 +371,7 @@ impl AtomicAckEth {
     }
 }
 
-/// Immediate data, 4 bytes (9.3.6), passed unchanged to the receiver.
+/// Immediate data, 4 bytes (9.3.6), unchanged to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Immediate(pub [u8; 4]);
 
@@ -402,9 +399,9 @@ impl InvalidateEth {
 /// Flush extended transport header, 4 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Feth {
-    /// Placement types, 4 bits: 1 global, 2 persistent.
+    /// 4 bits: 1 global, 2 persistent.
     pub placement: u8,
-    /// Selectivity, 2 bits: 0 range, 1 whole region.
+    /// 2 bits: 0 range, 1 whole region.
     pub selectivity: u8,
 }
 

@@ -1,10 +1,10 @@
-//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over the bytes
-//! that routers keep.
+//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over bytes that
+//! routers keep.
 //!
-//! It covers the IPv4 identification, which UDP sockets do not report. CRCs are linear: if only a
-//! few bits are unknown, the difference of received and computed CRC gives them, so the
-//! identification is *computed*. A packet passes if only it and the "don't fragment" bit differ.
-//! This checks 15 of 32 bits; IPv6, or a link that reports the identification, checks all 32.
+//! It covers the IPv4 identification, which UDP sockets hide. CRCs are linear: the difference
+//! between received and computed reveals a few unknown bits. The identification is therefore
+//! *computed*; a packet passes if only it and "don't fragment" differ. This checks 15 of 32 bits;
+//! IPv6, or a link that reports it, checks all.
 
 use core::{
     fmt,
@@ -16,7 +16,7 @@ use crc32fast::Hasher;
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
-/// Identification and "don't fragment" bit of an IPv4 header, as far as known; IPv6 has neither.
+/// An IPv4 header's identification and "don't fragment" bit, as known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
     Known {
@@ -25,12 +25,12 @@ pub enum Ident {
         /// "Don't fragment" bit.
         dont_fragment: bool,
     },
-    /// Unknown; this identification with "don't fragment" is likely.
+    /// Unknown; this one with "don't fragment" is likely.
     Likely(u16),
 }
 
 impl Ident {
-    /// Returns the identification of a run's next datagram.
+    /// Returns the next datagram's, in a run.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -47,30 +47,29 @@ impl Ident {
 pub struct NetHeader {
     /// Sender's address.
     pub src: IpAddr,
-    /// Receiver's address, of the same family.
+    /// Receiver's address.
     pub dst: IpAddr,
     /// UDP source port.
     pub src_port: u16,
-    /// IPv4 TOS or IPv6 traffic class, ECN bits included.
+    /// IPv4 TOS or IPv6 traffic class, with ECN bits.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
     /// IPv4 identification.
     pub ident: Ident,
-    /// Fields for links that build frames.
+    /// Fields of frames.
     pub frame: FrameFields,
 }
 
-/// Fields of links that build their frames. Other links send RoCEv2 and see defaults; the kernel
-/// fills these fields.
+/// Fields of links that build frames; otherwise the kernel sets them, and packets are RoCEv2.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FrameFields(u32);
 
 impl FrameFields {
     const V1: u32 = 1 << 31;
 
-    /// Returns the fields. The service level has 4 bits, the low 3 being the VLAN priority; the
-    /// flow label (IPv6, or GRH of RoCE v1) has 20.
+    /// Returns fields: 4 bits of service level, the low 3 being VLAN priority, and 20 of flow label
+    /// (IPv6, or GRH of RoCE v1).
     #[must_use]
     pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
         let version = match version {
@@ -86,7 +85,7 @@ impl FrameFields {
         if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
     }
 
-    /// Returns the service level, 0 to 15.
+    /// Returns the service level, 4 bits.
     #[must_use]
     pub const fn service_level(self) -> u8 {
         (self.0 >> 20) as u8 & 0xF
@@ -110,19 +109,19 @@ impl fmt::Debug for FrameFields {
 }
 
 impl NetHeader {
-    /// True if marked "congestion experienced" (RFC 3168); RoCE v1 has no mark.
+    /// True for "congestion experienced" (RFC 3168), which RoCE v1 lacks.
     #[must_use]
     pub const fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
     }
 }
 
-/// Kind of ICRC match.
+/// Kind of match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IcrcMatch {
     /// All 32 bits match.
     Exact,
-    /// A match with these computed fields.
+    /// Computed fields.
     Solved {
         /// Identification.
         id: u16,
@@ -132,7 +131,7 @@ pub enum IcrcMatch {
 }
 
 impl IcrcMatch {
-    /// Returns the network header with the computed identification.
+    /// Returns the header with the computed identification.
     #[must_use]
     pub const fn identify(self, net: &NetHeader) -> NetHeader {
         match self {
@@ -144,15 +143,14 @@ impl IcrcMatch {
     }
 }
 
-/// Returns the ICRC, sent least significant byte first; `bytes` is BTH to padding. Total: invalid
-/// lengths give some number.
+/// Returns the ICRC, sent least significant byte first, of BTH to padding, for any length.
 #[must_use]
 pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, &[])
 }
 
-/// Returns rxe's ICRC of a FLUSH: bytes from the BTH on count twice, the second time unmasked.
-/// Through Linux 6.12 at least, its opcode table lacks a FLUSH's payload offset.
+/// Returns rxe's ICRC of a FLUSH: BTH onwards counts twice, the second time unmasked. Through Linux
+/// 6.12 at least its opcode table lacks the payload offset.
 #[must_use]
 pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, bytes)
@@ -178,11 +176,10 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     transport(crc, bytes, again)
 }
 
-/// Continues the CRC from the BTH.
 fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
-    /// Up to this length a packet is one piece, else only the BTH.
+    /// Longest packet handled whole.
     const SHORT: usize = 64;
-    /// Offset of FECN, BECN and reserved bits.
+    /// FECN, BECN and reserved bits.
     const CONGESTION: usize = 4;
     let mut piece = [0; SHORT];
     let first = if bytes.len() <= SHORT { bytes.len() } else { Bth::LEN };
@@ -198,21 +195,21 @@ fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// An IPv4 flow: bytes before the BTH are equal in the ICRC except lengths and identification.
+/// An IPv4 flow: only lengths and identification vary before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IcrcFlow {
     src: Ipv4Addr,
     dst: Ipv4Addr,
     src_port: u16,
-    /// CRC with lengths and identification 0 and "don't fragment" set.
+    /// With lengths and identification 0 and "don't fragment".
     crc: u32,
 }
 
 impl IcrcFlow {
-    /// Ones for a local route header, IPv4 and UDP headers.
+    /// Local route header (ones), IPv4 and UDP headers.
     const LEN: usize = IP + IPV4_LEN + UDP_LEN;
 
-    /// Returns the flow of a packet; `None` for IPv6 and RoCE v1.
+    /// `None` for IPv6 and RoCE v1.
     pub(crate) fn of(net: &NetHeader) -> Option<Self> {
         let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
             (net.src, net.dst, net.frame.version())
@@ -237,7 +234,6 @@ impl IcrcFlow {
         Self { src, dst, src_port, crc: crc32fast::hash(&bytes) }
     }
 
-    /// True if the packet belongs to it.
     pub(crate) fn has(&self, net: &NetHeader) -> bool {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (net.src, net.dst) else { return false };
         src == self.src
@@ -246,7 +242,7 @@ impl IcrcFlow {
             && net.frame.version() == RoceVersion::V2
     }
 
-    /// Returns the [ICRC](icrc) of its packet.
+    /// Returns a packet's [ICRC](icrc).
     pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
         self.icrc_with(ident, bytes, &[])
     }
@@ -257,7 +253,7 @@ impl IcrcFlow {
             Ident::Likely(id) => (id, true),
         };
         let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-        // wraps only beyond IPv4's length: a caller's error gives a wrong ICRC, not a panic
+        // wraps only beyond IPv4's length: a wrong ICRC, not a panic
         let length = udp_length.wrapping_add(IPV4_LEN as u16);
         let fields = [length, id, udp_length].map(u16::to_be_bytes);
         let mut crc = self.crc;
@@ -271,13 +267,13 @@ impl IcrcFlow {
     }
 }
 
-/// The IPv4 header follows eight bytes of ones.
+/// After eight bytes of ones.
 const IP: usize = 8;
 const DONT_FRAGMENT: u8 = 1 << 6;
-/// Offset of "don't fragment".
+/// Byte of "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// Returns a non-zero byte's effect at `at` on [`IcrcFlow`]'s CRC, which is linear.
+/// Returns a byte's effect on the [`IcrcFlow`] CRC, which is linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);
@@ -288,7 +284,7 @@ const fn change(byte: u8, at: usize) -> u32 {
     crc
 }
 
-/// Effects of the bytes of IPv4 length, identification and UDP length.
+/// For IPv4 length, identification and UDP length.
 static CHANGES: [[[u32; 256]; 2]; 3] = {
     let places = [IP + 2, IP + 4, IP + IPV4_LEN + 4];
     let mut tables = [[[0; 256]; 2]; 3];
@@ -305,13 +301,12 @@ static CHANGES: [[[u32; 256]; 2]; 3] = {
     tables
 };
 
-/// Verifies the ICRC; `bytes` is BTH to ICRC. A FLUSH may also have [rxe's](rxe_flush_icrc).
+/// Verifies the ICRC of BTH to ICRC; a FLUSH may have [rxe's](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
     verify(net, bytes, |body, again| icrc_with(net, body, again))
 }
 
-/// Verifies the ICRC of a flow's packet.
 pub(crate) fn verify_icrc_of(
     flow: Option<IcrcFlow>,
     net: &NetHeader,
@@ -343,27 +338,25 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
     })
 }
 
-/// Returns a number for the header change that would explain a wrong ICRC: equal changes, without
-/// other damage, give equal numbers. `bytes` is BTH to ICRC. `None`: the length is impossible.
+/// Returns a number for the header change behind a wrong ICRC, equal for equal changes without
+/// other damage. `bytes` is BTH to ICRC; `None`: impossible length.
 #[must_use]
 pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
     unshift(icrc(net, body) ^ u32::from_le_bytes(*received), UDP_LEN + body.len())
 }
 
-/// Returns a CRC difference before `bytes` were shifted through; `None`: not whole words, or too
-/// many.
+/// Returns a CRC difference before `bytes` of shifts; `None`: not whole words, or too many.
 fn unshift(difference: u32, bytes: usize) -> Option<u32> {
     let divisor = INVERSE_SHIFTS.get(bytes / 4).filter(|_| bytes.is_multiple_of(4))?;
     Some(multiply(difference, *divisor))
 }
 
-/// Returns the change of IPv4 header bytes 4 to 7 that explains a CRC difference; `None` beyond
-/// identification and "don't fragment".
+/// Returns the change of IPv4 bytes 4 to 7 that explains a difference; `None` beyond identification
+/// and "don't fragment".
 ///
-/// Feeding four bytes into a zero register equals shifting them through it. With n bytes behind it,
-/// the difference is the changed word times x^(32 + 8·n) modulo the polynomial; division gives the
-/// word.
+/// Feeding four bytes into a zero register equals shifting them through. With n bytes behind, the
+/// difference is the word times x^(32 + 8·n) modulo the polynomial; division gives the word.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let change = unshift(difference, 4 + IPV4_AFTER_IDENT + UDP_LEN + body)?;
     if change & !0x0040_FFFF != 0 {
@@ -383,8 +376,8 @@ pub(super) const NEXT_HEADER_UDP: u8 = 17;
 pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// CRC input before the BTH: eight bytes of ones for a local route header, then IP and UDP headers
-/// or the GRH, with ones where routers write.
+/// CRC input before the BTH: eight ones bytes for a local route header, then IP and UDP headers or
+/// GRH, ones where routers write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
@@ -398,14 +391,13 @@ impl Pseudo {
         self.len += bytes.len();
     }
 
-    /// Writes the GRH of RoCE v1; its payload has no UDP header.
     #[cold]
     fn global_route(&mut self, net: &NetHeader, udp_length: u16) {
         let length = udp_length.wrapping_sub(UDP_LEN as u16);
         self.ipv6(net.src.into(), net.dst.into(), length, NEXT_HEADER_IBA);
     }
 
-    /// Writes an IPv6 header, also used as a GRH.
+    /// Also a GRH.
     fn ipv6(&mut self, src: Gid, dst: Gid, length: u16, next_header: u8) {
         self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
         self.put(&length.to_be_bytes());
@@ -415,7 +407,7 @@ impl Pseudo {
     }
 }
 
-/// Reflected CRC-32 polynomial: bit 31 is x^0.
+/// Reflected: bit 31 is x^0.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 
 /// Returns the product modulo [`POLYNOMIAL`].
@@ -432,12 +424,12 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// Entry k is x^(-32·k), the inverse of shifting k words; covers the largest packet.
+/// Entry k is x^(-32·k), inverse to shifting k words, up to the largest packet.
 static INVERSE_SHIFTS: [u32; 1100] = {
     let mut word = 1 << 31;
     let mut i = 0;
     while i < 32 {
-        // division by x: a set constant term is first cleared by the polynomial
+        // division by x: the polynomial first clears a set constant term
         word = if word & 1 << 31 != 0 { (word ^ POLYNOMIAL) << 1 | 1 } else { word << 1 };
         i += 1;
     }
@@ -499,7 +491,7 @@ mod tests {
         }
     }
 
-    /// For any payload, unless more is damaged.
+    /// For any payload without more damage.
     #[test]
     fn packets_whose_headers_were_changed_alike_show_it() {
         for [a, b, other] in
@@ -608,7 +600,7 @@ mod tests {
         );
     }
 
-    /// With unknown identification about one corrupted packet in 2^15 may pass; none here.
+    /// With unknown identification about one corruption in 2^15 may pass; none here.
     #[test]
     fn corruption_is_found() {
         let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));

@@ -1,6 +1,6 @@
 //! Management datagrams to QP1 (13.4).
 
-/// Payload bytes of every packet to QP1.
+/// Payload of packets to QP1.
 pub const MAD_LEN: usize = 256;
 
 /// Bytes after the header.
@@ -23,7 +23,7 @@ pub struct MadHeader {
     pub class_specific: u16,
     /// Transaction identifier.
     pub transaction: u64,
-    /// Kind of message within the class.
+    /// Kind of message.
     pub attribute: u16,
     /// Attribute modifier.
     pub modifier: u32,

@@ -1,8 +1,7 @@
-//! Wire formats: opcodes, headers, packets and the invariant CRC.
+//! Wire formats.
 //!
 //! Read first: InfiniBand volume 1, 9.2 and 9.3 (headers); annexes A14 (XRC), A17 (RoCEv2). Parsing
-//! is total: any bytes give a value or a [`ParseError`]. Reserved fields are ignored when parsed,
-//! zero when encoded.
+//! is total: a value or a [`ParseError`]. Reserved fields are ignored in parsing, zero in encoding.
 
 mod datagram;
 mod grh;

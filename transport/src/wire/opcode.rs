@@ -1,8 +1,8 @@
-//! The opcode table: operations, positions in messages, extended headers.
+//! Opcodes: operations, positions, extended headers.
 
 use core::fmt;
 
-/// The transport service: an opcode's upper three bits.
+/// Transport service, an opcode's upper three bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Service {
@@ -14,7 +14,7 @@ pub enum Service {
     Ud = 3,
     /// Congestion notification.
     Cnp = 4,
-    /// Extended reliable connection (A14).
+    /// XRC (A14).
     Xrc = 5,
 }
 
@@ -69,7 +69,7 @@ impl PacketPosition {
         matches!(self, Self::Last | Self::Only)
     }
 
-    /// Returns the position of packet `index` of `count`.
+    /// Returns a packet's position.
     #[must_use]
     pub const fn of(index: u32, count: u32) -> Self {
         match (index == 0, index + 1 >= count) {
@@ -81,7 +81,7 @@ impl PacketPosition {
     }
 }
 
-/// Extended headers after the BTH, or after the XRCETH of an XRC request.
+/// Extended headers after BTH or XRCETH.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it stands for")]
 pub enum Extension {
@@ -100,7 +100,7 @@ pub enum Extension {
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $position:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
-        /// Operation of a packet: an opcode's lower five bits.
+        /// Operation, an opcode's lower five bits.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Operation {
@@ -118,13 +118,13 @@ macro_rules! operations {
                 }
             }
 
-            /// Returns the name in the specification's opcode table.
+            /// Returns the specification's name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns its position in a message.
+            /// Returns its position.
             #[must_use]
             pub const fn position(self) -> PacketPosition {
                 match self { $(Self::$variant => PacketPosition::$position,)* }
@@ -152,19 +152,19 @@ macro_rules! operations {
     (@ext $ext:ident) => { Some(Extension::$ext) };
 }
 
-// code, variant, name, position; headers after the BTH in RC (and XRC), UC, UD and CNP; "-": none.
+// code, variant, name, position; headers after the BTH in RC (and XRC), UC, UD, CNP; "-": none
 operations! {
     /// First packet of a SEND.
     0x00 SendFirst "SEND First" First  None None - -;
-    /// Middle packet of a SEND; for CNPs the code is unused.
+    /// Middle packet of a SEND; unused in CNPs.
     0x01 SendMiddle "SEND Middle" Middle  None None - None;
     /// Last packet of a SEND.
     0x02 SendLast "SEND Last" Last  None None - -;
-    /// Last packet of a SEND with immediate.
+    /// Last packet with immediate.
     0x03 SendLastImm "SEND Last with Immediate" Last  Imm Imm - -;
     /// A SEND of one packet.
     0x04 SendOnly "SEND Only" Only  None None Deth -;
-    /// A SEND of one packet with immediate.
+    /// One packet with immediate.
     0x05 SendOnlyImm "SEND Only with Immediate" Only  Imm Imm DethImm -;
     /// First packet of an RDMA WRITE.
     0x06 WriteFirst "RDMA WRITE First" First  Reth Reth - -;
@@ -172,11 +172,11 @@ operations! {
     0x07 WriteMiddle "RDMA WRITE Middle" Middle  None None - -;
     /// Last packet of an RDMA WRITE.
     0x08 WriteLast "RDMA WRITE Last" Last  None None - -;
-    /// Last packet of an RDMA WRITE with immediate.
+    /// Last packet with immediate.
     0x09 WriteLastImm "RDMA WRITE Last with Immediate" Last  Imm Imm - -;
     /// An RDMA WRITE of one packet.
     0x0A WriteOnly "RDMA WRITE Only" Only  Reth Reth - -;
-    /// An RDMA WRITE of one packet with immediate.
+    /// One packet with immediate.
     0x0B WriteOnlyImm "RDMA WRITE Only with Immediate" Only  RethImm RethImm - -;
     /// An RDMA READ request.
     0x0C ReadRequest "RDMA READ Request" Only  Reth - - -;
@@ -196,9 +196,9 @@ operations! {
     0x13 CmpSwap "CmpSwap" Only  Atomic - - -;
     /// An atomic fetch and add.
     0x14 FetchAdd "FetchAdd" Only  Atomic - - -;
-    /// Last packet of a SEND with invalidation.
+    /// Last packet with invalidation.
     0x16 SendLastInvalidate "SEND Last with Invalidate" Last  Ieth - - -;
-    /// A SEND of one packet with invalidation.
+    /// One packet with invalidation.
     0x17 SendOnlyInvalidate "SEND Only with Invalidate" Only  Ieth - - -;
     /// A FLUSH of remote memory.
     0x1C Flush "FLUSH" Only  FethReth - - -;
@@ -206,7 +206,7 @@ operations! {
     0x1D AtomicWrite "ATOMIC WRITE" Only  Reth - - -;
 }
 
-/// A supported opcode: a service and its operation.
+/// A service and its operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Opcode {
     service: Service,
@@ -222,7 +222,7 @@ impl Opcode {
         extension: Extension::None,
     };
 
-    /// Returns the opcode, or `None` if the service lacks the operation.
+    /// Returns the opcode, if the service has it.
     #[must_use]
     pub const fn new(service: Service, operation: Operation) -> Option<Self> {
         match operation.extension(service) {
@@ -231,7 +231,6 @@ impl Opcode {
         }
     }
 
-    /// Returns the opcode of an operation the service has.
     #[must_use]
     pub(crate) const fn known(service: Service, operation: Operation) -> Self {
         match Self::new(service, operation) {
@@ -240,7 +239,7 @@ impl Opcode {
         }
     }
 
-    /// Returns the opcode, or `None` if reserved or unsupported.
+    /// Returns a supported opcode.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Option<Self> {
         match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {
@@ -255,7 +254,7 @@ impl Opcode {
         (self.service as u8) << 5 | self.operation as u8
     }
 
-    /// Returns the transport service.
+    /// Returns the service.
     #[must_use]
     pub const fn service(self) -> Service {
         self.service
@@ -267,13 +266,13 @@ impl Opcode {
         self.operation
     }
 
-    /// True for every XRC request packet, which has an XRCETH.
+    /// True for XRC requests.
     #[must_use]
     pub const fn has_xrceth(self) -> bool {
         matches!(self.service, Service::Xrc) && !self.operation.is_response()
     }
 
-    /// Returns the headers after BTH or XRCETH.
+    /// Returns the extended headers.
     #[must_use]
     pub const fn extension(self) -> Extension {
         self.extension

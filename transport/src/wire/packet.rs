@@ -1,4 +1,4 @@
-//! A whole packet: the UDP payload of a RoCEv2 datagram.
+//! A packet: the UDP payload.
 
 use thiserror::Error;
 
@@ -10,22 +10,22 @@ use super::{
 };
 use crate::psn::Psn;
 
-/// Bytes of the invariant CRC.
+/// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 
-/// Maximum of header bytes: BTH, XRCETH and AtomicETH.
+/// Most header bytes: BTH, XRCETH, AtomicETH.
 pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
-/// Longest packet sent: headers, 4,096 bytes of payload, ICRC.
+/// Longest packet sent: headers, 4,096 bytes, ICRC.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
 
-/// Returns the zero bytes that pad a payload to a multiple of four.
+/// Returns the padding to a multiple of four.
 #[must_use]
 pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
 }
 
-/// The headers that follow the BTH.
+/// Extended headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it holds")]
 pub enum Ext {
@@ -153,7 +153,6 @@ impl Writer<'_> {
     }
 }
 
-/// Opcodes of middle packets without extended headers.
 const MIDDLES: [u8; 5] = [
     Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
     Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
@@ -170,7 +169,7 @@ const WRITE_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::WriteOnlyImm).t
 const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
 const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
 
-/// An RC packet that is a whole message or response of a common kind.
+/// A common RC packet that is a whole message or response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single<'a> {
     pub(crate) kind: SingleKind,
@@ -190,7 +189,7 @@ pub(crate) enum SingleKind {
 }
 
 impl<'a> Single<'a> {
-    /// Returns `None` for any other packet or invalid bytes.
+    /// `None`: another packet, or invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -231,13 +230,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Returns the headers, or `None` if `ext` contradicts the opcode or it needs an XRCETH.
+    /// Returns headers if `ext` fits an opcode without XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
         Self::checked(bth, None, ext)
     }
 
-    /// Returns XRC request headers; `None` if opcode or `ext` do not fit.
+    /// Returns XRC request headers if they fit.
     #[must_use]
     pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
         Self::checked(bth, Some(xrceth), ext)
@@ -249,13 +248,13 @@ impl Headers {
         fits.then_some(Self { bth, xrceth, ext })
     }
 
-    /// Returns headers that fit by construction.
+    /// For headers that fit by construction.
     pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
         debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
         Self { bth, xrceth: None, ext }
     }
 
-    /// Adds the XRCETH, exactly for an XRC request.
+    /// Adds an XRC request's XRCETH.
     pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
         debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
         Self { xrceth, ..self }
@@ -267,7 +266,7 @@ impl Headers {
         &self.bth
     }
 
-    /// Returns the XRCETH, present in every XRC request.
+    /// Returns the XRCETH of an XRC request.
     #[must_use]
     pub const fn xrceth(&self) -> Option<XrcEth> {
         self.xrceth
@@ -279,10 +278,10 @@ impl Headers {
         &self.ext
     }
 
-    /// Writes the headers for `payload` bytes to `out` and returns their length.
+    /// Writes headers for `payload` bytes; returns their length.
     ///
     /// # Panics
-    /// If `out` is too short; [`HEADERS_MAX`] bytes suffice.
+    /// If `out` is too short; [`HEADERS_MAX`] suffices.
     pub fn encode(&self, payload: usize, out: &mut [u8]) -> usize {
         let mut writer = Writer { out, at: 0 };
         writer.put(&self.bth.encode(padding(payload) as u8));
@@ -293,8 +292,7 @@ impl Headers {
         writer.at
     }
 
-    /// Returns the headers of a run of middle packets, without padding or extended headers except
-    /// the XRCETH.
+    /// Returns headers of a run: BTH and XRCETH only, unpadded.
     pub(crate) fn of_middles(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
@@ -307,7 +305,7 @@ impl Headers {
     }
 }
 
-/// Encoded headers of middle packets, except the PSN.
+/// Encoded except the PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MiddleHeaders {
     bytes: [u8; Self::MAX],
@@ -317,7 +315,7 @@ pub(crate) struct MiddleHeaders {
 impl MiddleHeaders {
     const MAX: usize = Bth::LEN + XrcEth::LEN;
 
-    /// Writes the headers with `psn` to `out`; returns the rest, partly overwritten.
+    /// Writes headers with `psn`; returns the rest, partly overwritten.
     ///
     /// # Panics
     /// If `out` is shorter than BTH and XRCETH.
@@ -328,19 +326,19 @@ impl MiddleHeaders {
     }
 }
 
-/// Reason for rejecting bytes as a packet.
+/// Reason for rejecting bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum ParseError {
     /// Shorter than headers and ICRC.
     #[error("shorter than its headers")]
     TooShort,
-    /// Not a multiple of four bytes, or a pad count above the payload.
+    /// Not whole words, or excess pad count.
     #[error("length and pad count do not fit")]
     Padding,
-    /// A reserved or unsupported opcode.
+    /// Reserved or unsupported opcode.
     #[error("unknown opcode {0:#04x}")]
     Opcode(u8),
-    /// A transport version other than 0.
+    /// Version other than 0.
     #[error("unknown transport version {0}")]
     Version(u8),
 }
@@ -352,15 +350,15 @@ pub struct Packet<'a> {
     pub headers: Headers,
     /// Payload without padding.
     pub payload: &'a [u8],
-    /// Received ICRC in the order of [`icrc`](super::icrc).
+    /// ICRC in the order of [`icrc`](super::icrc).
     pub icrc: u32,
 }
 
 impl<'a> Packet<'a> {
-    /// Parses a UDP payload, BTH to ICRC.
+    /// Parses BTH to ICRC.
     ///
     /// # Errors
-    /// A [`ParseError`] if invalid. The ICRC is unchecked: it covers headers outside `bytes`.
+    /// A [`ParseError`]; the ICRC, covering other headers, is unchecked.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -384,8 +382,7 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// Returns BTH and payload of an RC or UC middle packet without an acknowledgement request;
-    /// `None` for any other.
+    /// Parses an RC or UC middle packet without acknowledgement request; `None`: another.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;
@@ -400,8 +397,8 @@ impl<'a> Packet<'a> {
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
-    /// Returns PSN and payload of a packet that otherwise equals `before`, a [middle
-    /// packet](Self::parse_middle), in headers and length.
+    /// Returns PSN and payload of a packet otherwise like `before`, a [middle
+    /// packet](Self::parse_middle).
     pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -409,7 +406,7 @@ impl<'a> Packet<'a> {
         is_like.then(|| (Bth::psn_of(bth), payload))
     }
 
-    /// Writes the packet with padding and ICRC to `out` and returns its length.
+    /// Writes the packet with padding and ICRC; returns its length.
     ///
     /// # Panics
     /// If `out` is too short; [`HEADERS_MAX`], padded payload and [`ICRC_LEN`] suffice.

@@ -17,9 +17,9 @@ use crate::{
 pub struct Wc {
     /// Request identifier.
     pub wr_id: u64,
-    /// Queue pair that sent or received.
+    /// Queue pair.
     pub qpn: Qpn,
-    /// Adapter time of completion (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    /// Adapter time (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
     pub timestamp: Instant,
     /// Result.
     pub result: Result<WcOk, WcError>,
@@ -58,11 +58,11 @@ pub enum WcOpcode {
     AtomicWrite,
     /// Receive of a SEND.
     Recv,
-    /// Receive of an RDMA WRITE with immediate.
+    /// Receive of a WRITE with immediate.
     RecvRdmaWithImm,
 }
 
-/// Contents of the 40-byte GRH area before a datagram.
+/// Contents of the GRH area, 40 bytes before a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GrhArea {
     /// IPv4 header, in the last 20 bytes.
@@ -78,25 +78,24 @@ pub enum GrhArea {
 pub struct WcOk {
     /// Kind of request.
     pub opcode: WcOpcode,
-    /// Bytes received or read, including UD's 40-byte GRH area; 8 for an atomic, 0 for SEND and
-    /// WRITE.
+    /// Bytes received or read, with UD's 40-byte GRH area; 8 for an atomic, 0 for SEND and WRITE.
     pub byte_len: u32,
     /// Immediate data.
     pub immediate: Option<Immediate>,
-    /// Local key that the message invalidated (`IBV_WC_WITH_INV`).
+    /// Invalidated local key (`IBV_WC_WITH_INV`).
     pub invalidated: Option<RKey>,
     /// Sender's queue pair (UD).
     pub src_qp: Option<Qpn>,
     /// P_Key index (UD), else 0.
     pub pkey_index: u16,
-    /// GRH area at the buffer's start, if present (`IBV_WC_GRH`).
+    /// GRH area in the buffer (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
-    /// Flow tag of a raw packet (`ibv_wc_read_flow_tag`); 0: none.
+    /// Flow tag of a raw packet (`ibv_wc_read_flow_tag`), or 0.
     pub flow_tag: u32,
 }
 
 impl WcOk {
-    /// Returns a success with defaults otherwise.
+    /// Returns a success.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
         Self {
@@ -147,54 +146,54 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The message exceeds the buffer or the service's limit.
+    /// Message beyond buffer or service limit.
     LocLenErr = 1 "local length error";
-    /// Inconsistent queue pair, or local invalidation of a wrong key.
+    /// Inconsistent queue pair, or invalidation of a wrong key.
     LocQpOpErr = 2 "local QP operation error";
-    /// A local SGE is invalid for this use.
+    /// Invalid local SGE.
     LocProtErr = 4 "local protection error";
-    /// The queue pair entered ERR before execution.
+    /// ERR before execution.
     WrFlushErr = 5 "work request flushed";
-    /// A memory window cannot be bound.
+    /// Window bind refused.
     MwBindErr = 6 "memory window bind error";
-    /// The response does not fit the request.
+    /// Unfitting response.
     BadRespErr = 7 "bad response";
-    /// A receive buffer denied an incoming RDMA WRITE.
+    /// A receive buffer denied a WRITE.
     LocAccessErr = 8 "local access error";
-    /// The responder considers the request invalid.
+    /// Invalid request, by the responder.
     RemInvReqErr = 9 "remote invalid request";
-    /// The responder denied the access.
+    /// Access denied by the responder.
     RemAccessErr = 10 "remote access error";
-    /// The responder could not execute the request.
+    /// Execution failed at the responder.
     RemOpErr = 11 "remote operation error";
-    /// No response despite all retries.
+    /// No response despite retries.
     RetryExcErr = 12 "transport retry counter exceeded";
-    /// The responder stayed not ready despite all retries.
+    /// Not ready despite retries.
     RnrRetryExcErr = 13 "RNR retry counter exceeded";
 }
 
-/// Cause of a failed completion.
+/// Cause of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// The queue pair was in ERR.
     Flushed,
     /// Local buffer access.
     Access(AccessError),
-    /// The responder's NAK; only the peer knows the reason.
+    /// The responder's NAK, without a reason.
     Responder(Syndrome),
     /// No response.
     NoAnswer {
-        /// Transmissions of the oldest packet.
+        /// Transmissions.
         tries: u8,
     },
-    /// A message is too long.
+    /// Message too long.
     TooLong {
         /// Its bytes.
         length: u32,
         /// Limit in bytes.
         limit: u32,
     },
-    /// A frame is shorter than its header.
+    /// Frame shorter than its header.
     TooShort {
         /// Its bytes.
         length: u32,
@@ -203,20 +202,20 @@ pub enum Cause {
     },
     /// Window bind.
     Bind(WindowError),
-    /// An atomic's SGEs are not 8 bytes.
+    /// Atomic SGEs other than 8 bytes.
     NotAWord {
         /// Their bytes.
         length: u32,
     },
     /// `max_rd_atomic` is 0: no READs or atomics.
     NoReadsAllowed,
-    /// A READ response has the wrong opcode or length.
+    /// READ response with a wrong opcode or length.
     ResponseMismatch,
-    /// Our responder refused the message filling this receive.
+    /// Our responder refused the message.
     Refused(Refusal),
-    /// The address handle's GID index is missing or of another address family.
+    /// The GID index is missing or of another address family.
     NoRoute,
-    /// The address handle has another protection domain.
+    /// Address handle of another protection domain.
     ForeignAddressHandle,
     /// The service lacks the operation.
     WrongOperation,

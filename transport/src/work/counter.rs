@@ -1,4 +1,4 @@
-//! Completion counters: progress without a completion per request.
+//! Completion counters.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,26 +18,25 @@ pub enum Counted {
 }
 
 bitflags! {
-    /// Operations that a completion counter counts (`ibv_qp_attach_comp_cntr_op`).
+    /// Operations to count (`ibv_qp_attach_comp_cntr_op`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct CountedOps: u32 {
         /// Own SENDs.
         const SEND = 1;
-        /// Own receives, including those of WRITEs with immediate.
+        /// Own receives, with WRITEs with immediate.
         const RECV = 1 << 1;
         /// Own READs.
         const READ = 1 << 2;
-        /// READs by the peer.
+        /// The peer's READs.
         const REMOTE_READ = 1 << 3;
         /// Own WRITEs.
         const WRITE = 1 << 4;
-        /// WRITEs by the peer.
+        /// The peer's WRITEs.
         const REMOTE_WRITE = 1 << 5;
     }
 }
 
 impl CountedOps {
-    /// Returns the operation of a send request, if counted.
     pub(crate) const fn of_send(op: &SendOp) -> Self {
         match op {
             SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
@@ -49,7 +48,6 @@ impl CountedOps {
         }
     }
 
-    /// Returns the operation of the peer's request, if counted.
     pub(crate) const fn of_request(operation: Operation) -> Self {
         use Operation as Op;
         match operation {
@@ -65,8 +63,8 @@ impl CountedOps {
     }
 }
 
-/// A completion counter (`ibv_comp_cntr`): counts successes, signaled or not, and failures on its
-/// queue pairs. Both wrap after [`u64::MAX`].
+/// A completion counter (`ibv_comp_cntr`) of successes, signaled or not, and failures; both wrap
+/// after [`u64::MAX`].
 #[derive(Debug)]
 pub struct CompletionCounter {
     counted: Counted,
@@ -81,13 +79,13 @@ impl CompletionCounter {
         Self { counted, completed: AtomicU64::new(0), failed: AtomicU64::new(0) }
     }
 
-    /// Returns the successful requests, or their bytes.
+    /// Returns successful requests or bytes.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Returns the failed requests, flushed ones included.
+    /// Returns failed requests, with flushed ones.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Acquire)
@@ -120,7 +118,7 @@ pub(crate) struct CompletionCounters {
 }
 
 impl CompletionCounters {
-    /// Attaches a counter unless another counts one of its operations.
+    /// Attaches a counter to operations without one.
     pub(crate) fn attach(&mut self, ops: CountedOps, counter: Arc<CompletionCounter>) -> bool {
         let free = !self.attached.iter().any(|(others, _)| others.intersects(ops));
         if free {
@@ -133,7 +131,7 @@ impl CompletionCounters {
         self.attached.is_empty()
     }
 
-    /// Counts a finished operation; `bytes` is `None` for a failure.
+    /// Counts an operation; `bytes` is `None` for a failure.
     pub(crate) fn count(&self, op: CountedOps, bytes: Option<u32>) {
         let Some((_, counter)) = self.attached.iter().find(|(ops, _)| ops.intersects(op)) else {
             return;

@@ -1,4 +1,4 @@
-//! Completion queues: filled by the adapter, emptied by their owner without it.
+//! Completion queues: filled by the adapter, polled without it.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::{ids::CqId, time::Instant};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NotifyKind {
-    /// Solicited or failed ones.
+    /// Solicited or failed.
     Solicited = 1,
     /// Any.
     Next = 2,
@@ -22,14 +22,12 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// Delay of an armed queue's event (`ibv_moderate_cq`). Completions of the armed kind count from
-/// arming. Both 0, the default: no delay.
+/// Delay of an armed queue's event (`ibv_moderate_cq`), counted from arming; default none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
-    /// Completions that raise the event (`cq_count`); 0: no limit.
+    /// Completions before the event (`cq_count`); 0: no limit.
     pub count: u16,
-    /// Time after the first completion (`cq_period`), in whole µs up to 65,535; 0: the event waits
-    /// for the count.
+    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: no limit.
     pub period: Duration,
 }
 
@@ -38,8 +36,8 @@ impl CqModeration {
     pub const MAX_PERIOD: Duration = Duration::from_micros(u16::MAX as u64);
 }
 
-/// A bounded queue of completions in order, polled without a lock. A polled completion makes
-/// earlier memory writes visible.
+/// A bounded queue of completions, polled without a lock. Polled completions make earlier memory
+/// writes visible.
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
@@ -50,33 +48,32 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Storage for completions. Allocation takes time in its size: allocate before taking the adapter's
-/// lock.
+/// Storage for completions, allocated outside the adapter's lock: it takes time in its size.
 #[derive(Debug)]
 pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
 
 impl CqRoom {
-    /// Returns storage for `completions`, at least one.
+    /// Returns storage for at least one completion.
     #[must_use]
     pub fn new(completions: usize) -> Self {
         Self(ArrayQueue::new(completions))
     }
 
-    /// Returns its number of completions.
+    /// Returns the capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 }
 
-/// Validity of a queue pair's completions, replaced when it discards them.
+/// Validity of completions, replaced when a queue pair discards them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity {
     discarded: Arc<AtomicBool>,
 }
 
 impl Validity {
-    /// Hides the completions from polling.
+    /// Hides completions.
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
     }
@@ -86,24 +83,23 @@ impl Validity {
     }
 }
 
-/// Tracks completions since a poll found none: without it an event is lost unless pushes and
-/// arming, as in `armed`, have one order.
+/// Completions since an empty poll: else an event is lost unless pushes and arming are in one
+/// order, as in `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
-    /// A poll found none since the last event.
+    /// An empty poll since the last event.
     found_none: AtomicBool,
-    /// Solicited completions, now and at the empty poll.
+    /// Solicited, now and at the empty poll.
     solicited: AtomicU32,
     solicited_before: AtomicU32,
 }
 
 impl Unpolled {
-    /// Call before polling.
+    /// Precedes the poll.
     fn solicited(&self) -> u32 {
         self.solicited.load(Ordering::SeqCst)
     }
 
-    /// Records an empty poll.
     fn find_none(&self, solicited: u32) {
         if self.solicited_before.load(Ordering::Relaxed) != solicited {
             self.solicited_before.store(solicited, Ordering::Relaxed);
@@ -113,7 +109,7 @@ impl Unpolled {
         }
     }
 
-    /// True if a completion of this kind came since the empty poll.
+    /// True if one came since the empty poll.
     fn has(&self, kind: NotifyKind) -> bool {
         let any = self.found_none.load(Ordering::Relaxed);
         any && match kind {
@@ -125,30 +121,29 @@ impl Unpolled {
     }
 }
 
-/// Used only by the adapter under its lock; atomic to be shareable.
+/// The adapter's, under its lock; atomic for sharing.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
     period_us: AtomicU16,
-    /// Completions waiting for an event since arming.
+    /// Completions waiting for an event.
     waiting: AtomicU16,
-    /// Time of the event in ns; `NEVER` if none waits or there is no period.
+    /// Event time in ns; `NEVER` without one.
     deadline: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
-/// Result of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
     Quietly,
-    /// Notify the reader now.
+    /// Notify now.
     Waking,
-    /// Notify the reader at the [deadline](CompletionQueue::deadline).
+    /// Notify at the [deadline](CompletionQueue::deadline).
     Deferred,
-    /// First overrun; the queue accepts nothing more.
+    /// First overrun; nothing more is accepted.
     Overrun,
-    /// Dropped after an overrun.
+    /// After an overrun.
     Lost,
 }
 
@@ -160,19 +155,19 @@ impl CompletionQueue {
         Self { id, ring: Ring::of(room.0), armed, unpolled, overrun, moderation }
     }
 
-    /// Returns its identifier.
+    /// Returns the identifier.
     #[must_use]
     pub const fn id(&self) -> CqId {
         self.id
     }
 
-    /// Returns its capacity.
+    /// Returns the capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.limit()
     }
 
-    /// Returns its completions, discarded ones included.
+    /// Returns the length, with discarded completions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
@@ -184,7 +179,7 @@ impl CompletionQueue {
         self.len() == 0
     }
 
-    /// True after an overrun: the queue accepts nothing, its queue pairs are in ERR.
+    /// True after an overrun, which fails the queue pairs.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
@@ -198,7 +193,7 @@ impl CompletionQueue {
         CqModeration { count: count.load(Ordering::Relaxed), period }
     }
 
-    /// Takes up to `to.len()` oldest completions; returns how many.
+    /// Polls up to `to.len()` completions; returns how many.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         let mut count = 0;
         for slot in to {
@@ -223,31 +218,30 @@ impl CompletionQueue {
         None
     }
 
-    /// Arms the queue for one event at the next completion of this kind. Arming for solicited ones
-    /// keeps it armed for any.
+    /// Arms for one event at the next completion of this kind, or of any if so armed already.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    /// Arms the queue without a further poll. Returns true, disarmed, if a completion came since
-    /// the last empty poll: notify the reader.
+    /// Arms without another poll; true, disarmed, if a completion came since an empty poll: notify
+    /// the reader.
     pub fn req_notify_unpolled(&self, kind: NotifyKind) -> bool {
         self.req_notify(kind);
         self.unpolled.has(kind) && !self.is_empty() && self.disarm()
     }
 
-    /// Returns the missing storage for `capacity`, if any.
+    /// Returns storage missing for `capacity`.
     #[must_use]
     pub fn lacks(&self, capacity: usize) -> Option<CqRoom> {
         self.ring.lacks(capacity).map(CqRoom::new)
     }
 
-    /// Changes the capacity. `Err`: the number held, if larger.
+    /// Changes the capacity; `Err`: more are held.
     pub(crate) fn resize(&self, capacity: usize, room: Option<CqRoom>) -> Result<(), usize> {
         self.ring.resize(capacity, room.map(|room| room.0))
     }
 
-    /// Sets the moderation; true if a deferred event is now due.
+    /// Sets the moderation; true if an event is due.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
         self.moderation.count.store(count, Ordering::Relaxed);
         self.moderation.period_us.store(period_us, Ordering::Relaxed);
@@ -260,7 +254,7 @@ impl CompletionQueue {
         (deadline != NEVER).then(|| Instant::from_nanos(deadline))
     }
 
-    /// Returns whether the deadline has passed: notify the reader.
+    /// True past the deadline: notify the reader.
     pub(crate) fn expire(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
     }
@@ -304,13 +298,13 @@ impl CompletionQueue {
         Pushed::Deferred
     }
 
-    /// True if the next matching completion notifies a reader.
+    /// True if armed.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Disarms; true if it was armed, and the caller notifies the reader.
+    /// Disarms; true if it was armed: notify the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
@@ -351,7 +345,7 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// The program polls until empty, then arms.
+    /// Polling until empty, then arming.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

@@ -1,17 +1,15 @@
-//! Late and reordered placement, late completions and events: the specification's full freedom, for
-//! tests of programs that assume more.
+//! Late, reordered placement and late completions: the specification's full freedom, for tests.
 //!
 //! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when WRITE data is
 //! reliable), 10.8.3.3 (ordering and fences).
 //!
-//! Bytes of one half of a queue pair wait in pieces, each with its time. All are placed before
+//! Bytes of a queue pair's half wait in pieces, each with its time. All are placed before
 //!
-//! - a completion of that half is visible, which waits for them;
-//! - any response (acknowledgement, READ data), which waits;
-//! - an atomic, FLUSH or ATOMIC WRITE of the queue pair, a fenced READ, or overlapping bytes;
+//! - a completion of that half or any response, which wait;
+//! - an atomic, FLUSH or ATOMIC WRITE, a fenced READ, or overlapping bytes;
 //! - a key is revoked, or the queue pair is reset or destroyed.
 //!
-//! Completions of a queue stay in order, as do events. An event never overtakes a completion.
+//! A queue's completions stay in order, as do events, which never overtake completions.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -33,23 +31,23 @@ use crate::{
     time::Instant,
 };
 
-/// Limits of late placement and completion; default 0.
+/// Delays, default 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LateConfig {
     /// Seed of orders and times.
     pub seed: u64,
-    /// Delay of received bytes, placed in any order in pieces of up to 64 bytes; 0: at once.
-    /// Responses wait too: stay well below the peer's acknowledge timeout. READ and atomic data may
-    /// take five times as long.
+    /// Delay of bytes, placed in any order in pieces of up to 64; 0: at once. Responses wait too:
+    /// stay well below the peer's acknowledge timeout. READ and atomic data may take five times as
+    /// long.
     pub place: Duration,
-    /// Delay of completions and events; 0: none.
+    /// Delay of completions and events.
     pub tell: Duration,
 }
 
 impl LateConfig {
-    /// Longest delay below every acknowledge timeout.
+    /// Below every acknowledge timeout.
     pub const PLACE: Duration = Duration::from_micros(400);
-    /// A noticeable delay of completions.
+    /// Noticeable to programs.
     pub const TELL: Duration = Duration::from_millis(2);
 }
 
@@ -59,16 +57,15 @@ pub(crate) enum Half {
     Responder,
 }
 
-/// Owner of bytes and completions.
 pub(crate) type Flow = (u32, Half);
 
-/// Longest piece, in bytes.
+/// In bytes.
 const LONGEST: u64 = 64;
-/// Factor for the delay of READ and atomic data.
+/// Factor for READ and atomic data.
 const ANSWER: u32 = 5;
-/// Divisor of the delay on about every second placement.
+/// Divisor for about half the placements.
 const SHORT: u32 = 16;
-/// Alignment of pieces, in bytes.
+/// Alignment in bytes.
 const GRAIN: u64 = 8;
 
 #[derive(Debug)]
@@ -80,12 +77,11 @@ pub(crate) struct Late {
     serial: u64,
 }
 
-/// Unplaced bytes of one half.
 #[derive(Debug)]
 struct Unplaced {
-    /// Time by which all are placed.
+    /// All are placed by then.
     until: Instant,
-    /// Their ranges by the memory's origin.
+    /// By the memory's origin.
     extents: Vec<Range<u64>>,
     pieces: BTreeMap<(Instant, u64), Piece>,
 }
@@ -98,7 +94,6 @@ struct Piece {
     part: Range<usize>,
 }
 
-/// A completion not yet visible.
 #[derive(Debug)]
 pub(crate) struct Untold {
     at: Instant,
@@ -110,7 +105,7 @@ pub(crate) struct Untold {
 }
 
 impl Late {
-    /// Returns `None` if nothing is late.
+    /// Returns `None` without delays.
     pub(crate) fn new(config: LateConfig) -> Option<Self> {
         (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self {
             config,
@@ -121,7 +116,7 @@ impl Late {
         })
     }
 
-    /// Returns a random time up to `longest` after `now`, at least 1 ns.
+    /// Returns a random time up to `longest` later.
     fn soon(&mut self, now: Instant, longest: Duration) -> Instant {
         match longest.as_nanos() as u64 {
             0 => now,
@@ -129,7 +124,6 @@ impl Late {
         }
     }
 
-    /// Accepts bytes for a checked range.
     pub(crate) fn place(
         &mut self,
         flow: Flow,
@@ -154,7 +148,7 @@ impl Late {
         }
         // only the program waits for READ data
         let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
-        // sometimes sooner than earlier bytes of another queue pair
+        // sometimes before earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
         let latest = now.plus(self.config.place * times / parts);
         let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
@@ -182,7 +176,6 @@ impl Late {
         Ok(())
     }
 
-    /// True if bytes of this half wait.
     pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
         self.unplaced.contains_key(&flow)
     }
@@ -198,7 +191,7 @@ impl Late {
         }
     }
 
-    /// Places due pieces; returns queue pairs without any left.
+    /// Places due pieces; returns finished queue pairs.
     pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
         let mut due = Vec::new();
         for there in self.unplaced.values_mut() {
@@ -207,7 +200,7 @@ impl Late {
                 due.push(first.remove_entry());
             }
         }
-        // programs may observe the order in memory
+        // programs may see the order
         due.sort_unstable_by_key(|(key, _)| *key);
         due.into_iter().for_each(|(_, piece)| piece.place());
         let mut done = Vec::new();
@@ -220,7 +213,7 @@ impl Late {
         done
     }
 
-    /// Accepts a completion; returns it if due now.
+    /// Takes a completion, or returns it if due.
     pub(crate) fn tell(&mut self, new: Untold, now: Instant) -> Option<Untold> {
         let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.tell).max(placed);
@@ -233,7 +226,7 @@ impl Late {
         None
     }
 
-    /// Takes the next due completion after placing its bytes.
+    /// Takes a due completion after placing its bytes.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<Untold> {
         loop {
             let mut queues = self.untold.values_mut();
@@ -246,12 +239,11 @@ impl Late {
         }
     }
 
-    /// Drops a queue's completions.
     pub(crate) fn forget_cq(&mut self, id: CqId) {
         self.untold.remove(&id);
     }
 
-    /// Returns the time of a new event, after pending completions.
+    /// Returns the time of a new event.
     pub(crate) fn time_of_event(&mut self, now: Instant) -> Instant {
         let told = self.untold.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
         self.soon(now, self.config.tell).max(told.unwrap_or(now))
@@ -266,7 +258,7 @@ impl Late {
 }
 
 impl Piece {
-    /// Ignores memory that is gone.
+    /// Ignores lost memory.
     fn place(self) {
         let Self { region, address, bytes, part } = self;
         let _ = region.write(address, &bytes[part]);

@@ -1,5 +1,4 @@
-//! Parts of completion queues. Concurrency models (`models/`) replace this file to run the real
-//! queues.
+//! Parts of completion queues; concurrency models (`models/`) replace this file.
 
 pub(super) use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,

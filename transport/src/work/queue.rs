@@ -14,7 +14,7 @@ use crate::{
     psn::Psn,
 };
 
-/// An SGE of a posted request; the memory outlives the request.
+/// An SGE of a posted request, keeping its memory.
 #[derive(Debug)]
 struct Piece {
     region: Option<Arc<Region>>,
@@ -35,12 +35,12 @@ impl Gather {
         Self { pieces }
     }
 
-    /// Returns the total; posting refuses 4 GiB and more.
+    /// Below 4 GiB: posting refuses more.
     fn length(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
-    /// Checks each non-empty piece for `needed` by `pd`.
+    /// Checks non-empty pieces.
     fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
@@ -50,7 +50,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Copies `to.len()` bytes from `offset`; the caller stays within [`length`](Self::length).
+    /// Reads within [`length`](Self::length).
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, to.len(), |region, address, len| {
@@ -60,7 +60,7 @@ impl Gather {
         })
     }
 
-    /// Places `from` at `offset`; the caller stays within [`length`](Self::length).
+    /// Writes within [`length`](Self::length).
     fn write(
         &self,
         offset: u64,
@@ -75,7 +75,7 @@ impl Gather {
         })
     }
 
-    /// Returns region and address of a range within one piece.
+    /// Returns a range within one piece.
     fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         let mut skip = offset;
         for Piece { region, sge } in &self.pieces {
@@ -89,7 +89,7 @@ impl Gather {
         None
     }
 
-    /// Calls `each` for every piece's part of the range in order.
+    /// Calls `each` for every part of the range.
     fn walk(
         &self,
         offset: u64,
@@ -127,14 +127,14 @@ pub(crate) struct SendWqe {
     pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
-    /// Has built packets; else the next two are meaningless.
+    /// Validates the next two.
     pub(crate) started: bool,
     pub(crate) first_psn: Psn,
-    /// PSNs used: request packets, or a READ's response packets.
+    /// PSNs used: of a READ, for its response.
     pub(crate) packets: u32,
-    /// Counts as an outstanding READ or atomic; set at the start.
+    /// Counts as an outstanding READ or atomic.
     pub(crate) holds_slot: bool,
-    /// An early local error; nothing later is sent.
+    /// A local error; nothing later is sent.
     pub(crate) failed: Option<WcError>,
 }
 
@@ -158,22 +158,20 @@ impl SendWqe {
         }
     }
 
-    /// True if the response carries data: a later acknowledgement implies its loss.
+    /// True if a later acknowledgement implies a lost response.
     pub(crate) const fn awaits_data(&self) -> bool {
         self.op.awaits_data()
     }
 
-    /// True if the response is more than an acknowledgement.
+    /// True for responses beyond an acknowledgement.
     pub(crate) const fn awaits_answer(&self) -> bool {
         self.op.awaits_data() || self.op.awaits_placement()
     }
 
-    /// Returns the PSN after its last.
     pub(crate) const fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.packets)
     }
 
-    /// Checks the local buffers for its operation and `pd`.
     pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
         let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
         match &self.bytes {
@@ -193,7 +191,6 @@ impl SendWqe {
         }
     }
 
-    /// Returns region and address of payload within one piece.
     pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.piece(offset, length),
@@ -201,7 +198,6 @@ impl SendWqe {
         }
     }
 
-    /// Places READ or atomic data.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -215,7 +211,7 @@ impl SendWqe {
     }
 }
 
-/// The send queue, with requests numbered so that positions survive completions.
+/// The send queue; numbers survive completions.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<SendWqe>,
@@ -228,12 +224,10 @@ impl SendQueue {
         Self { wqes: VecDeque::new(), head: 0, capacity }
     }
 
-    /// Returns the oldest request's number.
     pub(crate) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// Returns the free space in requests.
     pub(crate) fn room(&self) -> usize {
         (self.capacity as usize).saturating_sub(self.wqes.len())
     }
@@ -269,7 +263,7 @@ impl SendQueue {
         self.wqes.get_mut(number.checked_sub(self.head)? as usize)
     }
 
-    /// Returns the started request with `psn`, and its number.
+    /// Returns the started request with `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u64, &SendWqe)> {
         // started requests come first and end within half the PSN space
         let oldest = self.wqes.front()?.first_psn;
@@ -286,18 +280,16 @@ impl SendQueue {
 pub(crate) struct RecvWqe {
     pub(crate) id: u64,
     gather: Gather,
-    /// Protection domain of its queue.
+    /// Of the posting queue.
     pd: PdId,
     pub(crate) length: u64,
 }
 
 impl RecvWqe {
-    /// Checks every piece for writing.
     pub(crate) fn check(&self) -> Result<(), AccessError> {
         self.gather.check(self.pd, Access::LOCAL_WRITE)
     }
 
-    /// Calls `each` for every target of part of a message.
     pub(crate) fn visit(
         &self,
         offset: u64,
@@ -307,7 +299,7 @@ impl RecvWqe {
         self.gather.walk(offset, length, each)
     }
 
-    /// Places part of a message within the length.
+    /// Writes within the length.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -318,7 +310,7 @@ impl RecvWqe {
     }
 }
 
-/// Requests taken from a queue pair without completion; dropping takes time in their number.
+/// Requests without completions; dropping takes time in their number.
 #[must_use = "they are to be dropped without the adapter's lock"]
 #[derive(Default, Debug)]
 pub struct AbandonedRequests {
@@ -327,7 +319,7 @@ pub struct AbandonedRequests {
 }
 
 impl AbandonedRequests {
-    /// Returns the numbers of sends and receives.
+    /// Returns the counts of sends and receives.
     #[must_use]
     pub fn len(&self) -> [usize; 2] {
         [self.sends.len(), self.recvs.len()]
@@ -370,7 +362,6 @@ impl RecvQueue {
         self.wqes.front()
     }
 
-    /// Returns an incomplete request to the front.
     pub(crate) fn put_back(&mut self, wqe: RecvWqe) {
         self.wqes.push_front(wqe);
     }

@@ -9,35 +9,35 @@ use crate::mem::AccessError;
 pub enum Refusal {
     /// An earlier packet is missing.
     MissingPacket,
-    /// It would change memory of an unfinished READ; the peer retransmits.
+    /// An unfinished READ uses the memory; the peer retransmits.
     UnansweredRead,
-    /// No receive request is posted.
+    /// No receive request.
     NoReceiveRequest,
     /// The packet does not continue the message.
     OpcodeOrder,
-    /// The payload length contradicts the packet's position or the announced length.
+    /// The length does not fit the position or announcement.
     Length,
-    /// The message is longer than the posted buffer.
+    /// The message exceeds the buffer.
     BufferTooSmall,
     /// The queue pair denies the operation.
     NotEnabled,
     /// More READs than the limit.
     TooManyReads,
-    /// The R_Key or access is invalid.
+    /// R_Key or access is invalid.
     Access(AccessError),
     /// The receive request is invalid.
     LocalBuffer(AccessError),
-    /// An atomic's address is not a multiple of eight.
+    /// An atomic's address is not 8-byte aligned.
     Misaligned,
     /// The SEND's key cannot be invalidated.
     Invalidate(AccessError),
-    /// A FLUSH with reserved bits or no placement type.
+    /// A FLUSH of a reserved or missing type.
     FlushKind,
     /// The XRC SRQ does not exist.
     UnknownXrcSrq,
-    /// The XRC SRQ has another XRC domain than the target.
+    /// The XRC SRQ is of another domain.
     ForeignXrcSrq,
-    /// The XRC SRQ's completion queue has overflowed.
+    /// The XRC SRQ's completion queue overflowed.
     FailedXrcSrq,
 }
 

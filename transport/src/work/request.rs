@@ -10,24 +10,24 @@ use crate::{
     wire::Immediate,
 };
 
-/// A piece of a local region (`ibv_sge`), checked at execution.
+/// A piece of a region (`ibv_sge`), checked at execution.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sge {
     /// Region key.
     pub lkey: LKey,
-    /// First address in the region.
+    /// First address.
     pub address: u64,
     /// Length in bytes.
     pub length: u32,
 }
 
-/// A scatter/gather list; up to two SGEs need no allocation.
+/// A scatter/gather list, inline up to two SGEs.
 pub type SgeList = SmallVec<[Sge; 2]>;
 
-/// An address in the peer's memory.
+/// Memory of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Remote {
-    /// First address in the peer's region.
+    /// First address.
     pub address: u64,
     /// The peer's key.
     pub rkey: RKey,
@@ -38,13 +38,11 @@ pub struct Remote {
 pub struct UdDestination {
     /// Address vector.
     pub av: AddressVector,
-    /// The peer's queue pair, or [`Qpn::MULTICAST`] for the group in `av`. A mismatch is sent but
-    /// not received.
+    /// Queue pair, or [`Qpn::MULTICAST`] for the group in `av`; a mismatch is not received.
     pub qpn: Qpn,
-    /// Queue key; with the high bit set, the sender's own is used.
+    /// Queue key; the high bit selects the sender's.
     pub qkey: QKey,
-    /// Protection domain of the address handle; a queue pair of another domain cannot use it.
-    /// `None` fits any.
+    /// The address handle's protection domain, required of the queue pair; `None` fits any.
     pub pd: Option<PdId>,
 }
 
@@ -59,19 +57,19 @@ impl UdDestination {
 /// Operation of a send request (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOp {
-    /// Sends a message to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
+    /// Sends to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
     Send {
-        /// Immediate data for the receiver.
+        /// Immediate data.
         immediate: Option<Immediate>,
     },
     /// Sends on a UD queue pair.
     SendTo {
         /// The receiver.
         to: UdDestination,
-        /// Immediate data for the receiver.
+        /// Immediate data.
         immediate: Option<Immediate>,
     },
-    /// Sends, and invalidates a type 2 window of the peer (`IBV_WR_SEND_WITH_INV`).
+    /// Sends, and invalidates the peer's type 2 window (`IBV_WR_SEND_WITH_INV`).
     SendInvalidate {
         /// The key.
         rkey: RKey,
@@ -80,7 +78,7 @@ pub enum SendOp {
     Write {
         /// Destination.
         remote: Remote,
-        /// Immediate data; consumes and completes the peer's receive request.
+        /// Immediate data, which completes a receive request.
         immediate: Option<Immediate>,
     },
     /// Reads the peer's memory (`IBV_WR_RDMA_READ`).
@@ -88,48 +86,46 @@ pub enum SendOp {
         /// Source.
         remote: Remote,
     },
-    /// Replaces the peer's 8-byte word if it equals `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The
-    /// SGEs, 8 bytes, get the old value in host byte order.
+    /// Replaces an 8-byte word if it equals `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The SGEs get
+    /// its 8 old bytes in host order.
     CompareSwap {
-        /// The word, 8-byte aligned.
+        /// The aligned word.
         remote: Remote,
         /// Expected value.
         compare: u64,
         /// New value.
         swap: u64,
     },
-    /// Adds to the peer's 8-byte word (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs, 8 bytes, get the
-    /// old value in host byte order.
+    /// Adds to an 8-byte word (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs get its 8 old bytes in host
+    /// order.
     FetchAdd {
-        /// The word, 8-byte aligned.
+        /// The aligned word.
         remote: Remote,
-        /// The addend; the sum wraps.
+        /// Addend; the sum wraps.
         add: u64,
     },
-    /// Writes eight bytes atomically (`IBV_WR_ATOMIC_WRITE`): readers see all or none.
+    /// Writes eight bytes atomically (`IBV_WR_ATOMIC_WRITE`).
     AtomicWrite {
-        /// The word, 8-byte aligned.
+        /// The aligned word.
         remote: Remote,
     },
-    /// Completes when earlier writes are visible or persistent at the peer (`IBV_WR_FLUSH`).
-    /// Carries no bytes.
+    /// Waits until earlier writes are visible or persistent (`IBV_WR_FLUSH`).
     Flush {
-        /// First address; only the key matters with `whole`.
+        /// First address, unused with `whole`.
         remote: Remote,
-        /// Bytes of the range.
+        /// Bytes.
         length: u32,
-        /// Required placement.
+        /// Placement.
         placement: Placement,
-        /// Flushes the whole region or window (`IBV_FLUSH_MR`).
+        /// Whole region or window (`IBV_FLUSH_MR`).
         whole: bool,
     },
-    /// Binds a memory window locally (`IBV_WR_BIND_MW`, `ibv_bind_mw`), without bytes. It starts
-    /// after everything posted earlier completes; later requests start once the window is bound.
+    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`) locally, after all earlier and
+    /// before all later requests.
     BindWindow(WindowBind),
-    /// Invalidates a type 2 window bound by this queue pair (`IBV_WR_LOCAL_INV`), without bytes,
-    /// ordered like a bind.
+    /// Invalidates this queue pair's type 2 window (`IBV_WR_LOCAL_INV`), ordered like a bind.
     LocalInvalidate {
-        /// The window's key.
+        /// Key.
         rkey: RKey,
     },
 }
@@ -141,7 +137,7 @@ impl SendOp {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
-    /// True if it changes the peer's memory atomically; adapters without atomics refuse it.
+    /// True for an atomic change of memory, refused by adapters without atomics.
     #[must_use]
     pub const fn is_atomic(&self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. } | Self::AtomicWrite { .. })
@@ -153,19 +149,19 @@ impl SendOp {
         matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
     }
 
-    /// True if it counts as an outstanding READ or atomic.
+    /// True if it counts as a READ or atomic.
     #[must_use]
     pub const fn takes_slot(&self) -> bool {
         self.awaits_data() || matches!(self, Self::AtomicWrite { .. })
     }
 
-    /// True if it executes locally, without a packet.
+    /// True if executed locally.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::BindWindow(_) | Self::LocalInvalidate { .. })
     }
 
-    /// True if it carries no bytes.
+    /// True without bytes.
     #[must_use]
     pub const fn is_bare(&self) -> bool {
         self.is_local() || matches!(self, Self::Flush { .. })
@@ -173,7 +169,7 @@ impl SendOp {
 }
 
 bitflags! {
-    /// Placement types of a FLUSH (`ibv_placement_type`), at least one.
+    /// Placement types of a FLUSH (`ibv_placement_type`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct Placement: u8 {
         /// Visible to all readers.
@@ -184,7 +180,7 @@ bitflags! {
 }
 
 impl Placement {
-    /// Returns the rights required of region and responder.
+    /// Returns the required rights.
     #[must_use]
     pub fn needed(self) -> Access {
         let mut needed = Access::empty();
@@ -200,9 +196,9 @@ bitflags! {
     pub struct SendFlags: u32 {
         /// Waits for earlier READs and atomics.
         const FENCE = 1;
-        /// Success completes too; failure always does.
+        /// Completes on success too.
         const SIGNALED = 1 << 1;
-        /// Marks the receiver's completion as solicited.
+        /// Solicits the receiver's completion.
         const SOLICITED = 1 << 2;
     }
 }
@@ -210,9 +206,9 @@ bitflags! {
 /// Bytes of a send request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Data {
-    /// SGEs, read when packets are built (written by a READ or atomic).
+    /// SGEs, read when packets are built (written by READs and atomics).
     Sges(SgeList),
-    /// Bytes copied at posting (`IBV_SEND_INLINE`); not for READs or atomics.
+    /// Copied at posting (`IBV_SEND_INLINE`); not for READs or atomics.
     Inline(SmallVec<[u8; 64]>),
 }
 
@@ -229,7 +225,7 @@ impl Data {
         Self::Inline(SmallVec::from_slice(bytes))
     }
 
-    /// Returns the total, even if too long to send.
+    /// Returns the length, even beyond the limit.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -254,16 +250,16 @@ impl From<Sge> for Data {
 /// A send request (`ibv_send_wr`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SendWr {
-    /// Identifier for the completion.
+    /// Identifier.
     pub wr_id: u64,
-    /// The operation.
+    /// Operation.
     pub op: SendOp,
-    /// Payload, or buffer for a READ or atomic.
+    /// Payload or buffer.
     pub data: Data,
     /// Flags.
     pub flags: SendFlags,
-    /// The peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`), for XRC initiators only. It receives
-    /// messages; its protection domain applies to READs, WRITEs and atomics.
+    /// The peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`), from XRC initiators only: it receives,
+    /// and its protection domain applies.
     pub remote_srq: Option<SrqId>,
 }
 
@@ -274,7 +270,7 @@ impl SendWr {
         Self::signaled(wr_id, SendOp::Send { immediate: None }, data.into())
     }
 
-    /// Returns a signaled SEND for UD.
+    /// Returns a signaled UD SEND.
     #[must_use]
     pub fn send_to(wr_id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::SendTo { to, immediate: None }, data.into())
@@ -328,7 +324,7 @@ impl SendWr {
         Self::bare(wr_id, SendOp::Flush { remote, length, placement, whole: false })
     }
 
-    /// Returns a signaled FLUSH of a whole region or window.
+    /// Returns a signaled FLUSH of a region or window.
     #[must_use]
     pub fn flush_all(wr_id: u64, rkey: RKey, placement: Placement) -> Self {
         Self::bare(
@@ -362,7 +358,7 @@ impl SendWr {
         Self::signaled(wr_id, op, Data::empty())
     }
 
-    /// Adds immediate data if the operation can carry it.
+    /// Adds immediate data if possible.
     #[must_use]
     pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
         match &mut self.op {
@@ -394,14 +390,14 @@ impl SendWr {
 /// A receive request (`ibv_recv_wr`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecvWr {
-    /// Identifier for the completion.
+    /// Identifier.
     pub wr_id: u64,
     /// Buffers.
     pub sges: SgeList,
 }
 
 impl RecvWr {
-    /// Returns a request with these SGEs.
+    /// Returns a request.
     #[must_use]
     pub fn new(wr_id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
         Self { wr_id, sges: sges.into_iter().collect() }

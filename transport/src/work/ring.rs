@@ -1,31 +1,29 @@
-//! A bounded queue that can be resized under concurrent pops.
+//! A bounded queue, resizable under concurrent pops.
 
 use alloc::boxed::Box;
 
 use super::parts::{ArrayQueue, AtomicUsize, OnceBox, Ordering};
 
-/// Growth at least doubles the array: enough from 1 element to 2^31.
+/// Growth doubles: enough from 1 to 2^31 elements.
 const GROWN: usize = 31;
 
-/// A queue with one owner for push and resize; any thread pops without a lock or waiting for a
-/// resize.
+/// A queue with one owner, which pushes and resizes, and lock-free pops by any thread.
 ///
-/// Growth appends a larger array: one in use cannot be replaced. The owner pushes to the newest;
-/// pops empty older arrays first; nothing is copied. Shrinking only lowers the limit. Old arrays
-/// stay: all arrays together have less than twice the newest's elements.
+/// An array in use cannot be replaced: growth appends a larger one for pushes, while pops empty
+/// older ones first. Shrinking only lowers the limit. All arrays stay, with less than twice the
+/// newest's elements.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     first: ArrayQueue<T>,
     grown: [OnceBox<ArrayQueue<T>>; GROWN],
-    /// Array for pushes, set after its creation.
+    /// For pushes; set after its creation.
     newest: AtomicUsize,
-    /// Oldest array that may hold elements.
+    /// May hold elements.
     oldest: AtomicUsize,
     limit: AtomicUsize,
 }
 
 impl<T> Ring<T> {
-    /// At least one element.
     #[cfg(test)]
     pub(super) fn new(limit: usize) -> Self {
         Self::of(ArrayQueue::new(limit))
@@ -53,7 +51,7 @@ impl<T> Ring<T> {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Returns the elements held; concurrent pops may leave fewer.
+    /// Concurrent pops may leave fewer.
     pub(super) fn len(&self) -> usize {
         let newest = self.newest.load(Ordering::Acquire);
         let oldest = self.oldest.load(Ordering::Acquire).min(newest);
@@ -63,13 +61,13 @@ impl<T> Ring<T> {
     pub(super) fn pop(&self) -> Option<T> {
         loop {
             let oldest = self.oldest.load(Ordering::Acquire);
-            // check before popping: with a newer array nothing is added here
+            // first: with a newer array nothing is added here
             let is_newest = oldest == self.newest.load(Ordering::Acquire);
             let taken = self.array(oldest)?.pop();
             if taken.is_some() || is_newest {
                 return taken;
             }
-            // another thread may have advanced it
+            // another thread may have
             let _ = self.oldest.compare_exchange(
                 oldest,
                 oldest + 1,
@@ -79,26 +77,26 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Adds an element, or returns it if full; owner only.
+    /// Pushes, or returns the element; owner only.
     pub(super) fn push(&self, value: T) -> Result<(), T> {
         let newest = self.newest.load(Ordering::Relaxed);
         match self.array(newest) {
-            // the first array is full at the limit, unless the limit was lowered
+            // full at the limit, unless that was lowered
             Some(array) if newest == 0 && array.capacity() == self.limit() => array.push(value),
             Some(array) if self.len() < self.limit() => array.push(value),
             _ => Err(value),
         }
     }
 
-    /// Returns the size of the array needed for `limit`; `None`: it fits.
+    /// Returns the array size needed for `limit`, if larger.
     pub(super) fn lacks(&self, limit: usize) -> Option<usize> {
         let newest = self.newest.load(Ordering::Acquire);
         let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
         (limit > allocated).then(|| limit.max(allocated.saturating_mul(2)))
     }
 
-    /// Changes the limit, at least 1, with the array that it [lacks](Self::lacks), or creates one.
-    /// `Err`: the elements held, if more; owner only.
+    /// Changes the limit, at least 1, with the array it [lacks](Self::lacks) or a new one. `Err`:
+    /// more elements are held; owner only.
     pub(super) fn resize(&self, limit: usize, array: Option<ArrayQueue<T>>) -> Result<(), usize> {
         let held = self.len();
         if held > limit {
@@ -160,7 +158,7 @@ mod tests {
         assert!(ring.newest.load(Ordering::Relaxed) <= 11);
     }
 
-    /// Two threads pop during pushes and resizes: each element appears once, in order per thread.
+    /// Two threads pop under pushes and resizes: each element once, in order per thread.
     #[test]
     fn takers_do_not_notice_a_resize() {
         const COUNT: usize = if cfg!(miri) { 500 } else { 200_000 };

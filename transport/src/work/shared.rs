@@ -16,7 +16,7 @@ pub(crate) type SrqTable = HashMap<SrqId, SharedQueue, IdHasher>;
 /// Sizes of a shared receive queue (`ibv_srq_attr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SrqAttr {
-    /// Outstanding receive requests.
+    /// Receive requests.
     pub max_wr: u32,
     /// SGEs per request.
     pub max_sge: u32,
@@ -27,7 +27,7 @@ pub struct SrqAttr {
 pub struct SrqInfo {
     /// Sizes.
     pub attr: SrqAttr,
-    /// An event is raised once below this number; 0: none.
+    /// Raises an event once below it; 0: none.
     pub limit: u32,
     /// Posted requests.
     pub posted: u32,
@@ -40,10 +40,10 @@ pub enum SrqError {
     /// No such queue.
     #[error("no such shared receive queue")]
     UnknownSrq,
-    /// No requests, or more than the adapter's limit.
+    /// None, or above the adapter's limit.
     #[error("max_wr must be within 1..={0}")]
     Size(u32),
-    /// More requests are posted than the new size.
+    /// More are posted.
     #[error("{0} requests are posted, more than it would hold")]
     Posted(u32),
     /// The limit exceeds the queue's size.
@@ -56,15 +56,13 @@ pub(crate) struct SharedQueue {
     pub(crate) queue: RecvQueue,
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
-    /// XRC SRQ only.
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// XRC attributes: any target of the domain reaches it, and it has its completion queue.
+/// An XRC SRQ's domain and completion queue.
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,
-    /// Targets currently served.
     pub(crate) targets: BTreeSet<Qpn>,
 }
 
@@ -87,7 +85,7 @@ impl SharedQueue {
         }
     }
 
-    /// True once below the limit, until it is set again.
+    /// True once below the limit.
     pub(crate) fn passes_limit(&mut self) -> bool {
         let passes = self.queue.len() < self.limit;
         if passes {

@@ -1,8 +1,7 @@
-//! Header prediction: a fast path for the packets that established connections nearly always have
-//! next.
+//! Header prediction: a fast path for usual packets of established connections.
 //!
-//! Read first: V. Jacobson, "4BSD Header Prediction" (1990). The fast path matches the general one
-//! and changes nothing before it commits: an adapter without prediction sends the same bytes.
+//! Read first: V. Jacobson, "4BSD Header Prediction" (1990). It matches the general path and
+//! changes nothing before it commits: without prediction the same bytes leave.
 
 mod receive;
 mod send;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Qp {
-    /// True if this packet is from the peer and expected next; the ICRC may be unchecked.
+    /// True if this is the peer's expected next packet; the ICRC may be unchecked.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
         let Common {
             state: State::Rts,
@@ -37,8 +37,8 @@ impl Qp {
             }
     }
 
-    /// Executes an [expected](Self::expects) packet with a correct ICRC. `None`: nothing changed,
-    /// use the general path.
+    /// Executes an [expected](Self::expects) packet with a correct ICRC. `None`: unchanged, use the
+    /// general path.
     pub(crate) fn take_expected(
         &mut self,
         single: &Single<'_>,
@@ -66,7 +66,6 @@ impl Qp {
 }
 
 impl Responder {
-    /// True if this packet is next, outside a message, without unfinished READs.
     fn expects(&self, psn: Psn) -> bool {
         psn == self.expected
             && !self.is_within_message()
@@ -123,7 +122,6 @@ impl Responder {
         Some(())
     }
 
-    /// Completes the oldest receive request.
     fn complete(
         &mut self,
         opcode: WcOpcode,
@@ -141,12 +139,12 @@ impl Responder {
 }
 
 impl Requester {
-    /// True if this acknowledges outstanding requests and no READ is outstanding.
+    /// True for outstanding requests without READs.
     fn expects_acknowledge(&self, psn: Psn) -> bool {
         self.check_window(psn).is_ok() && self.reads == 0 && !self.probe.has_repeated(psn)
     }
 
-    /// True if this responds to the oldest request, a READ of one packet.
+    /// True for a response to a one-packet READ, the oldest request.
     fn expects_response(&self, psn: Psn) -> bool {
         psn == self.oldest_unacked
             && psn.is_before(self.sent_end)

@@ -1,4 +1,4 @@
-//! Packets sent without obstacles: one-packet requests and acknowledgements.
+//! Unobstructed one-packet requests and acknowledgements.
 
 use super::super::{
     Kind, Qp, QpType,
@@ -18,15 +18,14 @@ use crate::{
     work::{SendFlags, SendOp, SendWqe},
 };
 
-/// A packet written without ICRC.
 pub(crate) struct BuiltSingle {
     pub(crate) length: usize,
     pub(crate) is_request: bool,
 }
 
 impl Qp {
-    /// Writes the next due packet to `slot`. `room` returns the shared credits for the given bytes
-    /// in flight. `None`: nothing changed, use the general path.
+    /// Writes the next due packet. `room` returns the shared credits for bytes in flight. `None`:
+    /// unchanged, use the general path.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
@@ -65,7 +64,7 @@ impl Qp {
 }
 
 impl Answers {
-    /// Writes the next response if it is an ACK or NAK.
+    /// Writes a leading ACK or NAK.
     fn build_single(&mut self, common: &Common, slot: &mut [u8]) -> Option<usize> {
         let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
         self.replies.pop_front();
@@ -77,7 +76,7 @@ impl Answers {
 }
 
 impl Requester {
-    /// Writes the next request if it is an unstarted one-packet SEND or WRITE.
+    /// Writes an unstarted one-packet SEND or WRITE.
     fn build_single(
         &mut self,
         common: &Common,
@@ -149,7 +148,6 @@ impl Requester {
     }
 }
 
-/// Returns the BTH; one-packet requests ask for an acknowledgement.
 fn header(
     common: &Common,
     operation: Operation,
