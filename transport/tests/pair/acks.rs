@@ -1,4 +1,4 @@
-//! Acknowledgements: requests for them, and responses (9.7.2, 9.7.5.1.2).
+//! Acknowledgements (9.7.2, 9.7.5.1.2).
 
 use roce_transport::{
     addr::Mtu,
@@ -37,7 +37,7 @@ fn at_least_every_64th_packet_asks() {
     assert_eq!(asking, [63, 127, 191, 199]);
 }
 
-/// At most 512 packets are in flight; intermediate acknowledgements release more.
+/// Intermediate acknowledgements release more.
 #[test]
 fn no_more_than_512_packets_wait_for_acknowledgement() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -63,7 +63,7 @@ fn one_acknowledgement_stands_for_all_before_it() {
     assert_eq!(half.node.adapter.poll_timeout(), None, "nothing is left to wait for");
 }
 
-/// Credits never throttle: the peer refuses requests without receives.
+/// The peer refuses requests without receives.
 #[test]
 fn credits_hold_nothing_back() {
     let mut half = Half::new(Options::default());
@@ -79,7 +79,7 @@ fn credits_hold_nothing_back() {
     assert_eq!(half.qp.send_outcomes(), all_ok(1..=4, 0));
 }
 
-/// A mid-message acknowledgement moves the window, completing nothing.
+/// A mid-message acknowledgement only moves the window.
 #[test]
 fn a_message_completes_with_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -106,7 +106,7 @@ fn a_responder_answers_only_who_asks() {
     half.expect_nothing();
 }
 
-/// It is shorter than a packet of four bytes or more and ends the run.
+/// It is shorter than packets of four bytes or more and ends the run.
 #[test]
 fn an_acknowledgement_leaves_behind_the_only_packet_of_a_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -149,7 +149,7 @@ fn an_adapter_tells_when_acknowledgements_are_all_that_it_sends() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// A polling thread checks this first: it misses nothing and is usually false.
+/// A polling thread's first check, usually false.
 #[test]
 fn an_adapter_tells_whether_it_has_anything_to_do() {
     let mut half = Half::new(Options::default());
@@ -198,7 +198,7 @@ fn acknowledgements_of_one_batch_become_one() {
     assert_eq!(pair.trace.from(Side::B).count(), 1);
 }
 
-/// The MSN counts messages: a READ when executed, a WRITE at its last packet.
+/// A READ counts when executed, a WRITE at its last packet.
 #[test]
 fn the_msn_counts_messages() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -217,7 +217,7 @@ fn the_msn_counts_messages() {
     half.expect(&[ack(0x204, 3)]);
 }
 
-/// Responses keep request order: an acknowledgement waits for earlier READ data.
+/// An acknowledgement waits for earlier READ data.
 #[test]
 fn answers_keep_the_order_of_requests() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -249,7 +249,7 @@ fn credits_are_not_used() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// Returns an address with an unknown key: valid for 0 bytes.
+/// Returns an address for 0 bytes.
 fn half_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
 }

@@ -8,17 +8,17 @@ use crate::common::{Half, Options, Pkt, pattern, pkt};
 
 const MTU: usize = 4096;
 const STEP: Duration = Duration::from_micros(250);
-/// Packets per step through the path: 50 MB/s.
+/// Packets per step: 50 MB/s.
 const STEP_PACKETS: usize = 3;
-/// Limit of packets queued on the path.
+/// Packets queued on the path.
 const QUEUE: usize = 128;
 const TIMEOUT: Duration = Duration::from_millis(67);
 
-/// The peer and the path to it.
+/// The peer and its path.
 struct Slow {
     half: Half,
     remote: Remote,
-    /// Packets requested, and those received.
+    /// Packets requested, and received.
     packets: usize,
     arrived: Vec<u8>,
     way: VecDeque<Pkt>,
@@ -39,7 +39,6 @@ impl Slow {
         self.arrived.len() / MTU
     }
 
-    /// Requests the missing rest.
     fn ask(&mut self) {
         let from =
             Remote { address: self.remote.address + self.arrived.len() as u64, ..self.remote };
@@ -48,7 +47,7 @@ impl Slow {
         self.half.send(&pkt(Op::ReadRequest, psn).reth(from, left as u32).ask());
     }
 
-    /// Advances one step: adapter turn and delivery. True if the peer accepted anything.
+    /// Advances a step; true if the peer accepted anything.
     fn step(&mut self) -> bool {
         self.half.advance(STEP);
         for packet in self.half.take_turn() {
@@ -68,7 +67,7 @@ impl Slow {
     }
 }
 
-/// At the initial rate the peer would wait for 63 timeouts, and take seven times as long.
+/// The initial rate would cost 63 timeouts and seven times the time.
 #[test]
 fn answers_that_are_lost_come_slower() {
     let bytes = pattern(1, 8192 * MTU);
@@ -91,8 +90,7 @@ fn answers_that_are_lost_come_slower() {
     assert!(peer.lost < 5 * peer.packets, "{} lost", peer.lost);
 }
 
-/// A long response's last packet can share a run with the next response's first, if already
-/// requested. It waits for at most one transmit buffer.
+/// A long response's last packet waits up to one buffer to share a run with the next response.
 #[test]
 fn answers_share_a_run() {
     const PACKETS: usize = 18;

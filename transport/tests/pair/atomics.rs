@@ -1,4 +1,4 @@
-//! Atomics change the peer's eight-byte word exactly once (9.4.5, 9.7.5.1.4).
+//! Atomics change a word exactly once (9.4.5, 9.7.5.1.4).
 
 use roce_transport::{
     event::{Disposition, DropReason, Refusal},
@@ -72,7 +72,7 @@ fn requests_and_answers_on_the_wire() {
     assert_eq!(word(&far, 0), 77);
 }
 
-/// A repeat gets the first value and changes nothing.
+/// A repeat gets the first value.
 #[test]
 fn a_repeat_is_answered_and_not_carried_out() {
     let mut half = Half::new(Options::default());
@@ -91,7 +91,7 @@ fn a_repeat_is_answered_and_not_carried_out() {
     assert_eq!((word(&far, 0), answers.len()), (9, 2));
 }
 
-/// FetchAdd's unused field may differ: rxe sends buffer garbage.
+/// rxe sends buffer garbage there.
 #[test]
 fn the_unused_field_of_a_repeat_does_not_matter() {
     let mut half = Half::new(Options::default());
@@ -125,7 +125,7 @@ fn another_request_with_the_same_psn_is_no_repeat() {
     half.expect_nothing();
 }
 
-/// Lost requests and responses: each operation counts once.
+/// Requests and responses are lost.
 #[test]
 fn exactly_once_under_loss() {
     for lost in [
@@ -163,7 +163,7 @@ fn exactly_once_under_loss() {
     }
 }
 
-/// Atomics share the READ limit and hold up a fence.
+/// Atomics count as READs and hold up a fence.
 #[test]
 fn slots_and_fence() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
@@ -199,7 +199,7 @@ fn the_wrong_kind_of_answer() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
 }
 
-/// A plain acknowledgement has no value.
+/// It has no value.
 #[test]
 fn an_acknowledgement_is_no_answer() {
     let mut half = Half::new(Options::default());
@@ -243,7 +243,7 @@ fn what_is_refused() {
     }
 }
 
-/// SGEs for the old value must be eight bytes.
+/// The old value needs eight bytes.
 #[test]
 fn a_list_of_another_length() {
     for length in [0, 7, 9] {
@@ -255,7 +255,6 @@ fn a_list_of_another_length() {
     }
 }
 
-/// Two connections add to one word without losses.
 #[test]
 fn from_two_sides() {
     let mut pair = Pair::new();

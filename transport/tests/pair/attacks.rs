@@ -1,5 +1,4 @@
-//! Attacks by senders of packets, or by peers with queue pairs. docs/security.md names the threat
-//! of each test.
+//! Attacks by senders or peers; docs/security.md names each threat.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ fn options() -> Options {
     Options { access: RIGHTS, ..Options::default() }
 }
 
-/// Returns every kind of request for eight bytes of memory.
+/// Returns every kind of request for eight bytes.
 fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     [
         pkt(Op::WriteOnly, psn).reth(remote, 8).payload(&[7; 8]),
@@ -33,7 +32,7 @@ fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     ]
 }
 
-/// Each bit is set in about half of all keys; keys are unique and not reused soon.
+/// Each bit is set in about half of the keys.
 #[test]
 fn keys_are_random_and_not_given_again_soon() {
     let mut half = Half::new(Options::default());
@@ -63,7 +62,6 @@ fn keys_are_random_and_not_given_again_soon() {
     }
 }
 
-/// An adapter's numbers do not predict another's keys, queue pairs or PSNs.
 #[test]
 fn another_seed_gives_other_numbers() {
     let numbers = |seed: u8| {
@@ -83,7 +81,7 @@ fn another_seed_gives_other_numbers() {
     assert_eq!(all.len(), 200);
 }
 
-/// A guessed key fails the connection; another needs its owner's help.
+/// A new connection needs its owner's help.
 #[test]
 fn a_wrong_guess_costs_the_connection() {
     for index in 0..6 {
@@ -101,7 +99,7 @@ fn a_wrong_guess_costs_the_connection() {
     }
 }
 
-/// Address plus length cannot wrap into a region or a zero-based window.
+/// Also for zero-based windows.
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
@@ -153,7 +151,7 @@ fn addresses_that_wrap() {
     }
 }
 
-/// A peer invalidates only its connection's windows. Any other attempt ends its connection alone.
+/// The attempt fails the attacker's connection alone.
 #[test]
 fn a_window_of_another_connection_cannot_be_invalidated() {
     for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
@@ -179,7 +177,7 @@ fn a_window_of_another_connection_cannot_be_invalidated() {
     }
 }
 
-/// Unconnected or unknown queue pair: a flood is only counted.
+/// It is only counted.
 #[test]
 fn a_flood_at_a_queue_pair_that_is_not_connected() {
     let mut half = Half::reset(options());
@@ -210,7 +208,7 @@ fn a_flood_at_a_queue_pair_that_is_not_connected() {
     assert_eq!(half.node.adapter.poll_timeout(), None);
 }
 
-/// A request from another address gets no response: a small READ cannot flood a third host.
+/// A small READ cannot flood a third host.
 #[test]
 fn a_read_with_another_source_is_not_answered() {
     let mut half = Half::new(options());
@@ -231,8 +229,7 @@ fn a_read_with_another_source_is_not_answered() {
     assert_eq!(to, [Half::PEER_IP].into());
 }
 
-/// Without the PSN an attacker hits a window of 512 responses at most, or one expected request, in
-/// 16 million; everything else has no effect.
+/// Without the PSN an attacker hits 512 responses at most, or one request, in 16 million.
 #[test]
 fn psns_far_outside() {
     let mut half = Half::new(options());
@@ -258,8 +255,8 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// CNPs slow a queue pair to the minimum window and rate, at most one per 50 µs. They send and
-/// complete nothing; other source addresses do not count.
+/// CNPs slow a queue pair to the minimum window and rate, one per 50 µs; other source addresses do
+/// not count.
 #[test]
 fn forged_notifications_slow_down_and_nothing_else() {
     let mut half = Half::new(options());
@@ -289,7 +286,7 @@ fn forged_notifications_slow_down_and_nothing_else() {
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }
 
-/// A wrong queue key looks like an unknown queue pair, except in counters.
+/// It looks like an unknown queue pair, except in counters.
 #[test]
 fn a_guessed_queue_key() {
     let mut pair = Pair::new();
@@ -310,7 +307,7 @@ fn a_guessed_queue_key() {
     assert_eq!(pair.trace.from(crate::common::Side::B).count(), 0);
 }
 
-/// Excess READs end the connection; repeats wait among queued responses.
+/// Excess READs end the connection; repeats take turns.
 #[test]
 fn a_flood_of_reads() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..options() });
@@ -325,7 +322,7 @@ fn a_flood_of_reads() {
     assert_eq!(answers.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
 }
 
-/// Every resource is limited and reusable.
+/// And is reusable.
 #[test]
 fn every_resource_has_a_limit() {
     let limits = Limits {
@@ -406,7 +403,6 @@ fn every_resource_has_a_limit() {
                 "{caps:?}"
             );
         }
-        // destroy everything for the next round
         qps.into_iter().for_each(|qpn| adapter.destroy_qp(qpn).unwrap());
         srqs.into_iter().for_each(|srq| adapter.destroy_srq(srq).unwrap());
         cqs.iter().for_each(|cq| adapter.destroy_cq(cq.id()).unwrap());
@@ -417,7 +413,6 @@ fn every_resource_has_a_limit() {
     }
 }
 
-/// A message never exceeds the receive request.
 #[test]
 fn a_message_longer_than_was_offered_spares_what_is_behind() {
     let mut half = Half::new(options());

@@ -12,7 +12,7 @@ use roce_transport::{
 
 use super::states::{TYPES, go, go_with, in_state, node};
 
-/// Returns a change of one attribute to a unique value.
+/// Returns a unique change of one attribute.
 fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     let mut changes = QpUpdate::default();
     let av = AddressVector {
@@ -37,7 +37,7 @@ fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     changes
 }
 
-/// Returns the attributes after this change.
+/// Returns the attributes changed.
 fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     let changes = change_of(attribute, info.state);
     info.pkey_index = changes.pkey_index.unwrap_or(info.pkey_index);
@@ -56,7 +56,7 @@ fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     info
 }
 
-/// Every optional attribute on every edge, existing or not.
+/// On every edge, existing or not.
 #[test]
 fn exactly_the_optional_attributes_of_the_table_are_taken() {
     let mut taken = 0;
@@ -111,7 +111,7 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
     assert_eq!(taken, 103);
 }
 
-/// Linux verbs' table of optional attributes for RC, UC, UD, XRC initiators and targets.
+/// From Linux verbs, for RC, UC, UD, XRC initiators and targets.
 #[test]
 fn the_table_of_optional_attributes() {
     let peer = "PKEY ACCESS";
@@ -172,7 +172,7 @@ fn the_table_of_optional_attributes() {
     }
 }
 
-/// One wrong change refuses all; each is named.
+/// One wrong change refuses all.
 #[test]
 fn changes_are_checked_before_anything_changes() {
     let mut node = node();
@@ -244,7 +244,6 @@ fn changes_are_checked_before_anything_changes() {
     );
 }
 
-/// A wrong current state changes nothing.
 #[test]
 fn a_wrong_current_state_changes_nothing() {
     let mut node = node();

@@ -20,7 +20,7 @@ fn half() -> Half {
     Half::new(Options { mtu: Mtu::B256, access: ALL_RIGHTS, ..Options::default() })
 }
 
-/// Returns the response to the first request, a READ.
+/// Returns the response to a READ, the first request.
 fn answer(bytes: &[u8]) -> Vec<Pkt> {
     let last = bytes.len().div_ceil(MTU).saturating_sub(1);
     let packet = |(at, bytes): (usize, &[u8])| {
@@ -99,7 +99,7 @@ fn a_message_does_not_show_in_it() {
     half.expect(&answer(&pattern(1, 600)));
 }
 
-/// Other regions, windows of either, other addresses.
+/// Regions, windows and addresses.
 #[test]
 fn other_keys_of_the_same_memory() {
     let mut half = half();
@@ -135,7 +135,7 @@ fn other_keys_of_the_same_memory() {
     assert_eq!(memory.part(350, 1), [0xDD]);
 }
 
-/// Requests that need too much memory are retransmitted after the READ.
+/// Requests needing too much memory are retransmitted.
 #[test]
 fn what_is_too_much_waits_for_the_answer() {
     const PACKETS: usize = 300;
@@ -165,7 +165,7 @@ fn what_is_too_much_waits_for_the_answer() {
     assert_eq!(memory.bytes(), [0xEE; PACKETS * MTU]);
 }
 
-/// A waiting message's first packet leaves no trace.
+/// Its first packet leaves no trace.
 #[test]
 fn a_message_that_waits_begins_anew() {
     const PACKETS: usize = 300;
@@ -192,7 +192,7 @@ fn a_message_that_waits_begins_anew() {
     assert_eq!(half.send(&pkt(Op::WriteLast, psn + 3).payload(&[2; 1])), Disposition::Executed);
 }
 
-/// The program may change memory once it knows of the message.
+/// Its program may then change the memory.
 #[test]
 fn a_receive_completes_when_it_is_answered() {
     let mut half = half();
@@ -213,7 +213,6 @@ fn a_receive_completes_when_it_is_answered() {
     assert_eq!(opcodes, [(2, WcOpcode::Recv), (3, WcOpcode::RecvRdmaWithImm)]);
 }
 
-/// The READ fails with everything behind it.
 #[test]
 fn a_receive_behind_a_read_that_fails_is_flushed() {
     let mut half = half();
@@ -229,7 +228,6 @@ fn a_receive_behind_a_read_that_fails_is_flushed() {
     assert_eq!(half.qp.recv_outcomes(), [flushed(1), flushed(2)]);
 }
 
-/// Receives before a refused request complete.
 #[test]
 fn a_receive_before_a_request_that_is_refused_completes() {
     let mut half = half();
@@ -249,7 +247,7 @@ fn a_receive_before_a_request_that_is_refused_completes() {
     half.expect(&[answer(&pattern(1, 600)), vec![last]].concat());
 }
 
-/// ERR by the program: no more responses.
+/// ERR by the program.
 #[test]
 fn an_error_flushes_what_waits() {
     let mut half = half();
@@ -262,7 +260,7 @@ fn an_error_flushes_what_waits() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
 }
 
-/// A message invalidates the key of an unfinished READ.
+/// It would revoke an unfinished READ's key.
 #[test]
 fn an_invalidation_waits_for_the_answer() {
     let mut half = half();
@@ -292,7 +290,7 @@ fn an_invalidation_waits_for_the_answer() {
     assert_eq!(half.node.adapter.dealloc_window(WindowId::of(key)), Ok(()));
 }
 
-/// A repeat during the response keeps the unsent part unchanged.
+/// The unsent part stays unchanged.
 #[test]
 fn an_answer_that_starts_over() {
     let mut half = half();
@@ -310,8 +308,7 @@ fn an_answer_that_starts_over() {
     half.expect(&answer(&memory.bytes()));
 }
 
-/// Read and replace: `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI, with long and short
-/// responses over slow links.
+/// `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI, over slow links.
 #[test]
 fn get_and_replace() {
     for (length, rounds) in [(8, 200), (5000, 50), (1 << 20, 4)] {

@@ -1,4 +1,4 @@
-//! Test tools: captures for other programs, and drops that fail tests.
+//! Test tools: captures, and drops that fail tests.
 
 use std::panic;
 

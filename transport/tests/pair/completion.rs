@@ -39,7 +39,6 @@ fn a_queue_pair_can_signal_everything() {
     assert_eq!(a.send_outcomes(), all_ok(0..3, 0));
 }
 
-/// A finished unsignaled request frees its slot.
 #[test]
 fn unsignaled_requests_free_their_places() {
     let mut pair = Pair::new();
@@ -105,7 +104,7 @@ fn what_a_completion_says() {
     assert_eq!(timed(b.received()), received);
 }
 
-/// Arming for solicited completions notifies on those and failures.
+/// Failures notify too.
 #[test]
 fn solicited_events() {
     let mut pair = Pair::new();
@@ -136,7 +135,6 @@ fn solicited_events() {
     assert_eq!(pair.events(Side::B), [], "the last event has disarmed the queue");
 }
 
-/// Only a message's last packet is solicited.
 #[test]
 fn the_last_packet_is_solicited() {
     let mut half =
@@ -170,7 +168,7 @@ fn an_event_for_the_next_completion() {
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// An overrun loses the completion and fails the queue and its queue pairs, with events.
+/// The queue and its queue pairs fail, with events.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();
@@ -210,7 +208,7 @@ fn a_queue_in_use_cannot_be_destroyed() {
     assert_eq!(adapter.destroy_cq(recv_cq), Err(ObjectError::Unknown));
 }
 
-/// Returns a connected queue pair with one completion queue.
+/// Returns a queue pair with one completion queue.
 fn with_one_queue() -> Half {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
@@ -231,7 +229,6 @@ fn completed(half: &Half) -> Vec<u64> {
     half.qp.sent().iter().map(|wc| wc.wr_id).collect()
 }
 
-/// Sends and receives complete in one queue.
 #[test]
 fn one_queue_for_both() {
     let mut half = with_one_queue();
@@ -243,8 +240,8 @@ fn one_queue_for_both() {
     assert_eq!(completed(&half), [1, 2]);
 }
 
-/// A reply and the request's acknowledgement share a run. The acknowledgement, shorter, is last,
-/// but handled first: programs rely on completion before the reply.
+/// A reply and an acknowledgement share a run. The shorter acknowledgement is last but handled
+/// first: programs rely on it.
 #[test]
 fn what_was_sent_completes_before_its_answer() {
     let mut half = with_one_queue();
@@ -256,7 +253,7 @@ fn what_was_sent_completes_before_its_answer() {
     assert_eq!(completed(&half), [2, 1]);
 }
 
-/// Behind a READ response an acknowledgement keeps its place: earlier it would imply loss.
+/// Before a READ response the acknowledgement would imply loss.
 #[test]
 fn what_was_sent_completes_in_its_order() {
     let mut half = with_one_queue();

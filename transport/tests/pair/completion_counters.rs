@@ -1,4 +1,4 @@
-//! Completion counters: progress without a completion per request.
+//! Completion counters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::common::{End, Options, Pair, Side};
 
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
-/// Returns connected queue pairs with counters for these operations.
+/// Returns queue pairs with counters for these operations.
 fn connect(pair: &mut Pair, counters: [&[(Ops, &Arc<CompletionCounter>)]; 2]) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -35,7 +35,7 @@ fn read(counters: &[Arc<CompletionCounter>]) -> Vec<(u64, u64)> {
     counters.iter().map(|counter| (counter.completed(), counter.failed())).collect()
 }
 
-/// All six operations by requests and bytes, unsignaled, with losses.
+/// Requests and bytes, unsignaled, with losses.
 #[test]
 fn every_operation_is_counted_once() {
     for counted in [Counted::Requests, Counted::Bytes] {

@@ -1,4 +1,4 @@
-//! Congestion (annex A17.9): a receiver of marked packets sends CNPs.
+//! Congestion notifications (annex A17.9).
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn marked_data_is_answered_with_a_notification() {
         0,
         "an acknowledgement has no data, and a notification is not answered"
     );
-    // per queue pair: B got four marked packets; A an acknowledgement and a CNP
+    // B got four marked packets, A an acknowledgement and a CNP
     let noted = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
     assert_eq!(noted(&pair.b, &b), counted(4, 1, 0));
     assert_eq!(noted(&pair.a, &a), counted(1, 0, 1));
@@ -84,7 +84,7 @@ fn unmarked_data_is_not() {
     assert_eq!((b.recv_outcomes(), pair.b.adapter.counters().cnp_sent), (all_ok([1], 1), 0));
 }
 
-/// An error keeps congestion counters; a reset clears them.
+/// An error keeps counters; a reset clears them.
 #[test]
 fn how_long_signs_are_kept() {
     let mut half = Half::new(Options::default());
@@ -102,7 +102,6 @@ fn how_long_signs_are_kept() {
     assert_eq!(noted(&half), CongestionCounters::default());
 }
 
-/// A mark counts only if the packet is known to be the peer's.
 #[test]
 fn only_packets_of_the_peer_count() {
     let mut half = Half::new(Options::default());
@@ -120,7 +119,7 @@ fn only_packets_of_the_peer_count() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
 }
 
-/// A UD queue pair counts marks without CNPs.
+/// A UD queue pair counts marks.
 #[test]
 fn datagrams_are_noted_only() {
     let mut pair = Pair::new();
@@ -139,8 +138,7 @@ fn datagrams_are_noted_only() {
     assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }
 
-/// An overloaded receiver sends CNPs like a switch's marks: to a WRITE's sender and a READ's
-/// responder.
+/// CNPs go to a WRITE's sender and a READ's responder.
 #[test]
 fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     let mut pair = Pair::new();
@@ -159,7 +157,7 @@ fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
         assert_eq!(told, 1, "one for the four packets, which came at once");
     }
     assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(4000))]);
-    // B: four packets. A: four of the response, all after the CNP.
+    // B: four packets. A: four after the CNP.
     for (node, end, flagged) in [(&pair.b, &b, 4), (&pair.a, &a, 4)] {
         let counters = node.adapter.counters();
         assert_eq!((counters.receive_buffer_congestion, counters.ecn_marked), (flagged, 0));
@@ -168,7 +166,7 @@ fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     }
 }
 
-/// Acknowledgements and datagrams cause no CNP.
+/// Acknowledgements and datagrams.
 #[test]
 fn a_receive_buffer_that_fills_with_what_cannot_be_slowed_down() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Completion queues: resizing and event moderation (11.2.8, `ibv_resize_cq`, `ibv_modify_cq`).
+//! Completion queues: resizing, moderation (11.2.8, `ibv_resize_cq`, `ibv_modify_cq`).
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn sizes_that_are_refused() {
     assert_eq!(half.qp.recv_cq.capacity(), 4);
 }
 
-/// An overrun queue accepts no queue pairs: completions would be lost silently.
+/// Completions would be lost silently.
 #[test]
 fn an_overflowed_queue_takes_no_more_queue_pairs() {
     let mut half = Half::new(Options { cqe: 1, ..Options::default() });
@@ -104,7 +104,7 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
 }
 
-/// The program polls until empty, then arms without polling.
+/// Polling until empty, then arming.
 #[test]
 fn what_comes_before_arming() {
     let (mut half, mut psn) = (Half::new(Options::default()), 0x200);
@@ -127,7 +127,7 @@ fn what_comes_before_arming() {
 
 const PERIOD: Duration = Duration::from_micros(100);
 
-/// Returns a receiver with an armed, moderated queue.
+/// Returns a receiver with a moderated, armed queue.
 fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     let mut half = Half::new(Options::default());
     let cq = half.qp.recv_cq.clone();
@@ -137,7 +137,7 @@ fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     half
 }
 
-/// Receives a message; returns whether it or the elapsed time notified the reader.
+/// Receives a message; returns whether the reader was notified.
 fn arrival(half: &mut Half, psn: &mut u32, solicited: bool) -> bool {
     half.post_recv(&RecvWr::new(0, []));
     let packet = crate::common::Pkt { solicited, ..pkt(Op::SendOnly, *psn) };
@@ -241,7 +241,7 @@ fn new_moderation_delivers_what_was_put_off() {
     );
 }
 
-/// A destroyed queue's timer ends, also for its number's next owner.
+/// Nor has its number's next owner.
 #[test]
 fn a_destroyed_queue_has_no_timer() {
     let mut half = moderated(10, PERIOD, NotifyKind::Next);
@@ -256,7 +256,7 @@ fn a_destroyed_queue_has_no_timer() {
     assert_eq!(half.node.events, []);
 }
 
-/// Both ends: ten messages, one event.
+/// Ten messages between two ends.
 #[test]
 fn a_burst_gives_one_event() {
     let mut pair = Pair::new();

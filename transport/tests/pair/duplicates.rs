@@ -1,4 +1,4 @@
-//! A duplicate is executed once and gets a second response (9.7.5.1.4).
+//! Duplicates execute once and get a second response (9.7.5.1.4).
 
 use roce_transport::{
     addr::Mtu,
@@ -37,7 +37,7 @@ fn a_send_is_received_once() {
     assert_eq!(to.part(0, 4), b"once");
 }
 
-/// A repeat means a lost response: it is acknowledged even without a request.
+/// Even without a request: its response was lost.
 #[test]
 fn a_repeat_is_always_acknowledged() {
     let mut half = Half::new(Options::default());
@@ -48,7 +48,7 @@ fn a_repeat_is_always_acknowledged() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// The program may reuse the memory after the WRITE; a late copy must not overwrite it.
+/// The program may already reuse the memory.
 #[test]
 fn a_write_is_written_once() {
     let mut half = Half::new(Options::default());
@@ -62,7 +62,6 @@ fn a_write_is_written_once() {
     assert_eq!(to.part(0, 4), b"mine");
 }
 
-/// A repeat mid-message does not disturb it.
 #[test]
 fn a_message_under_way_survives_repeats() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -77,7 +76,6 @@ fn a_message_under_way_survives_repeats() {
     assert_eq!(to.bytes(), [vec![1; 256], vec![2; 256], vec![3; 88]].concat());
 }
 
-/// A waiting NAK outranks a repeat's acknowledgement.
 #[test]
 fn a_repeat_does_not_displace_a_nak() {
     let mut half = Half::new(Options::default());
@@ -96,7 +94,7 @@ fn a_repeat_does_not_displace_a_nak() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
-/// A repeat's acknowledgement covers all but READs, for which only data counts.
+/// For a READ only data counts.
 #[test]
 fn a_repeat_never_acknowledges_a_read() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -125,7 +123,7 @@ fn a_read_is_answered_again() {
     half.expect(&answers);
 }
 
-/// From inside, on packet boundaries, to any end of the first.
+/// From inside, on packet boundaries, to any end.
 #[test]
 fn a_part_of_a_read_is_answered_again() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -171,7 +169,7 @@ fn what_is_no_part_of_the_first_read_is_not_answered() {
     half.expect_nothing();
 }
 
-/// READs are remembered up to the limit, rounded up to a power of two.
+/// The limit is rounded up to a power of two.
 #[test]
 fn the_oldest_read_is_forgotten() {
     for (agreed, remembered) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (16, 16)] {
@@ -190,7 +188,7 @@ fn the_oldest_read_is_forgotten() {
     }
 }
 
-/// READs use current memory; without it a repeat gets no response.
+/// READs use current memory.
 #[test]
 fn a_repeated_read_needs_the_region() {
     let mut half = Half::new(Options::default());
@@ -203,7 +201,6 @@ fn a_repeated_read_needs_the_region() {
     half.expect_nothing();
 }
 
-/// A repeat during the response restarts it instead of sending twice.
 #[test]
 fn a_repeat_of_a_read_under_way_starts_it_over() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -216,7 +213,6 @@ fn a_repeat_of_a_read_under_way_starts_it_over() {
     assert_eq!(half.take().len(), 4);
 }
 
-/// Waiting responses stay few for any number of repeats.
 #[test]
 fn a_flood_of_repeats_makes_no_flood_of_answers() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
@@ -238,7 +234,7 @@ fn a_flood_of_repeats_makes_no_flood_of_answers() {
     assert_eq!(half.qp.received().len(), 1);
 }
 
-/// Every kind of request, each packet duplicated.
+/// Every kind of request.
 #[test]
 fn a_network_that_duplicates_everything_changes_nothing() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Fatal errors: NAK codes, completions and events of both sides (9.7.4.1, 9.9.2, 9.9.3).
+//! Fatal errors: NAK codes, completions, events (9.7.4.1, 9.9.2, 9.9.3).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::common::{
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A refused request: A's completion, B's event, and flushes of the rest.
+/// A's completion, B's event, and flushes.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -26,7 +26,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Posts A's request third, with others behind it and in all queues.
+    /// Posts A's request third, among others.
     fn check(
         mut pair: Pair,
         a: &crate::common::End,
@@ -162,13 +162,12 @@ fn access_that_the_region_does_not_allow() {
     }
 }
 
-/// Returns the refusal of 8 bytes outside a buffer.
+/// Returns a refusal of 8 bytes out of bounds.
 fn beyond<const SIZE: u64>(remote: Remote, _: Access) -> AccessError {
     let Remote { address, rkey } = remote;
     AccessError::Bounds { key: rkey.0, address, length: 8, start: 0x10_0000, size: SIZE }
 }
 
-/// Returns B's only queue pair.
 fn qpn_of_b(pair: &Pair) -> roce_transport::addr::Qpn {
     pair.trace.from(Side::A).next().unwrap().headers.bth().dest_qp
 }
@@ -181,7 +180,7 @@ fn access_that_the_queue_pair_does_not_allow() {
         // 0 bytes need the right, but no key
         for length in [8, 0] {
             let mut pair = Pair::new();
-            // B must accept A's first two WRITEs, unless writing is denied
+            // A's first two WRITEs must pass, unless denied
             let (a, b) = pair.connect(Options { access: granted, ..Options::default() });
             let (local, far) = (pair.a.buffer(8), pair.b.buffer(8));
             let sge = local.sge(0, length);
@@ -203,7 +202,7 @@ fn access_that_the_queue_pair_does_not_allow() {
     }
 }
 
-/// Opcode order: the last packet of each list is refused.
+/// The last packet of each list is refused.
 #[test]
 fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     let mtu = [1; 256];
@@ -320,8 +319,7 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     }
 }
 
-/// The specification's code is invalid request; only the receiver knows that its buffer was too
-/// small.
+/// The specified code is invalid request; only the receiver knows the reason.
 #[test]
 fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
@@ -372,7 +370,7 @@ fn a_receive_buffer_that_cannot_be_written() {
     }
 }
 
-/// As in rxe: libfabric posts receives without a key for such messages.
+/// As in rxe: libfabric posts such receives without a key.
 #[test]
 fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     for connect in [Pair::connect, Pair::connect_unreliably] {
@@ -395,7 +393,7 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     }
 }
 
-/// A bad local buffer fails its request after those before it.
+/// After the requests before it.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
     let mut pair = Pair::new();
@@ -416,8 +414,7 @@ fn a_bad_send_buffer_fails_in_its_turn() {
     );
 }
 
-/// Buffers of READs and atomics are checked when the response comes, as on adapters: the peer has
-/// executed it.
+/// As on adapters: the peer has executed it.
 #[test]
 fn a_bad_list_of_an_answer_fails_when_that_comes() {
     type Bad = fn(&mut Pair) -> (Sge, AccessError);
@@ -468,7 +465,7 @@ fn a_bad_list_of_an_answer_fails_when_that_comes() {
     }
 }
 
-/// With both keys bad the peer detects it.
+/// The peer detects it.
 #[test]
 fn both_keys_of_a_read_are_bad() {
     for op in ["read", "fetch_add"] {
@@ -486,7 +483,7 @@ fn both_keys_of_a_read_are_bad() {
     }
 }
 
-/// A refused WRITE with immediate fails the receive it would complete.
+/// It fails the receive it would complete.
 #[test]
 fn a_refused_write_with_immediate_data() {
     for (length, tells) in [(8, true), (0, false), (600, false)] {
@@ -507,14 +504,14 @@ fn a_refused_write_with_immediate_data() {
             continue;
         }
         assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemAccessErr))]);
-        // a longer one is refused at its first packet, which completes nothing
+        // longer ones are refused at the first packet, completing nothing
         let first = if tells { Err(WcStatus::LocAccessErr) } else { FLUSHED };
         assert_eq!(b.recv_outcomes(), [(1, first), (2, FLUSHED)]);
         assert_eq!(events.is_empty(), tells, "{events:?}");
     }
 }
 
-/// As above, in the last packet.
+/// In the last packet.
 #[test]
 fn a_target_deregistered_before_the_immediate_data() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -527,7 +524,7 @@ fn a_target_deregistered_before_the_immediate_data() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocAccessErr))]);
 }
 
-/// A source key is revoked mid-message: sending stops, and the request fails after earlier ones.
+/// Sending stops, and the request fails in order.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -568,8 +565,8 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The repeated READ was in flight when the peer confirmed its data. Deregistration then is no
-/// error; the connection survives. A peer still waiting for the repeat gets the error.
+/// The repeat was in flight when the peer confirmed its data: deregistration is no error. A peer
+/// still waiting gets the error.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {
@@ -600,7 +597,6 @@ fn a_receive_buffer_deregistered_under_way() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
 }
 
-/// Requester status of every NAK code.
 #[test]
 fn statuses_of_naks() {
     for (code, status) in [
@@ -623,7 +619,7 @@ fn statuses_of_naks() {
     }
 }
 
-/// A failed unsignaled request completes.
+/// Even unsignaled.
 #[test]
 fn failure_always_completes() {
     let mut half = Half::new(Options::default());
@@ -635,7 +631,7 @@ fn failure_always_completes() {
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
 }
 
-/// The peer's earlier requests get no response: ERR sends only its NAK.
+/// ERR sends only its NAK.
 #[test]
 fn a_requester_that_fails_takes_waiting_answers_with_it() {
     let mut half = Half::new(Options::default());
@@ -651,7 +647,7 @@ fn a_requester_that_fails_takes_waiting_answers_with_it() {
     half.expect_nothing();
 }
 
-/// With no READs allowed, waiting would block the queue forever.
+/// Waiting would block the queue forever.
 #[test]
 fn a_read_where_none_is_allowed_fails_at_once() {
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
@@ -665,7 +661,6 @@ fn a_read_where_none_is_allowed_fails_at_once() {
     );
 }
 
-/// A local failure keeps its error when the peer finds another.
 #[test]
 fn a_local_error_is_not_replaced_by_the_peers() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

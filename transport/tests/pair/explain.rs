@@ -1,4 +1,4 @@
-//! Explanations: findings in a record, and their texts.
+//! Explanations of records.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
-/// Returns a connection with this peer number and these PSNs.
+/// Returns a connection with this peer and PSNs.
 fn half_connected(pair: &mut Pair, dest: Option<Qpn>, a_psn: u32, b_expects: u32) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -106,7 +106,7 @@ fn a_peer_that_is_not_there() {
     assert_says(&far.reason.advice, &["dest_qp_num"]);
 }
 
-/// The peer's responses are all invalid.
+/// All are invalid.
 #[test]
 fn answers_that_are_dropped() {
     let flip = |offset, mask| Action::Corrupt(Some(Corruption { offset, mask }));
@@ -136,7 +136,7 @@ fn answers_that_are_dropped() {
     }
 }
 
-/// A known peer with valid requests sends them.
+/// The peer is known and sends valid requests.
 #[test]
 fn answers_that_are_dropped_later() {
     let (mut pair, a, b) = connected(Options::default());
@@ -158,7 +158,7 @@ fn answers_that_are_dropped_later() {
     assert_says(&finding.reason.advice, &["the peer's adapter"]);
 }
 
-/// If one loss is fatal, the hint names the setting.
+/// The hint names the setting.
 #[test]
 fn a_retry_count_of_zero() {
     for was_heard in [false, true] {
@@ -365,7 +365,7 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// A destroyed queue pair is forgotten; late packets are no error.
+/// Late packets for it are no error.
 #[test]
 fn a_queue_pair_that_is_gone() {
     let mut pair = Pair::new().recorded();
@@ -380,8 +380,8 @@ fn a_queue_pair_that_is_gone() {
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 
-/// Every status, drop reason, rejection and event has a name, rule and advice. Call errors are
-/// matched in the code.
+/// Statuses, drops, rejections and events have a name, rule and advice; call errors are matched in
+/// the code.
 #[test]
 fn nothing_is_without_an_explanation() {
     let statuses = WcStatus::ALL.iter().map(Explain::explain);

@@ -1,4 +1,4 @@
-//! Many queue pairs and long queues: fair turns, bounded work, determinism by seed.
+//! Fair turns and bounded work, deterministic by seed.
 
 use roce_transport::{
     adapter::TransmitBuffer,
@@ -11,7 +11,7 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
 
-/// An acknowledgement does not wait for another queue pair's thousand packets.
+/// An acknowledgement waits behind a thousand packets.
 #[test]
 fn a_long_queue_does_not_starve_a_short_one() {
     let mut pair = Pair::new();
@@ -37,7 +37,7 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// A turn continues in the next buffer without growing.
+/// It continues in the next buffer.
 #[test]
 fn a_small_buffer_makes_no_turn_longer() {
     let mut pair = Pair::new();
@@ -59,7 +59,7 @@ fn a_small_buffer_makes_no_turn_longer() {
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
 }
 
-/// A peer's READs exceed a buffer while the queue pair has its message to send.
+/// The peer's READs exceed a buffer.
 #[test]
 fn own_requests_leave_beside_long_answers() {
     let mut pair = Pair::new();
@@ -98,8 +98,8 @@ fn queue_pairs_take_turns() {
     assert_eq!(order.len(), 16, "four turns each, of 64 packets");
 }
 
-/// A 64 KiB WRITE fills the window with at most three system calls. A run has up to 128 equal
-/// packets; the n-th has identification n.
+/// A 64 KiB WRITE fills the window with at most three system calls. A run has up to 128 packets;
+/// the n-th has identification n.
 #[test]
 fn runs() {
     for mtu in Mtu::ALL {
@@ -122,7 +122,7 @@ fn runs() {
     }
 }
 
-/// A buffer full mid-turn loses nothing.
+/// Mid-turn nothing is lost.
 #[test]
 fn a_small_buffer_is_filled_again_and_again() {
     let mut pair = Pair::new();
@@ -140,7 +140,7 @@ fn a_small_buffer_is_filled_again_and_again() {
     );
 }
 
-/// A bounded buffer's runs equal a smaller one's; its capacity is a bound too.
+/// As a smaller one; its capacity is a bound too.
 #[test]
 fn a_buffer_is_filled_up_to_its_bound() {
     let sent = |capacity: usize, bound: Option<usize>| {
@@ -169,7 +169,7 @@ fn a_buffer_is_filled_up_to_its_bound() {
     assert_eq!(sent(40_000, Some(0)), sent(PACKET_MAX, None));
 }
 
-/// A flood of all requests, without time to respond, keeps packet and event queues small.
+/// Packet and event queues stay small without time to respond.
 #[test]
 fn a_flood_of_all_requests_gets_few_answers() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 16, ..Options::default() });
@@ -190,7 +190,7 @@ fn a_flood_of_all_requests_gets_few_answers() {
     assert!(half.node.events.is_empty());
 }
 
-/// An idle queue pair has no timer; thousands cost nothing.
+/// Thousands cost nothing.
 #[test]
 fn idle_queue_pairs_are_quiet() {
     let mut pair = Pair::new();
@@ -205,7 +205,7 @@ fn idle_queue_pairs_are_quiet() {
     assert_eq!(pair.b.adapter.poll_timeout(), None);
 }
 
-/// Many connections lose packets at once, each with its timer.
+/// Many lose packets at once.
 #[test]
 fn every_queue_pair_has_its_own_timer() {
     let mut pair = Pair::new();
@@ -274,8 +274,7 @@ fn queue_pair_numbers_stay_in_their_range() {
     );
 }
 
-/// Turns of queue pairs to one destination are runs; the last packet requests the acknowledgement
-/// that frees credits.
+/// With one destination; the last packet requests the acknowledgement that frees credits.
 #[test]
 fn a_turn_is_one_run() {
     let mut pair = Pair::new();

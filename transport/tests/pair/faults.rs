@@ -1,5 +1,4 @@
-//! Textual faults work as described and a connection survives them, including every example in
-//! docs/guide/faults.md.
+//! Textual faults, with every example in docs/guide/faults.md: a connection survives them.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -32,7 +31,7 @@ fn pair(plan: &str, seed: u64) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Exchanges SENDs, WRITEs with immediate and READs of three packets, all successful.
+/// Exchanges three-packet SENDs, WRITEs with immediate and READs.
 #[track_caller]
 fn exchange(plan: &str, seed: u64) -> Pair {
     let (mut pair, a, b) = pair(plan, seed);
@@ -78,7 +77,7 @@ fn exchange(plan: &str, seed: u64) -> Pair {
     pair
 }
 
-/// Counts of both sides' packet faults.
+/// Faults met by packets.
 struct Done {
     sent: usize,
     lost: usize,
@@ -150,7 +149,7 @@ fn the_same_seed_does_the_same() {
     assert_ne!(story(7), story(8));
 }
 
-/// Every request that needs a receive gets an RNR NAK before any effect, then executes once.
+/// Nothing executes before the RNR NAK, then once.
 #[test]
 fn rnr_finds_whatever_needs_a_receive_request() {
     let immediate = Some(Immediate([1, 2, 3, 4]));
@@ -274,7 +273,7 @@ fn rnr_obeys_selectors() {
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
 
-/// Returns the "example" cells of a page's tables.
+/// Returns a page's "example" cells.
 fn examples_of(page: &str) -> Vec<&str> {
     let mut column = None;
     let mut examples = Vec::new();
@@ -291,7 +290,7 @@ fn examples_of(page: &str) -> Vec<&str> {
     examples
 }
 
-/// Each example in the guide's packet tables parses, is survived and has an effect.
+/// Each parses, is survived and has an effect.
 #[test]
 fn the_guides_examples_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");

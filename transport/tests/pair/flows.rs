@@ -1,4 +1,4 @@
-//! Source ports: flows use several if the link has them.
+//! Source ports of flows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::common::{End, Options, Pair, Side, all_ok};
 
 const PORTS: [u16; 5] = [61_000, 61_001, 61_004, 61_007, 65_535];
 
-/// Returns one side's source ports by destination queue pair.
+/// Returns source ports by destination queue pair.
 fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
     for record in pair.trace.from(side) {
@@ -21,8 +21,7 @@ fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     found
 }
 
-/// Requests and responses of a connection use one port, by the same rule as on links that choose
-/// any; the ICRC covers it.
+/// As on links that choose any port; the ICRC covers it.
 #[test]
 fn each_flow_keeps_to_one_of_the_ports() {
     let mut pair = Pair::new();
@@ -44,11 +43,11 @@ fn each_flow_keeps_to_one_of_the_ports() {
     }
     let used: BTreeSet<u16> = found.into_values().flatten().collect();
     assert!(used.len() > 2, "{used:?} for 24 flows");
-    // the other side's link chooses ports and is unaffected
+    // the other side's link chooses ports
     assert!(ports(&pair, Side::B).values().all(|ports| !PORTS.contains(ports.first().unwrap())));
 }
 
-/// A returning address may have other ports; existing connections use them.
+/// Its address returns with other ports.
 #[test]
 fn ports_that_change_under_a_connection() {
     let mut pair = Pair::new();
@@ -63,7 +62,7 @@ fn ports_that_change_under_a_connection() {
         pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
         pair.run();
     }
-    // another address's ports do not matter
+    // another address's ports are irrelevant
     pair.a.adapter.set_flow_ports([10, 9, 9, 9].into(), vec![61_009]);
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
@@ -71,7 +70,7 @@ fn ports_that_change_under_a_connection() {
     assert_eq!(ports(&pair, Side::A)[&b.qpn], wanted);
 }
 
-/// Each destination of a UD queue pair is a flow.
+/// Each destination is a flow.
 #[test]
 fn datagrams_to_several_leave_from_several() {
     let mut pair = Pair::new();
@@ -92,8 +91,7 @@ fn datagrams_to_several_leave_from_several() {
     assert!(used.len() > 2, "{used:?} for 24 flows");
 }
 
-/// One port is one run for all its queue pairs, so there are as many runs as ports. Likewise for
-/// responses.
+/// As many runs as ports, also of responses.
 #[test]
 fn queue_pairs_with_one_port_share_a_run() {
     let mut pair = Pair::new();
@@ -114,7 +112,7 @@ fn queue_pairs_with_one_port_share_a_run() {
     }
 }
 
-/// Order by port keeps turns fair: with more data than a buffer holds, progress stays equal.
+/// With more data than a buffer, progress stays equal.
 #[test]
 fn order_by_ports_is_fair() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Memory gone at access: valid key, failure on the memory's side.
+//! Memory gone at access: the key is valid, the memory's side fails.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use roce_transport::{
 
 use crate::common::{ALL_RIGHTS, Half, Options, Pair, nak, pkt};
 
-/// Only the first 512 bytes of the region exist.
+/// Only 512 bytes of the region exist.
 struct CutShort(HeapMemory);
 
 impl Memory for CutShort {
@@ -55,7 +55,6 @@ fn all(region: &Region) -> Sge {
     Sge { lkey: region.lkey(), address: ADDRESS, length: 1024 }
 }
 
-/// Checks the responder's event.
 fn failed(mut half: Half, key: u32) {
     half.node.drain_events();
     let refusal = Refusal::Access(AccessError::Fault(key));

@@ -1,5 +1,4 @@
-//! Bounded work per call for any number of queue pairs: the caller holds the device's lock. Counted
-//! in work, not time.
+//! Bounded work per call, in work, not time: the caller holds the device's lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +14,7 @@ use crate::common::{End, Half, Node, Options, Pair, Side, all_ok};
 
 const MANY: usize = 1000;
 
-/// Returns queue pairs in RTS, each with its peer's host.
+/// Returns queue pairs in RTS with a peer host each.
 fn many(node: &mut Node, options: &Options) -> Vec<End> {
     let connect = |index: usize| {
         let end = node.qp(Side::A, QpType::Rc, options);
@@ -47,7 +46,7 @@ fn a_buffer_is_not_filled_by_asking_all() {
     }
 }
 
-/// All timers fire at once: some are served, the rest stay due.
+/// The rest stays due.
 #[test]
 fn timers_that_fire_together_are_served_in_portions() {
     let mut half = Half::new(Options::default());
@@ -79,7 +78,6 @@ fn timers_that_fire_together_are_served_in_portions() {
     }
 }
 
-/// The rest continues in the next call: all complete.
 #[test]
 fn portions_forget_nobody() {
     let mut pair = Pair::new();
@@ -95,8 +93,7 @@ fn portions_forget_nobody() {
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
 }
 
-/// ERR with thousands of requests: flushed in portions, in order, before later posts, then the
-/// last-WQE event.
+/// In order, before later posts; the last-WQE event follows.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;
@@ -132,7 +129,7 @@ fn thousands_of_requests_are_flushed_in_portions() {
     assert_eq!(half.qp.recv_outcomes(), flushed);
 }
 
-/// A long flush does not block other senders and ends with a reset.
+/// It does not block senders, and a reset ends it.
 #[test]
 fn a_flush_that_is_under_way() {
     let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };
@@ -158,7 +155,7 @@ fn a_flush_that_is_under_way() {
     assert_eq!(a.recv_cq.len(), told);
 }
 
-/// Requests of a removed queue pair are dropped by the caller.
+/// The caller drops them.
 #[test]
 fn requests_of_a_queue_pair_that_goes() {
     let mut pair = Pair::new();
@@ -199,7 +196,7 @@ fn requests_of_a_shared_receive_queue_that_goes() {
     assert!(adapter.abandon_srq_requests(srq).is_none());
 }
 
-/// Completion storage is allocated before the call.
+/// Allocated before the call.
 #[test]
 fn a_completion_queue_gets_room_that_is_there() {
     let mut half = Half::new(Options::default());

@@ -1,4 +1,4 @@
-//! Adapter limits are enforced and named in errors; destruction frees space.
+//! Adapter limits, named in errors; destruction frees space.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use roce_transport::{
 
 use crate::common::{Node, UDP_SEGMENT};
 
-/// Returns a node with these limits and one protection domain.
+/// Returns a node with one protection domain.
 fn granting(limits: Limits) -> Node {
     Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
 }
@@ -29,7 +29,6 @@ fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
     QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
 }
 
-/// Reported limits are enforced.
 #[test]
 fn limits_that_cannot_be_kept_are_not_promised() {
     let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, max_srq: 1 << 40, ..Limits::default() };
@@ -78,7 +77,7 @@ fn queue_pairs() {
     node.adapter.create_qp(init(&node, &cq)).unwrap();
 }
 
-/// mlx5's element sizes: together they must fit one queue.
+/// mlx5's sizes: all must fit one queue.
 #[test]
 fn memory_of_a_send_queue() {
     let (queue, element, unit) = (1 << 21, 1024, 64);

@@ -1,5 +1,5 @@
-//! Networks under load: incasts, flows sharing a port, small messages beside bulk. Settled flows
-//! lose nothing, share equally, never time out, and have a bounded wait.
+//! Networks under load. Settled flows lose nothing, share equally, never time out, and have a
+//! bounded wait.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Enables ECT for marks; a timeout of 67 ms counts as an error.
+/// ECT for marks; a 67 ms timeout is an error.
 fn options() -> Options {
     Options { timeout: 14, traffic_class: 2, ..Options::default() }
 }
@@ -31,7 +31,7 @@ enum Kind {
     Read,
 }
 
-/// A connection with `depth` messages always outstanding.
+/// Keeps `depth` messages outstanding.
 struct Bulk {
     flow: Flow,
     kind: Kind,
@@ -39,7 +39,6 @@ struct Bulk {
     far: Buffer,
     depth: usize,
     under_way: usize,
-    /// Bytes of complete messages.
     done: u64,
 }
 
@@ -74,7 +73,7 @@ impl Bulk {
     }
 }
 
-/// Runs for `time`, serving every program each 20 µs.
+/// Serves every program each 20 µs.
 fn run(star: &mut Star, bulks: &mut [Bulk], time: Duration) {
     let end = star.now.plus(time);
     while star.now < end {
@@ -88,19 +87,19 @@ fn run(star: &mut Star, bulks: &mut [Bulk], time: Duration) {
     }
 }
 
-/// Returns the bytes completed by each within `time`.
+/// Returns bytes completed.
 fn shares(star: &mut Star, bulks: &mut [Bulk], time: Duration) -> Vec<u64> {
     let before: Vec<_> = bulks.iter().map(|bulk| bulk.done).collect();
     run(star, bulks, time);
     bulks.iter().zip(before).map(|(bulk, before)| bulk.done - before).collect()
 }
 
-/// Returns the payload share of a gigabit port, in percent.
+/// Returns the payload share in percent.
 fn percent_of_gigabit(bytes: u64, time: Duration) -> u64 {
     (bytes * 8 * 100) / time.as_nanos() as u64
 }
 
-/// A connection with occasional messages.
+/// Sends occasional messages.
 struct Ping {
     flow: Flow,
     inbox: Buffer,
@@ -113,7 +112,7 @@ impl Ping {
         Self { flow, inbox }
     }
 
-    /// Returns the time from posting to completion.
+    /// Returns the time to completion.
     fn send(&self, star: &mut Star, bulks: &mut [Bulk]) -> Duration {
         let start = star.now;
         star.post_recv(&self.flow, &RecvWr::new(1, [self.inbox.all()]));
@@ -140,7 +139,7 @@ impl Ping {
         }
     }
 
-    /// Returns the longest of several waits, 1 ms apart.
+    /// Returns the longest wait, 1 ms apart.
     fn longest(
         &self,
         star: &mut Star,
@@ -163,7 +162,7 @@ fn timeouts(star: &Star) -> u64 {
     star.count(|counters| counters.timeouts)
 }
 
-/// Builds nodes that write to node 0 as fast as possible.
+/// Builds writers to node 0.
 fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bulk>) {
     let mut star = Star::new(senders + 1, plan, 1);
     star.allow_all(AFTER_LOSS);
@@ -176,7 +175,7 @@ fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bu
 const SWITCH: &str = "rate 1gbit, queue 256kb, ecn 40kb..160kb 10%, delay 5us";
 const SOCKET: &str = "rate 10gbit, receiver 8us 208kb, delay 5us";
 
-/// Data in flight fits the queue: no loss even at the start, a busy port and equal shares.
+/// Data in flight fits the queue; the port is busy and shares are equal.
 #[test]
 fn an_incast_of_small_messages_loses_nothing() {
     for plan in [SWITCH, SOCKET] {
@@ -192,7 +191,7 @@ fn an_incast_of_small_messages_loses_nothing() {
     }
 }
 
-/// Only senders get CNPs.
+/// And nobody else.
 #[test]
 fn marks_reach_the_senders() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 4096, 1);
@@ -222,7 +221,7 @@ fn reordering_costs_no_timeout() {
     }
 }
 
-/// Loses the end of every third message, or some responses.
+/// Every third message's end, or some responses.
 #[test]
 fn a_lost_tail_costs_no_timeout() {
     for plan in ["drop write last every 3", "drop read-response last every 3", "drop ack every 3"] {
@@ -237,7 +236,7 @@ fn a_lost_tail_costs_no_timeout() {
     }
 }
 
-/// Sometimes the retransmission or NAK is lost too, and the responder stays silent.
+/// With the retransmission or NAK lost the responder stays silent.
 #[test]
 fn a_loss_twice_costs_no_timeout() {
     for kind in [Kind::Write, Kind::Read] {
@@ -257,7 +256,7 @@ fn a_loss_twice_costs_no_timeout() {
     }
 }
 
-/// Many bulk queue pairs to one node: a small message waits at most for a full port queue.
+/// It waits at most for a full port queue.
 #[test]
 fn a_small_message_passes_bulk_to_the_same_node() {
     let mut star = Star::new(2, SWITCH, 1);
@@ -270,7 +269,7 @@ fn a_small_message_passes_bulk_to_the_same_node() {
     assert!(longest <= ms(5), "{longest:?}");
 }
 
-/// Bulk to a slow or lost node does not delay another.
+/// A slow or lost node does not delay it.
 #[test]
 fn a_small_message_passes_bulk_to_another_node() {
     for slow in [", pass", ", delay 200us to 10.0.0.1", ", drop to 10.0.0.1"] {
@@ -285,7 +284,7 @@ fn a_small_message_passes_bulk_to_another_node() {
     }
 }
 
-/// Bulk and another node's small READ share the budget: one round of requests.
+/// They share the budget: one round of requests.
 #[test]
 fn a_small_read_passes_long_ones() {
     let mut star = Star::with_config(3, SWITCH, 1, |config| AdapterConfig {
@@ -303,8 +302,7 @@ fn a_small_read_passes_long_ones() {
     assert_eq!((dropped(&star), timeouts(&star)), (0, 0));
 }
 
-/// Checks 32 senders that exceed the queue: once settled, at most `lost` packets per thousand are
-/// lost, and the port is busy.
+/// Checks 32 senders beyond the queue: at most `lost` packets per thousand, and a busy port.
 fn settles(plan: &str, lost: u64) {
     let (mut star, mut bulks) = incast(plan, 32, 64 << 10, 4);
     run(&mut star, &mut bulks, ms(100)); // includes the 67 ms timer
@@ -324,13 +322,13 @@ fn an_incast_settles_at_a_switch() {
     settles(SWITCH, 0);
 }
 
-/// One packet per sender nearly fills the buffer.
+/// One packet each nearly fills the buffer.
 #[test]
 fn an_incast_settles_at_a_socket() {
     settles(SOCKET, 1);
 }
 
-/// The second flow starts on a full port; both reach half.
+/// The second starts on a full port.
 #[test]
 fn two_flows_share_a_port() {
     let mut star = Star::new(3, SWITCH, 1);
@@ -348,7 +346,7 @@ fn two_flows_share_a_port() {
     assert_eq!((dropped(&star) - at_start, timeouts(&star)), (0, 0));
 }
 
-/// Without a switch limit the senders determine the queue; occasional messages have a bounded wait.
+/// Without a switch limit the senders determine it.
 #[test]
 fn bulk_makes_no_long_queue() {
     let mut star = Star::new(2, "rate 1gbit, ecn 40kb..160kb 10%, delay 5us", 1);
@@ -362,7 +360,7 @@ fn bulk_makes_no_long_queue() {
     assert_eq!(timeouts(&star), 0);
 }
 
-/// A late packet costs the data in flight, which must be little.
+/// A late packet costs the data in flight.
 #[test]
 fn reordering_costs_little() {
     let mut star =
@@ -374,8 +372,7 @@ fn reordering_costs_little() {
     assert!(percent >= 25, "{percent}% of the rate");
 }
 
-/// Round trips grow with load. A needless probe costs a packet; a wait that did not grow would
-/// probe each time.
+/// A needless probe costs a packet, each time if the wait did not grow.
 #[test]
 fn probes_follow_a_round_trip_that_has_grown() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);

@@ -1,5 +1,4 @@
-//! Lost packets are retransmitted after a NAK, a response that shows the loss, or a timeout (9.7.3,
-//! 9.9.2).
+//! Retransmission after a NAK, a response that shows the loss, or a timeout (9.7.3, 9.9.2).
 
 use std::time::Duration;
 
@@ -30,14 +29,14 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm, Kind::Read];
 
-/// A message from A to B (READ: B to A) and its target.
+/// A message from A to B (READ: B to A).
 struct Transfer {
     pair: Pair,
     a: End,
     b: End,
     length: usize,
     target: Buffer,
-    /// Bytes of its receive completion, if any.
+    /// Of its receive completion, if any.
     received: usize,
 }
 
@@ -72,7 +71,7 @@ impl Transfer {
         Self { pair, a, b, length, target, received }
     }
 
-    /// Posts another request, which shows the responder a gap before it.
+    /// Posts another, which shows a gap before it.
     fn then_another(&mut self) -> &mut Self {
         let far = self.pair.b.buffer(1);
         let near = self.pair.a.buffer(1);
@@ -93,7 +92,7 @@ impl Transfer {
     }
 }
 
-/// Returns packet indexes at the boundaries of a message.
+/// Returns boundary packets of a message.
 fn places(kind: Kind, length: usize) -> Vec<u32> {
     if matches!(kind, Kind::Read) || length <= MTU {
         vec![0]
@@ -136,7 +135,7 @@ fn the_last_packet_of_all_comes_again_after_a_timeout() {
     }
 }
 
-/// A timeout retransmits everything unacknowledged; most is duplicate.
+/// Everything unacknowledged leaves, mostly as duplicates.
 #[test]
 fn a_lost_acknowledgement_costs_a_timeout_and_nothing_else() {
     for kind in [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm] {
@@ -178,7 +177,7 @@ fn a_lost_nak_costs_a_timeout() {
     assert_eq!(transfer.timeouts(), 1);
 }
 
-/// Later responses show lost READ data (implied NAK); the last packet needs the timer.
+/// Later responses imply a NAK; the last needs the timer.
 #[test]
 fn a_lost_read_response_is_asked_for_again() {
     for (length, packets) in [(100, 1), (4 * MTU + 5, 5)] {
@@ -193,7 +192,7 @@ fn a_lost_read_response_is_asked_for_again() {
                 transfer.run();
                 transfer.pair.assert_hit(rule);
                 let is_last = place + 1 == packets && !more;
-                // other response packets gave a round-trip sample
+                // other packets gave a round-trip sample
                 let is_probed = is_last && packets > 1;
                 assert_eq!(transfer.timeouts(), u64::from(is_last && !is_probed));
                 let probes = transfer.pair.a.adapter.counters().tail_probes;
@@ -213,7 +212,7 @@ fn a_lost_read_response_is_asked_for_again() {
     }
 }
 
-/// A message resumes with MIDDLE and LAST, without another RETH.
+/// With MIDDLE and LAST, without another RETH.
 #[test]
 fn going_back_resumes_in_the_middle_of_a_message() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -238,7 +237,6 @@ fn going_back_resumes_in_the_middle_of_a_message() {
 
 const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
-/// A NAK acknowledges everything before its PSN.
 #[test]
 fn a_nak_acknowledges_what_came_before() {
     let mut half = Half::new(Options::default());
@@ -251,7 +249,6 @@ fn a_nak_acknowledges_what_came_before() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask(), pkt(Op::SendOnly, 0x102).ask()]);
 }
 
-/// A second NAK for one loss is ignored during recovery.
 #[test]
 fn a_repeated_nak_does_not_send_everything_again() {
     let mut half = Half::new(Options::default());
@@ -307,7 +304,7 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
             a.send_outcomes(),
             [(1, Err(WcStatus::RetryExcErr)), (2, Err(WcStatus::WrFlushErr))]
         );
-        // the timer takes 1, 2, then 4 timeouts
+        // timer: 1, 2, then 4 timeouts
         let waited =
             ack_timeout(8).unwrap() * [1, 3, 7, 11, 15, 19, 23, 27][usize::from(retry_cnt)];
         assert_eq!(pair.now.since(start), waited);
@@ -316,8 +313,7 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// A silent peer fails the request within twice the configured time for timeouts from 0.5 s on,
-/// otherwise within four times, for busy peers.
+/// Within twice the configured time from 0.5 s on, else within four times, for busy peers.
 #[test]
 fn a_silent_peer_is_given_up_in_time() {
     for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {
@@ -336,8 +332,8 @@ fn a_silent_peer_is_given_up_in_time() {
     }
 }
 
-/// Measured on a ConnectX-6 with 7 retries: 3.5 to 3.8 s with code 14, 58.5 to 58.8 s with code 20.
-/// It waits 1.71 timeouts each time, and at least those of code 16.
+/// ConnectX-6 with 7 retries: 3.5 to 3.8 s with code 14, 58.5 to 58.8 s with code 20: 1.71 timeouts
+/// each, at least those of code 16.
 #[test]
 fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     let ack_timer = AckTimer { least: 16, percent: 171, backs_off: false };
@@ -360,7 +356,7 @@ fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     }
 }
 
-/// The count is per packet: progress restores it.
+/// The count is per packet.
 #[test]
 fn progress_restores_the_retry_count() {
     let mut pair = Pair::new();
@@ -386,7 +382,7 @@ fn without_a_timeout_nothing_comes_again_by_itself() {
     assert_eq!(pair.trace.records.len(), 1);
 }
 
-/// The PSN wraps within the message; each packet is lost once.
+/// Each packet is lost once.
 #[test]
 fn the_psn_wraps_in_the_middle_of_a_message() {
     for lost in 0..10u32 {
@@ -422,7 +418,7 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
     }
 }
 
-/// A late acknowledgement of the first transmission advances the second.
+/// It advances the retransmission.
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });

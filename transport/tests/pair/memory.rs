@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
 
-/// Returns SGEs of these lengths, at odd addresses, in reverse order.
+/// Returns SGEs at odd addresses in reverse order.
 fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {
     let mut at = buffer.len();
     lengths
@@ -81,7 +81,7 @@ fn an_empty_piece_needs_no_key() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// A WRITE or READ of 0 bytes accepts any key and address.
+/// Any key and address will do.
 #[test]
 fn no_bytes_need_no_key() {
     let unmapped = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
@@ -97,7 +97,7 @@ fn no_bytes_need_no_key() {
     assert_eq!(pair.trace.count(Side::B, Op::ReadResponseOnly), 1);
 }
 
-/// Inline bytes are copied at posting, SGEs when packets are built.
+/// SGEs are read when packets are built.
 #[test]
 fn inline_data_is_a_copy() {
     let mut half = Half::new(Options::default());
@@ -112,7 +112,7 @@ fn inline_data_is_a_copy() {
     ]);
 }
 
-/// A long inline message is segmented and can be retransmitted.
+/// It is segmented and retransmitted.
 #[test]
 fn inline_data_of_several_packets_comes_again() {
     let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
@@ -175,7 +175,7 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
 }
 
-/// Every combination of changes keeps the keys and revokes the old region.
+/// In every combination: the keys stay, the old region is revoked.
 #[test]
 fn a_region_registered_again() {
     for combination in 0..8 {
@@ -218,7 +218,7 @@ fn a_region_registered_again() {
     }
 }
 
-/// A refused change leaves the region unchanged.
+/// It stays unchanged.
 #[test]
 fn a_region_that_cannot_be_registered_so() {
     let mut half = Half::new(Options::default());
@@ -251,7 +251,7 @@ fn a_region_that_cannot_be_registered_so() {
     assert_eq!(far.bytes(), [9; 8]);
 }
 
-/// Earlier requests on the old region fail; later ones use the new.
+/// Earlier requests fail, later ones succeed.
 #[test]
 fn requests_across_a_new_registration() {
     let mut half = Half::new(Options::default());

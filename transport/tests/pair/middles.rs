@@ -1,4 +1,4 @@
-//! Runs of middle packets, sent and received at once, equal to single packets of an adapter that
+//! Runs of middle packets equal single packets, as in an adapter that
 //! [counts](roce_transport::adapter::Adapter::count_qp) for one queue pair.
 
 use std::time::Duration;
@@ -19,10 +19,10 @@ use roce_transport::{
 
 use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// Memory per side, in bytes.
+/// In bytes per side.
 const MEMORY: usize = 400_000;
 
-/// B's READ budget in bytes, where its packets are damaged.
+/// B's READ budget in bytes, for damaged packets.
 const READ_BUDGET: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ fn message(rng: &mut ChaCha8Rng) -> Message {
     (side, kind, length as usize, u64::from(rng.next_u32() % longest_pause))
 }
 
-/// Returns all packets, records and final memory.
+/// Returns packets, records and memory.
 fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) -> Vec<String> {
     let mut pair = Pair::with_network(Network::new(Pair::conditions(), 3)).recorded();
     for node in [&mut pair.a, &mut pair.b] {
@@ -88,7 +88,7 @@ fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) 
         .map(|rung| format!("{:?} {:?} {:?} {:x?}", rung.time, rung.from, rung.net, rung.bytes))
         .collect();
     for side in [Side::A, Side::B] {
-        // a rate is recorded whenever its queue pair does anything
+        // recorded whenever its queue pair does anything
         let records = pair.record(side).iter();
         let records = records.filter(|record| !matches!(record.what, What::Rate { .. }));
         shown.extend(records.map(|record| format!("{record:?}")));
@@ -117,15 +117,15 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
     }
 }
 
-/// Packets, and deadlines after each run.
+/// Packets, and deadlines behind runs.
 type Sent = (Vec<Vec<u8>>, Vec<Option<Instant>>);
 
-/// Carries messages to B, partly READ responses, sometimes damaged or reordered. Returns B's
-/// packets, counters and memory.
+/// Carries messages to B, some damaged or reordered READ responses. Returns B's packets, counters
+/// and memory.
 fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new();
-    // part of most READs, so that progress requests the next part
+    // part of most READs: progress requests the rest
     pair.b = Node::with_read_budget(READ_BUDGET, pair.b.ip, 0xB, UDP_SEGMENT);
     let mtu = one_of(&mut rng, &[Mtu::B256, Mtu::B1024]);
     let (a, b) = pair.connect(Options { mtu, ..Options::default() });

@@ -1,4 +1,4 @@
-//! Transport rules by concept: two adapters in virtual time, or one against packet values.
+//! Transport rules, on two adapters in virtual time, or one with packet values.
 
 mod acks;
 mod answers;

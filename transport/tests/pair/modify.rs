@@ -127,7 +127,6 @@ fn the_rnr_timer_on_the_way_to_rts() {
     half.expect(&[rnr(5, 0x200, 0)]);
 }
 
-/// New timeout and count apply with unchanged attributes.
 #[test]
 fn timeout_and_retries() {
     let mut half = Half::new(Options { timeout: 10, retry_cnt: 7, ..Options::default() });
@@ -175,7 +174,7 @@ fn reads_at_once() {
     assert_eq!(half.take().len(), 3);
 }
 
-/// Fewer responses are remembered; a limit of 0 forgets all.
+/// A limit of 0 forgets all.
 #[test]
 fn reads_of_the_peer() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
@@ -195,7 +194,7 @@ fn reads_of_the_peer() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
 
-/// The new path carries requests and responses.
+/// It carries requests and responses.
 #[test]
 fn the_way_to_the_peer() {
     for qp_type in [QpType::Rc, QpType::Uc] {
@@ -232,7 +231,7 @@ fn the_way_to_the_peer() {
     }
 }
 
-/// A UD queue key can change from INIT on, except in ERR, with immediate effect.
+/// From INIT on, except in ERR, with immediate effect.
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);
@@ -278,7 +277,6 @@ fn queue_keys() {
     }
 }
 
-/// A sender in SQE returns with another key.
 #[test]
 fn a_queue_key_on_the_way_out_of_sqe() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Multicast datagrams (9.5.2, 10.5): each attached queue pair checks and gets a copy.
+//! Multicast datagrams (9.5.2, 10.5).
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ fn attach(node: &mut Node, end: &End, group: IpAddr) -> Result<bool, McastError>
     node.adapter.attach_mcast(end.qpn, group.into())
 }
 
-/// Returns a UD queue pair in RTS, attached, with one receive.
+/// Returns an attached UD queue pair with one receive.
 fn member(pair: &mut Pair, side: Side, group: IpAddr) -> (End, Buffer) {
     let options = Options::default();
     let node = pair.node(side);
@@ -46,7 +46,7 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
     pair.run();
 }
 
-/// Two members on each side, the sender included, and a member of another group.
+/// Two per side, with the sender; another group has none.
 #[test]
 fn every_attached_queue_pair_gets_a_copy() {
     for ipv6 in [false, true] {
@@ -93,7 +93,6 @@ fn every_attached_queue_pair_gets_a_copy() {
     }
 }
 
-/// A sender need not be a member, nor a member able to send.
 #[test]
 fn from_outside_to_members_that_only_receive() {
     let mut pair = Pair::new();
@@ -109,7 +108,7 @@ fn from_outside_to_members_that_only_receive() {
     assert_eq!(sender.received(), [], "who is not attached gets nothing");
 }
 
-/// Members are independent; each lost copy is counted.
+/// Each lost copy is counted.
 #[test]
 fn each_copy_passes_checks_of_its_own() {
     let mut pair = Pair::new();
@@ -164,7 +163,7 @@ fn each_copy_passes_checks_of_its_own() {
     assert_eq!(counters.received_packets, 1);
 }
 
-/// Members get copies in attachment order, one request each.
+/// In attachment order, one request each.
 #[test]
 fn members_with_a_shared_receive_queue() {
     let mut pair = Pair::new();
@@ -231,7 +230,7 @@ fn attached_twice_is_attached_once_and_detached_is_gone() {
     assert_eq!(receiver.received(), []);
 }
 
-/// RESET keeps a membership; destruction ends it.
+/// Only destruction ends them.
 #[test]
 fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     let mut pair = Pair::new();
@@ -242,7 +241,7 @@ fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     pair.b.start_datagrams(first.qpn, &Options::default());
     pair.post_recv(&first, &RecvWr::new(8, [memory.all()]));
     pair.b.adapter.destroy_qp(second.qpn).unwrap();
-    // reuses the destroyed queue pair's slot without its membership
+    // in the destroyed queue pair's slot, but no member
     let third = pair.b.qp(Side::B, QpType::Ud, &Options::default());
     pair.b.start_datagrams(third.qpn, &Options::default());
     pair.post_recv(&third, &RecvWr::new(9, [memory.all()]));
@@ -301,7 +300,7 @@ fn what_cannot_be_attached() {
     assert_eq!(adapter.mcast_groups(None).collect::<Vec<_>>(), [group(1), group(2)]);
 }
 
-/// Almost valid group packets reach no member.
+/// Almost valid packets.
 #[test]
 fn what_is_no_multicast_packet() {
     let mut pair = Pair::new();
@@ -348,7 +347,7 @@ fn what_is_no_multicast_packet() {
     assert_eq!(end.recv_outcomes(), all_ok([7], 45));
 }
 
-/// The hop limit is the address vector's.
+/// From the address vector.
 #[test]
 fn how_far_it_goes() {
     let mut pair = Pair::new();
@@ -362,7 +361,7 @@ fn how_far_it_goes() {
     }
 }
 
-/// Network faults affect all copies; each duplicate is a datagram.
+/// Faults affect all copies; duplicates are datagrams.
 #[test]
 fn lost_and_doubled() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Partitions (10.9.1, C9-42 to C9-44): communication and packet P_Keys.
+//! Partitions (10.9.1, C9-42 to C9-44).
 
 use roce_transport::{
     adapter::{ObjectError, PKeyTable},
@@ -15,7 +15,7 @@ fn table<const N: usize>(entries: [u16; N]) -> PKeyTable {
     PKeyTable::new(entries.map(PKey)).unwrap()
 }
 
-/// Returns queue pairs with these keys at index 1.
+/// Returns queue pairs with these keys.
 fn pair_with(qp_type: QpType, a: u16, b: u16) -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.a.adapter.set_pkeys(table([0xFFFF, a])).unwrap();
@@ -83,7 +83,7 @@ fn the_same_partition_and_one_full_member() {
     }
 }
 
-/// Responses and CNPs carry the queue pair's partition too.
+/// Responses and CNPs too.
 #[test]
 fn every_packet_carries_the_queue_pairs_key() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8005, 0x0005);
@@ -106,7 +106,7 @@ fn every_packet_carries_the_queue_pairs_key() {
     assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(0x0005)));
 }
 
-/// An XRC connection has the target's partition; the SRQ has none.
+/// The target's; the SRQ has none.
 #[test]
 fn of_an_xrc_connection() {
     for (key, may) in [(0x8001, true), (0x0001, true), (0x8002, false)] {
@@ -147,7 +147,7 @@ fn only_used_entries_can_be_named() {
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().pkey_index, 3);
 }
 
-/// A new table applies at once in both directions. An entry in use stays.
+/// At once, in both directions; an entry in use stays.
 #[test]
 fn the_table_changes_under_a_connection() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8001, 0x8001);
@@ -175,7 +175,6 @@ fn the_table_changes_under_a_connection() {
     pair.b.adapter.set_pkeys(table([0xFFFF])).unwrap();
 }
 
-/// SQD→SQD with another index changes the partition.
 #[test]
 fn another_index_in_sqd() {
     let mut half = Half::new(Options::default());
@@ -195,7 +194,7 @@ fn another_index_in_sqd() {
     assert_eq!(sent, [[0x80, 0x04]]);
 }
 
-/// Packets of another partition have no effect: no congestion count, no event.
+/// No congestion count, no event.
 #[test]
 fn another_partition_changes_nothing() {
     let mut half = Half::new(Options::default());

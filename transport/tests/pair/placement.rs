@@ -1,4 +1,4 @@
-//! FLUSH and ATOMIC WRITE: READ-style responses without data (annex A19).
+//! FLUSH and ATOMIC WRITE (annex A19).
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ const BOTH: Placement = Placement::all();
 const RIGHTS: Access =
     Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
 
-/// Memory that records persisted ranges.
+/// Records persisted ranges.
 struct Lasting {
     heap: HeapMemory,
     persisted: Mutex<Vec<(u64, u64)>>,
@@ -78,7 +78,6 @@ fn a_flush_on_the_wire() {
     assert_eq!(opcodes, [Ok((WcOpcode::Flush, 0)); 2]);
 }
 
-/// Persisted ranges and responses.
 #[test]
 fn a_flush_is_carried_out() {
     let mut half = flusher();
@@ -210,7 +209,7 @@ fn an_atomic_write_on_the_wire() {
     half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
     half.expect(&[placement_ack(0x200, 1)]);
     assert_eq!(far.part(8, 8), [7; 8]);
-    // memory has changed; a repeat gets a response without effect
+    // a repeat has no effect on changed memory
     far.put(8, &[8; 8]);
     let again =
         half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
@@ -233,7 +232,7 @@ fn rights_for_an_atomic_write() {
     }
 }
 
-/// An ATOMIC WRITE counts against the READ limit, a FLUSH does not.
+/// An ATOMIC WRITE counts as a READ, a FLUSH does not.
 #[test]
 fn slots() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
@@ -251,7 +250,7 @@ fn slots() {
     );
     assert_eq!(half.take().len(), 1);
 
-    // rxe forgets a READ for a FLUSH
+    // rxe evicts a READ for it
     let mut half = Half::new(Options {
         max_rd_atomic: 1,
         quirks: Quirks { rxe_flush: true },
@@ -293,7 +292,7 @@ fn a_fence_waits_for_an_atomic_write() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
-/// Requests and responses lost in every position.
+/// In every position.
 #[test]
 fn losses() {
     for lost in 1..=24 {
@@ -319,8 +318,8 @@ fn losses() {
     }
 }
 
-/// A response confirms execution. An unknown request gets none, however old its PSN: reconnected
-/// peers may reuse PSNs.
+/// A response confirms execution, so an unknown request gets none: reconnected peers may reuse
+/// PSNs.
 #[test]
 fn a_repeat_of_what_never_was() {
     let mut half = flusher();
@@ -347,7 +346,7 @@ fn a_repeat_of_what_never_was() {
     half.expect(&[placement_ack(0x201, 2)]);
 }
 
-/// Endless requests or repeats without reading responses do not fill memory.
+/// Unread responses do not fill memory.
 #[test]
 fn a_flood_of_flushes_and_atomic_writes() {
     for operation in [Op::Flush, Op::AtomicWrite] {
@@ -364,7 +363,7 @@ fn a_flood_of_flushes_and_atomic_writes() {
             let busy = busy.count();
             (busy, half.take().len())
         };
-        // after the first without space all are out of sequence
+        // after the first all are out of sequence
         let (busy, answers) = flood(0x200..0x200 + 512 + 100);
         assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
         // repeats, then new ones
@@ -376,7 +375,7 @@ fn a_flood_of_flushes_and_atomic_writes() {
 
 #[test]
 fn the_kernels_own_icrc() {
-    // sent to a known rxe peer
+    // sent to rxe
     for rxe in [false, true] {
         let mut half = Half::new(Options {
             quirks: Quirks { rxe_flush: rxe },
@@ -398,7 +397,7 @@ fn the_kernels_own_icrc() {
             })
             .collect();
         assert_eq!(kinds, [rxe, false]);
-        // accepted from any peer
+        // accepted from all
         let far = half.buffer(8);
         let packet = pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask();
         let net = half.net();
@@ -432,7 +431,6 @@ fn what_cannot_be_posted_or_registered() {
     );
 }
 
-/// Responses with unrequested contents.
 #[test]
 fn wrong_answers() {
     for answer in [

@@ -1,4 +1,4 @@
-//! Port and adapter: events (11.6.3) and per-queue-pair counters.
+//! Port events (11.6.3) and queue pair counters.
 
 use roce_transport::{
     addr::{Gid, Mtu, Qpn},
@@ -28,7 +28,7 @@ fn a_change_of_the_table_raises_one_event() {
     assert_eq!(half.node.events, [Event::GidChange]);
 }
 
-/// Connections keep their address; new ones need an existing one.
+/// Connections keep it; new ones need one.
 #[test]
 fn an_address_that_goes() {
     let mut pair = Pair::new();
@@ -76,7 +76,7 @@ fn the_port_goes_down_and_comes_back() {
     assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
 }
 
-/// A failing queue pair with a shared receive queue reports both the failure and its last request.
+/// A shared receive queue reports failure and last request.
 #[test]
 fn the_last_request_of_a_queue_pair_that_fails() {
     let mut pair = Pair::new();
@@ -122,7 +122,6 @@ fn values(counters: &Counters, names: &[&str]) -> Vec<u64> {
     names.iter().map(value).collect()
 }
 
-/// With two connections, each counts its packets alone.
 #[test]
 fn a_queue_pair_counts_for_itself() {
     let mut pair = Pair::new();
@@ -149,7 +148,7 @@ fn a_queue_pair_counts_for_itself() {
     pair.run();
     assert!(pair.network.faults().hits(rule) > 2);
     let record = |pair: &Pair, side, qpn| {
-        // the first packet of each side preceded counting
+        // counting starts after each side's first packet
         pair.trace.from(side).skip(1).filter(|record| record.headers.bth().dest_qp == qpn).count()
             as u64
     };
@@ -172,7 +171,7 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
-/// Operators' counters: requests, kinds and failures; both sides agree.
+/// By kind and failure; both sides agree.
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
     let mut pair = Pair::new();
@@ -199,7 +198,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.sent_bytes, ours.received_bytes), (octets(Side::B), octets(Side::B)));
     assert_eq!((ours.failed_sends, theirs.failed_receives), (0, 0));
 
-    // a wrong key fails one request and flushes the rest on both sides
+    // a wrong key flushes the rest on both sides
     pair.post_recv(&b, &RecvWr::new(6, []));
     let wrong = Remote { rkey: RKey(to.region.rkey().0 ^ 0x100), ..to.remote(0) };
     pair.post_send(&a, &SendWr::write(7, wrong, from.all()));
@@ -211,7 +210,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.refused_accesses, theirs.flushed_receives), (1, 1));
     assert_eq!((ours.remote_invalid_requests, ours.retries_exceeded), (0, 0));
 
-    // a small buffer fails on both sides
+    // a small buffer fails both sides
     let (c, d) = pair.connect(Options::default());
     pair.post_recv(&d, &RecvWr::new(9, [to.sge(0, 4)]));
     pair.post_send(&c, &SendWr::send(10, from.all()));
@@ -221,7 +220,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.failed_receives, theirs.local_length_errors), (1, 1));
 }
 
-/// Each multicast member counts its copy and result.
+/// And their results.
 #[test]
 fn a_member_of_a_group_counts_its_copies() {
     let mut pair = Pair::new();

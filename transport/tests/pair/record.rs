@@ -1,5 +1,4 @@
-//! The decision record: each kind of event, with its rule. The pair compares all records with the
-//! network's.
+//! The decision record, compared with the network's.
 
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ fn recorded() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Returns PSNs and reasons of one side's packets.
+/// Returns PSNs and reasons sent.
 fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     let of = |record: &Record| match &record.what {
         What::Sent { packet, why: Why::Queue(reason) } => {
@@ -45,7 +44,7 @@ fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Returns PSNs and dispositions of one side's arrivals.
+/// Returns PSNs and dispositions.
 fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     let of = |record: &Record| match &record.what {
         What::Arrived { packet, disposition } => {
@@ -56,7 +55,7 @@ fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Returns other records, except calls and windows.
+/// Returns other records, without calls and windows.
 fn decisions(pair: &mut Pair, side: Side) -> Vec<What> {
     let skipped = |what: &What| {
         matches!(
@@ -118,7 +117,6 @@ fn a_message_without_losses() {
     );
 }
 
-/// A response precedes its consequences, a call its changes.
 #[test]
 fn causes_come_before_what_follows() {
     let (mut pair, a, b) = recorded();
@@ -205,7 +203,7 @@ fn a_probe_and_then_the_acknowledge_timer() {
     let part = Part { wr_id: 4, index: 0, of: 1 };
     let reasons: Vec<_> = sent(&mut pair, Side::A).into_iter().map(|(_, reason)| reason).collect();
     assert_eq!(reasons[0], Reason::First(part));
-    // no sample: the 4.2 ms timer precedes the 10 ms probe
+    // without a sample the 4.2 ms timer precedes the 10 ms probe
     assert_eq!(reasons[1], Reason::Again(part, Loss::Timeout));
     let decided = decisions(&mut pair, Side::A);
     assert_eq!(decided[0], What::Timer(Timer::Acknowledge(Psn::new(A_PSN))));
@@ -483,7 +481,7 @@ fn bytes_that_are_no_packet() {
     assert_eq!(pair.record(Side::A).last().map(|record| &record.what), Some(&expected));
 }
 
-/// Recording changes no packets or times.
+/// In packets or times.
 #[test]
 fn the_record_changes_nothing() {
     let run = |recorded: bool| {
@@ -503,7 +501,7 @@ fn the_record_changes_nothing() {
     assert!(run(true) == run(false));
 }
 
-/// Sink only, latest only, or nothing.
+/// Sink or latest only, or nothing.
 #[test]
 fn readers_are_optional() {
     let config = Node::config(1);

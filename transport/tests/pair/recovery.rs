@@ -1,5 +1,5 @@
-//! One lost or late packet costs a few round trips, not a timeout: NAKs, tail-loss probes, signs of
-//! life (9.7.5.1.2, 9.9.2).
+//! Losses and delays cost round trips, not timeouts: NAKs, tail-loss probes, signs of life
+//! (9.7.5.1.2, 9.9.2).
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use crate::common::{End, Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const SEQUENCE: NakCode = NakCode::PsnSequenceError;
 
-/// Returns a `Half` with `count` receives.
 fn receiving(count: u64) -> Half {
     let mut half = Half::new(Options::default());
     for id in 0..count {
@@ -31,7 +30,7 @@ fn send(psn: u32) -> Pkt {
     pkt(Op::SendOnly, psn).ask()
 }
 
-/// 0x201 overtakes 0x200 before any response leaves: the response must report 0x201 missing.
+/// 0x201 overtakes 0x200: the response reports 0x201 missing.
 #[test]
 fn a_nak_that_has_not_left_follows_the_gap() {
     let mut half = receiving(3);
@@ -44,7 +43,7 @@ fn a_nak_that_has_not_left_follows_the_gap() {
     half.expect(&[ack(0x201, 2)]);
 }
 
-/// Dropped packets return in one batch: no gap remains.
+/// Dropped packets return in one batch.
 #[test]
 fn a_gap_that_has_closed_altogether_is_acknowledged() {
     let mut half = receiving(4);
@@ -65,7 +64,7 @@ fn a_gap_is_followed_to_the_furthest_packet_that_was_dropped() {
     half.expect(&[ack(0x203, 4)]);
 }
 
-/// A sent NAK causes go-back-N; a second would repeat it.
+/// Its go-back-N suffices.
 #[test]
 fn a_nak_that_has_left_is_not_repeated() {
     let mut half = receiving(3);
@@ -75,7 +74,6 @@ fn a_nak_that_has_left_is_not_repeated() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// A READ response precedes the NAK behind it.
 #[test]
 fn a_nak_follows_the_answer_to_a_read() {
     let mut half = receiving(1);
@@ -87,7 +85,7 @@ fn a_nak_follows_the_answer_to_a_read() {
     assert_eq!(answers[1..], [nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// A repeat refused as busy keeps the waiting NAK.
+/// The repeat is refused as busy.
 #[test]
 fn a_repeat_does_not_replace_a_waiting_nak() {
     let mut half = receiving(3);
@@ -98,7 +96,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// Repeated responses equal the first (9.7.5.1.2), READs and atomics included.
+/// As the first response (9.7.5.1.2), also of READs and atomics.
 #[test]
 fn a_repeated_answer_has_the_msn_of_its_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -117,7 +115,7 @@ fn a_repeated_answer_has_the_msn_of_its_request() {
     }
 }
 
-/// Returns a pair after one exchange, with A's round trip known.
+/// Returns a pair whose round trip A knows.
 fn warm() -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.allow_all(&[
@@ -138,7 +136,6 @@ fn warm() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Returns the time to quiescence.
 fn time(pair: &mut Pair) -> Duration {
     let start = pair.now;
     pair.run();
@@ -160,7 +157,7 @@ fn a_lost_tail_costs_a_probe_and_no_timeout() {
     }
 }
 
-/// The probe is the last packet; a NAK recovers earlier losses.
+/// The last packet is probed; a NAK recovers earlier ones.
 #[test]
 fn a_lost_end_of_a_message_costs_a_probe_and_a_nak() {
     let (mut pair, a, _) = warm();
@@ -191,7 +188,7 @@ fn a_read_is_probed_for_what_has_not_arrived() {
     assert_eq!(again.headers.ext().reth().unwrap().dma_length, 256);
 }
 
-/// Probes end and cost no retry; errors keep their time.
+/// Without retries; errors keep their time.
 #[test]
 fn a_peer_that_is_gone_is_probed_three_times() {
     let mut half = Half::new(Options { timeout: 14, retry_cnt: 1, ..Options::default() });
@@ -228,7 +225,6 @@ fn without_a_timeout_there_are_no_probes() {
     half.expect_nothing();
 }
 
-/// An RNR pause suppresses probes.
 #[test]
 fn a_peer_that_is_not_ready_is_not_probed() {
     let mut half = Half::new(Options { timeout: 20, ..Options::default() });
@@ -241,7 +237,7 @@ fn a_peer_that_is_not_ready_is_not_probed() {
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
 
-/// Codes 1 to 8 mean 1 ms: no process reliably responds within microseconds.
+/// Codes 1 to 8: no process responds reliably within microseconds.
 #[test]
 fn the_shortest_timeout_is_a_millisecond() {
     for code in 1..=9 {
@@ -257,7 +253,7 @@ fn the_shortest_timeout_is_a_millisecond() {
     }
 }
 
-/// READ data continues behind a gap before the repeated response: the peer is not given up.
+/// The repeated response comes behind that data.
 #[test]
 fn data_behind_a_gap_costs_no_retry() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 1, ..Options::default() };
@@ -280,7 +276,6 @@ fn data_behind_a_gap_costs_no_retry() {
     assert_eq!(half.node.adapter.counters().timeouts, 1);
 }
 
-/// Such data does not delay the timer forever.
 #[test]
 fn useless_answers_are_believed_for_a_while_only() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 0, ..Options::default() };

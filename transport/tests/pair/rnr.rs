@@ -1,5 +1,4 @@
-//! Without a receive request the peer sends RNR NAK and gets no request until its timer ends
-//! (9.7.5.2.8, 9.9.2).
+//! RNR NAK: the peer gets no request until its timer ends (9.7.5.2.8, 9.9.2).
 
 use std::time::Duration;
 
@@ -83,7 +82,7 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// Returns an address with an unknown key: valid for 0 bytes.
+/// Returns an address for 0 bytes.
 fn pair_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) }
 }
@@ -105,8 +104,7 @@ fn seven_is_without_limit() {
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
 }
 
-/// Packets behind the refused one are retransmitted after the pause, without a sequence error on
-/// either side.
+/// Packets behind follow after the pause, without sequence errors.
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());
@@ -132,8 +130,7 @@ fn not_ready_goes_before_out_of_sequence() {
     half.expect(&packets);
 }
 
-/// Responses slower than the pause bring that NAK after it. It reports packets in flight: the retry
-/// counter is for losses, not for waiting.
+/// It reports packets in flight: waiting for a receiver is not limited by the retry counter.
 #[test]
 fn a_sequence_nak_after_the_pause_is_late() {
     let mut half = Half::new(Options { retry_cnt: 1, ..Options::default() });
@@ -156,7 +153,7 @@ fn a_sequence_nak_after_the_pause_is_late() {
     assert_eq!(half.qp.send_outcomes(), all_ok([1, 2], 0));
 }
 
-/// Each refused arrival gets an RNR NAK: the requester counts them.
+/// The requester counts RNR NAKs.
 #[test]
 fn a_packet_that_comes_again_is_refused_again() {
     let mut half = Half::new(Options::default());
@@ -169,8 +166,7 @@ fn a_packet_that_comes_again_is_refused_again() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// Only the last packet of a WRITE with immediate needs a receive; its data is written on
-/// retransmission.
+/// Its data is written on retransmission.
 #[test]
 fn a_write_with_immediate_waits_at_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -216,7 +212,7 @@ fn a_write_with_immediate_is_resent_from_its_last_packet() {
     half.expect(&packets[2..]);
 }
 
-/// The pause ends on time whatever arrives; the next packet starts the acknowledge timer.
+/// The next packet starts the acknowledge timer.
 #[test]
 fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
     let mut half =
@@ -234,7 +230,6 @@ fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::RetryExcErr))]);
 }
 
-/// New requests wait too.
 #[test]
 fn nothing_new_is_sent_during_the_pause() {
     let mut half = Half::new(Options::default());

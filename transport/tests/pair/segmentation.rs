@@ -1,4 +1,4 @@
-//! Messages split into path MTUs and arrive whole (9.4.1).
+//! Segmentation by path MTU (9.4.1).
 
 use roce_transport::{
     addr::Mtu,
@@ -8,7 +8,7 @@ use roce_transport::{
 
 use crate::common::{Options, Pair, Side, all_ok};
 
-/// Lengths around every boundary.
+/// Around every boundary.
 fn lengths(mtu: Mtu) -> Vec<usize> {
     let mtu = mtu.bytes() as usize;
     vec![

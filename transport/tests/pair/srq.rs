@@ -12,13 +12,11 @@ use crate::common::{Buffer, End, Options, Pair, Side, all_ok};
 
 const ATTR: SrqAttr = SrqAttr { max_wr: 8, max_sge: 2 };
 
-/// Returns B's shared receive queue and a buffer.
 fn shared(pair: &mut Pair) -> (SrqId, Buffer) {
     let pd = pair.b.pd;
     (pair.b.adapter.create_srq(pd, ATTR).unwrap(), pair.b.buffer(4096))
 }
 
-/// Returns a connection that receives from it.
 fn connect(pair: &mut Pair, srq: SrqId) -> (End, End) {
     pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() })
 }
@@ -94,7 +92,7 @@ fn an_empty_one_is_not_ready() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([1, 2], 0), all_ok([8], 10)));
 }
 
-/// A failed queue pair flushes only the requests it took.
+/// It flushes only requests it took.
 #[test]
 fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     let mut pair = Pair::new();
@@ -141,7 +139,7 @@ fn unreliable_services_take_from_it_too() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// Its protection domain applies to its requests' keys.
+/// For keys.
 #[test]
 fn requests_belong_to_its_protection_domain() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Packet validation: ICRC, addresses, partition, service, PSN window (9.6), and forged responses.
+//! Packet validation (9.6) and forged responses.
 
 use roce_transport::{
     adapter::{IcrcCheck, TransmitBuffer},
@@ -18,7 +18,7 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// Returns a receiver with one receive, which no refused packet may use.
+/// Returns a receiver whose receive no refused packet may use.
 fn receiver() -> Half {
     let mut half = Half::new(Options::default());
     half.post_recv(&RecvWr::new(1, []));
@@ -41,7 +41,7 @@ fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
     assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
 }
 
-/// Flows choose source ports, which identify no sender.
+/// Ports identify no sender.
 #[test]
 fn any_source_port_is_the_peers() {
     for src_port in [1, 4791, 0xC001, u16::MAX] {
@@ -52,8 +52,7 @@ fn any_source_port_is_the_peers() {
     }
 }
 
-/// Without the identification 15 bits of the check remain; they still detect every single-bit
-/// change.
+/// Without the identification 15 bits remain.
 #[test]
 fn every_bit_that_the_icrc_covers() {
     for ident in [Ident::Known { id: 7, dont_fragment: true }, Ident::Likely(7), Ident::Likely(0)] {
@@ -67,7 +66,7 @@ fn every_bit_that_the_icrc_covers() {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let disposition = half.send_bytes(&NetHeader { ident, ..half.net() }, &changed);
-            // byte 4: ECN and reserved bits, writable by routers
+            // byte 4: bits writable by routers
             let taken = !matches!(disposition, Disposition::Dropped(_));
             assert_eq!(taken, bit / 8 == 4, "bit {bit}: {disposition:?}");
         }
@@ -75,7 +74,6 @@ fn every_bit_that_the_icrc_covers() {
     }
 }
 
-/// An ICRC omitted for one receiver is added for others.
 #[test]
 fn an_icrc_that_is_added_later_is_the_same() {
     let build = |mut buffer: TransmitBuffer| {
@@ -110,7 +108,7 @@ fn an_icrc_that_is_added_later_is_the_same() {
     }
     assert_eq!(lacking, complete.len() - 1);
 
-    // a separate run for the FLUSH starts another run behind it
+    // another run starts behind the FLUSH
     let sealed_net: Vec<_> = unsealed.iter().map(|(net, _)| *net).collect();
     buffer.seal(0);
     let first = buffer.runs()[0].count();
@@ -146,8 +144,7 @@ fn the_identification_is_part_of_the_icrc() {
     }
 }
 
-/// The receipt reports the identification. After an ICRC check it does so even without the bytes:
-/// nothing is recomputed.
+/// After an ICRC check even without the bytes.
 #[test]
 fn a_receipt_tells_the_identification_without_another_icrc() {
     let mut half = receiver();
@@ -172,7 +169,7 @@ fn a_receipt_tells_the_identification_without_another_icrc() {
         assert_eq!(receipt.icrc, icrc);
         assert_eq!(receipt.identify(&Datagram { bytes: &[], ..datagram }), identified);
     }
-    // refused before its ICRC check: computed now
+    // refused before its ICRC check
     let datagram = Datagram::new(&unknown, &astray);
     let receipt = half.node.adapter.handle_datagram(half.now, &datagram);
     assert_eq!(
@@ -258,7 +255,7 @@ fn no_packet_at_all() {
     }
 }
 
-/// Congestion bits, migration state and source port do not matter.
+/// Congestion bits, migration state, source port.
 #[test]
 fn what_does_not_matter() {
     for change in [0, 1, 2, 3] {
@@ -274,7 +271,6 @@ fn what_does_not_matter() {
     }
 }
 
-/// Only unacknowledged requests accept responses.
 #[test]
 fn forged_answers() {
     let mut half = Half::new(Options::default());
@@ -310,7 +306,7 @@ fn forged_answers() {
     assert_eq!(half.state(), State::Rts);
 }
 
-/// A reserved syndrome is ignored, even as a sign of life.
+/// Nor signs of life.
 #[test]
 fn reserved_syndromes() {
     let mut half = Half::new(Options::default());
@@ -327,7 +323,7 @@ fn reserved_syndromes() {
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
 }
 
-/// The reliable datagram NAK is ignored; above all it acknowledges nothing.
+/// It must not acknowledge anything.
 #[test]
 fn the_nak_of_another_service() {
     let mut half = Half::new(Options::default());
@@ -340,7 +336,7 @@ fn the_nak_of_another_service() {
     assert_eq!(half.qp.sent(), []);
 }
 
-/// Half the PSN space behind is a repeat, the other half ahead.
+/// Half the PSN space.
 #[test]
 fn the_duplicate_region() {
     let mut half = receiver();
@@ -370,7 +366,6 @@ fn congestion_notifications_are_counted() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 1);
 }
 
-/// A failed connection accepts no packets.
 #[test]
 fn after_an_error_no_packet_is_accepted() {
     let mut half = Half::new(Options::default());

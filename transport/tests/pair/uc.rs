@@ -1,4 +1,4 @@
-//! Unreliable connections (9.8.2): whole messages or nothing, without responses.
+//! Unreliable connections (9.8.2).
 
 use roce_transport::{
     addr::Mtu,
@@ -18,7 +18,7 @@ fn pair() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Posts five messages of three packets with consecutive buffers.
+/// Posts five three-packet messages with consecutive buffers.
 fn five_messages(pair: &mut Pair, a: &End, b: &End) -> Buffer {
     let (near, far) = (pair.a.buffer(5 * 3 * MTU), pair.b.buffer(5 * 3 * MTU));
     for id in 0..5u8 {
@@ -44,7 +44,7 @@ fn messages_arrive_and_are_not_answered() {
     assert_eq!(pair.a.adapter.poll_timeout(), None);
 }
 
-/// Without acknowledgements there is no window.
+/// There is no window.
 #[test]
 fn a_long_message() {
     let (mut pair, a, b) = pair();
@@ -57,7 +57,7 @@ fn a_long_message() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Any missing packet loses the message silently; its receive serves the next.
+/// Silently; its receive serves the next.
 #[test]
 fn a_message_with_a_gap_is_gone() {
     for lost in 0..3 {
@@ -75,7 +75,6 @@ fn a_message_with_a_gap_is_gone() {
     }
 }
 
-/// A message's lost end and the next one's lost start do not merge.
 #[test]
 fn two_halves_do_not_make_a_message() {
     let (mut pair, a, b) = pair();
@@ -86,7 +85,6 @@ fn two_halves_do_not_make_a_message() {
     assert_eq!(b.recv_outcomes(), all_ok(0..3, 768));
 }
 
-/// Duplicates and late packets are gaps too.
 #[test]
 fn a_duplicate_in_a_message_breaks_it() {
     let (mut pair, a, b) = pair();
@@ -127,7 +125,7 @@ fn writes_with_and_without_immediate() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// The small receive request stays for the next message.
+/// Its receive stays.
 #[test]
 fn a_message_longer_than_the_buffer_is_gone() {
     for length in [101, 700] {
@@ -147,7 +145,7 @@ fn a_message_longer_than_the_buffer_is_gone() {
     }
 }
 
-/// A denied WRITE changes nothing; both queue pairs continue.
+/// Both queue pairs continue.
 #[test]
 fn a_refused_write_is_only_counted() {
     let (mut pair, a, b) = pair();

@@ -1,4 +1,4 @@
-//! Unreliable datagrams (9.8.3): one packet per message.
+//! Unreliable datagrams (9.8.3).
 
 use roce_transport::{
     addr::{Mtu, QKey, Qpn},
@@ -54,7 +54,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
     }
 }
 
-/// A datagram gets no response and completes when sent.
+/// It completes when sent.
 #[test]
 fn no_packet_is_answered() {
     let (mut pair, a, b, to) = pair();
@@ -82,7 +82,7 @@ fn immediate_data() {
     assert_eq!((ok.byte_len, ok.immediate), (40, Some(Immediate([9, 8, 7, 6]))));
 }
 
-/// A wrong key is dropped silently. A key with the high bit uses the sender's own.
+/// A wrong key drops silently; the high bit selects the sender's.
 #[test]
 fn queue_keys() {
     for (key, on_the_wire) in [
@@ -117,7 +117,7 @@ fn without_a_receive_request_it_is_gone() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// A buffer too small for area and payload stays posted.
+/// Its receive stays.
 #[test]
 fn longer_than_the_buffer_it_is_gone() {
     let (mut pair, a, b, to) = pair();
@@ -158,7 +158,7 @@ fn as_long_as_the_port_carries_it_arrives() {
     assert_eq!(far.part(40, 4096), near.bytes());
 }
 
-/// As on adapters, posting succeeds and execution fails.
+/// They fail at execution, as on adapters.
 #[test]
 fn other_operations_do_not_exist() {
     for op in ["write", "read", "fetch_add"] {
@@ -205,7 +205,7 @@ fn a_bad_receive_buffer_is_fatal() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Err));
 }
 
-/// One queue pair sends to many, itself included.
+/// To many, itself included.
 #[test]
 fn to_whom_it_is_addressed() {
     let (mut pair, a, b, to_b) = pair();
@@ -226,7 +226,7 @@ fn to_whom_it_is_addressed() {
     assert_eq!(a.send_outcomes(), all_ok(1..=3, 0));
 }
 
-/// Only the port's MTU limits a datagram, not a connection's path MTU.
+/// Only the port's does.
 #[test]
 fn the_path_mtu_of_connections_does_not_matter() {
     let mut pair = Pair::new();

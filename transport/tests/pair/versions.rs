@@ -1,4 +1,4 @@
-//! RoCE v1 beside RoCEv2 (annexes A16, A17): GIDs and packets of both.
+//! RoCE v1 beside RoCEv2 (annexes A16, A17).
 
 use roce_capture::explain::{Explained, ExplainedPacket, Network};
 use roce_transport::{
@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, QKEY, Side, all_ok, pkt};
 
-/// Returns adapters with GIDs of both versions; connections use the first.
+/// Returns adapters with both versions; connections use the first.
 fn pair(network: Pair) -> Pair {
     let mut pair = network.recorded();
     for side in [Side::A, Side::B] {
@@ -24,7 +24,6 @@ fn pair(network: Pair) -> Pair {
     pair
 }
 
-/// Returns the versions of all arrivals.
 fn arrived(pair: &mut Pair) -> Vec<RoceVersion> {
     let of = |pair: &mut Pair, side| -> Vec<_> {
         let records = pair.record(side).iter();
@@ -61,7 +60,6 @@ fn a_connection_is_of_the_version_of_its_gid() {
     }
 }
 
-/// Captures hold readable frames of both versions.
 #[test]
 fn a_capture_has_packets_of_both_versions() {
     let mut pair = pair(Pair::new());
@@ -88,7 +86,7 @@ fn a_capture_has_packets_of_both_versions() {
     }
 }
 
-/// A UDP datagram never reaches a queue pair of RoCE v1, nor the reverse.
+/// In either direction.
 #[test]
 fn the_other_version_is_refused() {
     for (gids, other) in [(RoceV1::Used, RoceVersion::V2), (RoceV1::Absent, RoceVersion::V1)] {
@@ -117,7 +115,7 @@ fn the_other_version_is_refused() {
     }
 }
 
-/// A datagram's GRH area determines the reply's version.
+/// By its GRH area.
 #[test]
 fn a_datagram_is_answered_in_its_version() {
     for (index, version) in [(0, RoceVersion::V1), (1, RoceVersion::V2)] {
@@ -148,7 +146,7 @@ fn a_datagram_is_answered_in_its_version() {
     }
 }
 
-/// An adapter lists RoCE v1 entries its link cannot use.
+/// Its link cannot use it.
 #[test]
 fn an_entry_that_is_only_shown_is_refused() {
     let mut pair = pair(Pair::new());

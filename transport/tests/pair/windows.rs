@@ -1,4 +1,4 @@
-//! Memory windows: bind, invalidation, and use by queue pairs (10.6.7, 9.4.1.1.3).
+//! Memory windows (10.6.7, 9.4.1.1.3).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -65,7 +65,7 @@ fn a_window_gives_what_it_was_bound_with() {
     }
 }
 
-/// A window may grant rights its region lacks, but only its own, within its bounds.
+/// Even where its region lacks them.
 #[test]
 fn rights_and_bounds_are_those_of_the_window() {
     let cases = [
@@ -105,12 +105,12 @@ fn zero_based() {
     pair.post_send(&a, &SendWr::read(1, Remote { address: 1, rkey }, near.sge(0, 99)));
     pair.post_send(&a, &SendWr::fetch_add(2, Remote { address: 8, rkey }, 1, near.sge(0, 8)));
     pair.run();
-    // byte 100 is unaligned in memory, as an atomic's target must not be
+    // atomics need alignment in memory
     assert_eq!(a.send_outcomes(), [(1, Ok(99)), (2, Err(WcStatus::RemOpErr))]);
     assert_eq!(near.part(0, 99), far.part(101, 99));
 }
 
-/// Type 2 belongs to the binding queue pair, type 1 to the protection domain.
+/// Type 2 is the queue pair's, type 1 the domain's.
 #[test]
 fn another_queue_pair() {
     for window_type in TYPES {
@@ -148,7 +148,7 @@ fn another_domain() {
     }
 }
 
-/// Rebinding type 1 revokes the old key; 0 bytes unbind it.
+/// It revokes the old key; 0 bytes unbind.
 #[test]
 fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
@@ -190,7 +190,7 @@ fn an_unbound_key() {
     }
 }
 
-/// Every bind rule; a refused bind changes nothing.
+/// Nothing changes.
 #[test]
 fn what_cannot_be_bound() {
     use WindowError as E;
@@ -296,7 +296,6 @@ fn type_2_is_bound_once() {
     assert!(far.region.has_windows(), "the first bind is still good");
 }
 
-/// A bind waits for earlier requests and delays later ones.
 #[test]
 fn requests_keep_their_order() {
     let mut half = Half::new(Options::default());
@@ -314,7 +313,7 @@ fn requests_keep_their_order() {
     assert_eq!(half.qp.send_outcomes(), all_ok([3], 0));
 }
 
-/// A bind neither starts in SQD nor prevents draining.
+/// It neither starts nor prevents draining.
 #[test]
 fn a_bind_in_a_draining_queue() {
     let mut half = Half::new(Options::default());
@@ -424,7 +423,7 @@ fn an_invalidation_on_the_wire() {
     ]);
 }
 
-/// The requester gets its acknowledgement; the receiver fails.
+/// The requester is acknowledged; the receiver fails.
 #[test]
 fn a_key_that_cannot_be_invalidated() {
     for kind in 0..5 {
@@ -496,7 +495,6 @@ fn a_local_invalidation_of_another_queue_pairs_window() {
     assert_eq!(other.send_outcomes(), all_ok([3], 0), "it was not touched");
 }
 
-/// Invalidation stops an unfinished WRITE.
 #[test]
 fn taken_back_under_a_write() {
     let mut half = Half::new(Options::default());
@@ -534,7 +532,6 @@ fn a_bound_region_stays() {
     assert_eq!(half.node.adapter.deregister(&far.region), Ok(()));
 }
 
-/// A revoked region's windows reach no memory.
 #[test]
 fn a_revoked_region_takes_its_windows_with_it() {
     let mut half = Half::new(Options::default());
@@ -549,7 +546,7 @@ fn a_revoked_region_takes_its_windows_with_it() {
     assert_eq!(far.bytes(), [0; 8]);
 }
 
-/// A reused queue pair number inherits no windows; a reset drops its own.
+/// A reused number inherits none; a reset drops its own.
 #[test]
 fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {

@@ -1,5 +1,4 @@
-//! WRITEs of a few packets sent as one WRITE ONLY per packet, if configured: equal lengths form a
-//! run.
+//! WRITEs of a few packets as WRITE ONLYs: equal lengths form a run.
 
 use roce_transport::{
     adapter::AdapterConfig,
@@ -14,7 +13,7 @@ use crate::common::{AFTER_LOSS, End, Node, Options, Pair, Side, UDP_SEGMENT, all
 const MTU: usize = 256;
 const MOST: u32 = 4;
 
-/// Returns adapters of which A splits WRITEs of up to [`MOST`] packets.
+/// A splits WRITEs of up to [`MOST`] packets.
 fn adapters() -> Pair {
     let mut pair = Pair::new();
     let config = AdapterConfig { write_only_packets: MOST, ..Node::config(0xA) };

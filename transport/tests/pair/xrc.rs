@@ -1,5 +1,4 @@
-//! Extended reliable connections (annex A14): requests name the target's XRC SRQ.
-//! Reliable-connection tests cover the rest.
+//! Extended reliable connections (annex A14), beyond the rules of reliable ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +29,7 @@ fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
 
-/// Returns each operation for B's `srq`, and its buffers.
+/// Returns each operation and its buffers.
 fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     let (near, far) = (pair.a.buffer(4096).fill(1), pair.b.buffer(8192).fill(2));
     let (inbox, found) = (pair.b.buffer(4096), pair.a.buffer(4096));
@@ -56,7 +55,7 @@ fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     (sends.into_iter().map(|wr| wr.to_srq(srq)).collect(), [near, far, inbox, found])
 }
 
-/// Checks the outcome of `program`, on any network.
+/// Checks `program`, on any network.
 fn check_program(end: &End, received: Vec<Wc>, [near, far, inbox, found]: &[Buffer; 4]) {
     let sent: Vec<Outcome> = end.send_outcomes();
     let expected = [0, 0, 0, 0, 800, 8, 8, 0, 0, 0, 100, 0, 0];
@@ -105,7 +104,7 @@ fn every_operation() {
         "a completion names the target that received"
     );
     check_program(&a, received, &buffers);
-    // every request names the queue, middle packets included; no response does
+    // every request names the queue; no response does
     assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth(srq))));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
@@ -119,7 +118,7 @@ fn every_operation() {
     }
 }
 
-/// Loses each packet once, in either direction.
+/// In either direction.
 #[test]
 fn every_loss_is_made_good() {
     let run = |fault: Option<(Side, u32)>| {
@@ -151,7 +150,7 @@ fn every_loss_is_made_good() {
     }
 }
 
-/// The XRCETH follows the BTH, byte by byte, as in other implementations.
+/// As in other implementations: the XRCETH follows the BTH.
 #[test]
 fn requests_on_the_wire() {
     let mut half = Half::xrc_initiator(Options::default());
@@ -185,9 +184,8 @@ fn requests_on_the_wire() {
     }
 }
 
-/// Windows of a queue's protection domain serve requests that name it. Type 2 windows belong to the
-/// binding queue pair, and targets cannot bind: no request can use one, and a SEND with
-/// invalidation fails the target.
+/// Requests use windows of their queue's domain. Targets cannot bind type 2, so no request can use
+/// one, and invalidating it fails the target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -227,7 +225,7 @@ fn memory_windows() {
     }
 }
 
-/// Each message uses the queue it names, its completion queue and its protection domain's memory.
+/// With its completion queue and memory.
 #[test]
 fn one_target_serves_every_queue_of_its_domain() {
     let mut pair = Pair::new();
@@ -294,7 +292,7 @@ fn several_targets_share_a_queue() {
     assert_eq!(received, [(0, one.1.qpn), (1, other.1.qpn), (2, other.1.qpn), (3, one.1.qpn)]);
 }
 
-/// An empty queue stalls only the connection that needs it.
+/// Only for the connection that needs it.
 #[test]
 fn an_empty_queue_is_not_ready() {
     let mut pair = Pair::new();
@@ -336,8 +334,7 @@ fn the_rnr_retry_counter_counts_here_too() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
 }
 
-/// An unknown queue, another domain's, or another kind: one NAK to the peer, different events at
-/// the target.
+/// The peer gets one NAK, the target different events.
 #[test]
 fn a_queue_that_the_target_must_not_serve() {
     for kind in ["unknown", "of another domain", "no XRC SRQ", "destroyed"] {
@@ -369,7 +366,7 @@ fn a_queue_that_the_target_must_not_serve() {
         };
         let _may_not_exist = pair.b.adapter.post_srq_recv(named, &RecvWr::new(1, [far.all()]));
         let before = far.bytes();
-        // protection domain and rights would allow the access
+        // the access itself is allowed
         for wr in [SendWr::write(1, far.remote(0), near.all()), SendWr::send(2, near.all())] {
             pair.post_send(&a, &wr.to_srq(named));
         }
@@ -393,7 +390,7 @@ fn a_queue_that_the_target_must_not_serve() {
     }
 }
 
-/// READs, atomics and WRITEs of 0 bytes are checked too.
+/// READs, atomics and WRITEs of 0 bytes too.
 #[test]
 fn every_kind_of_request_names_a_queue() {
     let remote = Remote { address: 0, rkey: RKey(0) };
@@ -411,7 +408,7 @@ fn every_kind_of_request_names_a_queue() {
     }
 }
 
-/// The target's rights apply whatever the queue's protection domain allows.
+/// Whatever the queue's protection domain allows.
 #[test]
 fn the_targets_rights_count() {
     let mut half = Half::xrc_target(Options { access: Access::REMOTE_READ, ..Options::default() });
@@ -424,7 +421,7 @@ fn the_targets_rights_count() {
     assert_eq!(far.part(0, 8), [0; 8]);
 }
 
-/// Limit event and resizing work as for other shared receive queues.
+/// As for other shared receive queues.
 #[test]
 fn the_limit_raises_an_event() {
     let mut half = Half::xrc_target(small());

@@ -1,4 +1,4 @@
-//! XRC targets and initiators (annex A14): unfinished messages, failures, rights.
+//! XRC targets and initiators (annex A14): messages, failures, rights.
 
 use std::time::Duration;
 
@@ -59,8 +59,7 @@ fn a_message_stays_with_its_queue() {
     );
 }
 
-/// A READ repeated mid-message names another domain's queue: its response comes from there, and the
-/// message continues.
+/// A READ repeated mid-message names another domain's queue, and responds from there.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());
@@ -90,7 +89,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     assert!(other_cq.is_empty());
 }
 
-/// A repeated SEND is acknowledged even without its queue: it was executed.
+/// It was executed.
 #[test]
 fn a_repeat_to_a_destroyed_queue() {
     let mut half = Half::xrc_target(small());
@@ -132,7 +131,7 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
-/// Destroying the previous message's queue does not affect the current one, nor a destroyed target.
+/// Its destruction affects neither message nor target.
 #[test]
 fn a_queue_that_was_served_before() {
     let mut half = Half::xrc_target(small());
@@ -154,8 +153,7 @@ fn a_queue_that_was_served_before() {
     half.node.adapter.destroy_cq(cq.id()).unwrap();
 }
 
-/// A failed target flushes its taken requests to that queue's completion queue; others serve other
-/// targets.
+/// Flushed to that queue's completion queue; others stay.
 #[test]
 fn what_a_failed_target_had_taken() {
     for reset in [false, true] {
@@ -186,7 +184,7 @@ fn what_a_failed_target_had_taken() {
     }
 }
 
-/// It fails targets whose last request used it; a reset forgets that.
+/// Those last served by it; a reset forgets.
 #[test]
 fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     let mut pair = Pair::new();
@@ -439,7 +437,7 @@ fn what_cannot_be_made_or_destroyed() {
     assert_eq!(adapter.close_xrcd(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_target(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_srq(pd, attr, xrcd, cq.clone()), Err(ObjectError::Unknown));
-    // an initiator does not use its receive completion queue
+    // an initiator does not use it
     let info = pair.a.adapter.query_qp(a.qpn).unwrap();
     assert_eq!((info.qp_type, info.dest_qpn), (QpType::XrcInitiator, b.qpn));
     pair.a.adapter.destroy_cq(a.recv_cq.id()).unwrap();

@@ -1,4 +1,4 @@
-//! Checks a run against its model, and destruction of everything.
+//! Checks a run against its model.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
     run::Run,
 };
 
-/// Counts of all runs, to prove coverage.
+/// Coverage of all runs.
 pub type Totals = BTreeMap<String, u64>;
 
 fn count(totals: &mut Totals, what: impl Into<String>) {
@@ -23,7 +23,7 @@ fn count(totals: &mut Totals, what: impl Into<String>) {
 }
 
 impl Run<'_> {
-    /// Checks the outcome; `false` if a connection failed uninjected, as allowed.
+    /// Checks the outcome; `false` if a connection failed by itself.
     pub fn check(&mut self, totals: &mut Totals) -> bool {
         let mut clean = true;
         for talk in 0..self.talks.len() {
@@ -53,7 +53,7 @@ impl Run<'_> {
         }
         for link in 0..self.links.len() {
             for side in 0..2 {
-                // a peer that failed mid-message left its receive here
+                // a failed peer's unfinished message keeps a receive
                 let waits = !self.is_dead(link, side) && self.is_dead(link, 1 - side);
                 if let Some(pool) = self.pools[side].as_mut().filter(|_| waits) {
                     pool.lost += 1;
@@ -69,7 +69,7 @@ impl Run<'_> {
         clean
     }
 
-    /// Checks completions in order: successes, then one failure and flushes.
+    /// Checks order: successes, one failure, flushes.
     fn check_sent(&self, talk: usize, side: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         let what = format!("talk {talk}, side {side}, sent");
@@ -84,7 +84,7 @@ impl Run<'_> {
         let ids: Vec<_> = bad.iter().map(|wc| wc.wr_id).collect();
         let posted = id(talk, state.posted[side]);
         if let Some(&first) = ids.first() {
-            // the failed request and all later ones
+            // the failed request and later ones
             let all =
                 (first..posted).filter(|&its| request(spec, side, its).is_some_and(Op::is_request));
             assert!(
@@ -141,14 +141,14 @@ impl Run<'_> {
         assert!(all || is.len() == must.len(), "{what}: {is:?}");
     }
 
-    /// Checks memory: after a failure each byte is old or new, and constant after a life's end.
+    /// Checks memory: after a failure bytes are old or new, and final after a life.
     fn check_memory(&self, talk: usize, side: usize, failed: bool) {
         let (spec, expected) = (&self.program.talks[talk], &self.expected.talks[talk]);
         let range = spec.memory[side].clone();
         let is = self.buffers[side].part(range.start, range.len());
         let must = &self.expected.memory[side][range.clone()];
         let what = format!("memory of talk {talk}, side {side}");
-        // a repeated READ executes after later requests
+        // a repeated READ may execute after later requests
         let nodes = [&self.pair.a, &self.pair.b];
         let repeats = nodes.iter().any(|node| node.adapter.counters().duplicate_requests > 0);
         let is_newer =
@@ -161,7 +161,7 @@ impl Run<'_> {
             assert!(differs.is_none(), "{what} differs first at {differs:?} of {range:?}");
             return;
         }
-        // the peer's word and a failed message's buffer may hold anything
+        // the peer's word and failed buffers may hold anything
         let word = spec.halves[1 - side].word;
         let vague = expected.vague[side].iter().map(|&(at, length)| at..at + length);
         let vague: Vec<Range<usize>> = vague.chain(std::iter::once(word..word + 8)).collect();
@@ -178,8 +178,8 @@ impl Run<'_> {
         );
     }
 
-    /// Checks the status of a request that must fail, if nothing is lost. With reordering it must
-    /// be alone: an earlier READ may be repeated to a failed peer.
+    /// Checks a failing request's status on lossless networks, with reordering only if alone: an
+    /// earlier READ may be repeated.
     fn check_end(&self, talk: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         if let Some(cut) = spec.cut {
@@ -232,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// Destroys everything; nothing may keep it alive.
+    /// Destroys everything.
     pub fn tear_down(mut self) {
         let pair = &mut self.pair;
         let mut buffers = Vec::new();

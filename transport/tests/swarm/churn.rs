@@ -1,5 +1,4 @@
-//! Changing memory: windows bound, used, invalidated and rebound; regions reregistered over other
-//! memory.
+//! Changing memory: windows rebound, regions reregistered.
 
 use roce_transport::{
     mem::{Access, WindowType},
@@ -11,15 +10,15 @@ use super::{
     program::{Key, Kind, Op, Program, REMOTE, SpareSpec, Step, Talk, Target, WindowSpec},
 };
 
-/// A window or spare region and its progress.
+/// A window or spare region.
 pub struct Churn {
     pub owner: usize,
     what: What,
-    /// The usable region or window.
+    /// Usable now.
     pub open: Option<Open>,
-    /// Step before the owner's next use.
+    /// Precedes the owner's next use.
     released: Option<Step>,
-    /// Revoked keys and the revoking steps.
+    /// Revoked keys and steps.
     pub stale: Vec<(Target, Step)>,
 }
 
@@ -36,9 +35,8 @@ pub struct Open {
     pub start: usize,
     pub length: usize,
     pub access: Access,
-    /// Bytes used.
     used: usize,
-    /// Step before the peer's use.
+    /// Precedes the peer's use.
     pub since: Option<Step>,
     last_use: Option<Step>,
     was_read: bool,
@@ -53,7 +51,7 @@ impl Churn {
             talk.spares.push(SpareSpec { owner, start, length });
             What::Spare { spare: talk.spares.len() - 1 }
         } else {
-            // type 2 serves the binding queue pair; XRC targets bind none
+            // type 2 is the binding queue pair's; XRC targets bind none
             let types = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
             let window_type = if program.xrc { WindowType::Type1 } else { dice.pick(&types) };
             talk.windows.push(WindowSpec { owner, window_type });
@@ -74,7 +72,7 @@ impl Churn {
         dice.range(8, 3 * mtu).next_multiple_of(8) as usize
     }
 
-    /// Returns its window, if any, and whether it is type 2.
+    /// Returns a window, and whether it is type 2.
     pub fn window(&self, talk: &Talk) -> Option<(usize, bool)> {
         match self.what {
             What::Window { window, .. } => {
@@ -123,7 +121,7 @@ impl Churn {
         let step = program.push(talk, self.owner, op, dice);
         let base = zero_based.then_some(start);
         let key = Key::Window { talk: program.talks.len(), window, generation, base };
-        // a rebound type 1 window's old key is only now invalid
+        // rebinding type 1 invalidates its old key
         if let Some((_, since)) = self.stale.last_mut().filter(|(_, since)| since.op == usize::MAX)
         {
             *since = step;
@@ -181,7 +179,7 @@ impl Churn {
         self.open = Some(open);
     }
 
-    /// Ends use of the window; type 1 may stay bound until rebound.
+    /// Ends use; type 1 may stay bound.
     fn release(
         &mut self,
         window: usize,
@@ -225,7 +223,7 @@ impl Churn {
                 Kind::Send { invalidate: Some(open.key) },
                 program.allocate(user, length, dice),
             );
-            // without a fence a READ response may still be leaving at invalidation
+            // a READ response may still leave unless fenced
             if open.was_read || dice.one_in(2) {
                 op.flags |= SendFlags::FENCE;
             }

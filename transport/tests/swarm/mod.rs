@@ -1,11 +1,11 @@
-//! Thousands of random programs over random bad networks, each from a seed.
+//! Thousands of random programs over bad networks, by seed.
 //!
-//! A program's RC or XRC ends send, write, read and bind windows concurrently, with late receives,
-//! odd scattered buffers and shared receive queues. Some connections are reset and reconnected;
-//! others fail without affecting the rest. Memory and completions must match a precomputed outcome,
-//! or the queue pair is in ERR with the specified status. Finally everything can be destroyed.
+//! RC or XRC ends send, write, read and bind windows concurrently, with late receives, scattered
+//! buffers and shared receive queues. Connections are reset and reconnected, or fail alone. Memory
+//! and completions match a precomputed outcome, or the queue pair is in ERR with the specified
+//! status; then everything is destroyed.
 //!
-//! `ROCE_SWARM_SEEDS=n` sets the number of seeds; `ROCE_SWARM_SEED=n` runs one with a capture in
+//! `ROCE_SWARM_SEEDS=n` sets the number; `ROCE_SWARM_SEED=n` runs one, with a capture in
 //! `target/tmp`.
 
 #![allow(unreachable_pub, reason = "modules of a test program, not of a library")]
@@ -38,7 +38,6 @@ use run::{Manner, Run};
 
 use crate::common::Side;
 
-/// Returns the initial memory.
 fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     [0, 1].map(|side| {
         let mut bytes = dice.bytes(program.memory[side]);
@@ -50,7 +49,6 @@ fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     })
 }
 
-/// Prepares a seed's run.
 fn with_run<R>(seed: u64, manner: Manner, act: impl FnOnce(Run<'_>, &mut Dice) -> R) -> R {
     let mut dice = Dice::new(seed);
     let program = Program::new(&mut dice);
@@ -59,7 +57,7 @@ fn with_run<R>(seed: u64, manner: Manner, act: impl FnOnce(Run<'_>, &mut Dice) -
     let start = start(&program, &mut dice);
     let expected = Expected::of(&program, &start);
     let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, manner);
-    // slow polling and sending make batches and queue responses
+    // slow links make batches and queue responses
     run.pair.batch = Duration::from_micros(dice.pick(&[0, 0, 5, 20, 100]));
     if dice.one_in(3) {
         let size = dice.pick(&[1, 20_000]);
@@ -128,7 +126,7 @@ fn number(variable: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
-/// Events required in at least one of a hundred seeds.
+/// At least once in a hundred seeds.
 const OFTEN: &[&str] = &[
     "retransmitted_packets",
     "timeouts",
@@ -170,7 +168,7 @@ const OFTEN: &[&str] = &[
     "dropped at a receive buffer",
 ];
 
-/// Events required in one of a thousand.
+/// Once in a thousand.
 const SELDOM: &[&str] =
     &["failed LocProtErr", "failed MwBindErr", "failed LocLenErr", "request_refused"];
 
@@ -194,7 +192,6 @@ fn whatever_the_network_does_memory_and_completions_come_out_right() {
     }
 }
 
-/// All observable results of a run.
 #[derive(PartialEq)]
 struct Seen {
     packets: Vec<(Instant, Side, NetHeader, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! The precomputed outcome of a program.
+//! A program's precomputed outcome.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use roce_transport::{
 
 use super::program::{Key, Kind, Op, Pieces, Program, Talk};
 
-/// Returns a request's identifier.
 pub const fn id(talk: usize, index: usize) -> u64 {
     (talk * 1000 + index) as u64
 }
@@ -21,20 +20,20 @@ pub struct Expected {
 
 #[derive(Default)]
 pub struct ExpectedTalk {
-    /// Completions of signaled requests, except a failing one.
+    /// Of signaled requests, except a failing one.
     pub sent: [Vec<(u64, WcOk)>; 2],
-    /// Completions of receives, except a failing message's.
+    /// Except a failing message's.
     pub received: [Vec<Received>; 2],
-    /// Values of each side's atomic word, oldest first.
+    /// Of each side's atomics, oldest first.
     pub word: [Vec<u64>; 2],
-    /// Receive buffers of failing messages, with unspecified content.
+    /// Failing messages' buffers, unspecified.
     pub vague: [Pieces; 2],
-    /// Bytes that a repeated READ may return, from later WRITEs.
+    /// Later WRITEs, visible to a repeated READ.
     pub newer: [BTreeMap<usize, u8>; 2],
 }
 
 pub struct Received {
-    /// Without the invalidated key, known only to the run.
+    /// Without the invalidated key.
     pub ok: WcOk,
     pub invalidated: Option<Key>,
     pub bytes: Vec<u8>,
@@ -55,7 +54,6 @@ impl Expected {
     }
 }
 
-/// Applies one side's requests.
 fn run_half(
     program: &Program,
     number: usize,
@@ -132,7 +130,7 @@ const fn opcode(op: &Op) -> WcOpcode {
     }
 }
 
-/// Applies an operation to memory, except receive buffers.
+/// Applies an operation, except to receive buffers.
 fn execute(op: &Op, bytes: &[u8], side: usize, memory: &mut [Vec<u8>; 2]) {
     match op.kind {
         Kind::Write(target) | Kind::AtomicWrite(target) => {

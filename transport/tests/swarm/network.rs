@@ -1,4 +1,4 @@
-//! Networks with combined faults, and allowed adapter drops.
+//! Bad networks, and their drops.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
         }),
     };
     let mut network = Network::new(conditions, seed);
-    // without the identification IPv4's ICRC is too weak for an exact oracle
+    // else IPv4's ICRC is too weak for an exact oracle
     if conditions.corruption == 0.0 {
         network.set_identification(dice.pick(&[
             Identification::Known,
@@ -41,8 +41,7 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
     network
 }
 
-/// Returns a port whose full queue drains within an acknowledge timeout. A perfect one drops
-/// nothing.
+/// A full queue drains within an acknowledge timeout; a perfect one drops nothing.
 fn bottleneck(dice: &mut Dice, perfect: bool) -> Bottleneck {
     let (rate, queue) = dice.pick(&[
         (1_000_000_000, 8 << 10),
@@ -62,20 +61,19 @@ fn bottleneck(dice: &mut Dice, perfect: bool) -> Bottleneck {
     }
 }
 
-/// True if every packet arrives.
 pub fn loses_nothing(network: &Network) -> bool {
     let Conditions { loss, corruption, bottleneck, receiver, .. } = *network.faults().conditions();
     let is_roomy = bottleneck.is_none_or(|port| port.queue == u64::MAX) && receiver.is_none();
     loss == 0.0 && corruption == 0.0 && is_roomy
 }
 
-/// True if every packet arrives once, in order.
+/// Each packet arrives once, in order.
 pub fn is_perfect(network: &Network) -> bool {
     let Conditions { duplication, reordering, jitter, .. } = *network.faults().conditions();
     loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
 }
 
-/// Drops from corruption, before the ICRC check.
+/// Before the ICRC check.
 pub const CORRUPTED: &[DropReason] = &[
     DropReason::Icrc,
     DropReason::TooShort,
@@ -89,7 +87,7 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::PKey,
 ];
 
-/// Drops while one end is gone or reconnected.
+/// While one end is gone or reconnected.
 pub const ALONE: &[DropReason] = &[
     DropReason::QpState,
     DropReason::UnknownQp,
@@ -97,6 +95,6 @@ pub const ALONE: &[DropReason] = &[
     DropReason::UnexpectedResponse,
 ];
 
-/// Drops of unacknowledged services.
+/// Without acknowledgements.
 pub const UNRELIABLE: &[DropReason] =
     &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

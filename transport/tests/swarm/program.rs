@@ -1,8 +1,8 @@
-//! Programs: both ends' operations as values.
+//! Programs as values.
 //!
-//! A [`Talk`] is a connection's life. Operations touch disjoint bytes, so interleaving does not
-//! change the outcome. Exceptions: READs of bytes written, and WRITEs over bytes read, by the same
-//! queue pair, and each end's atomic word. [`after`](Op::after) gives required order.
+//! A [`Talk`] is a connection's life. Operations touch disjoint bytes, except atomic words, and
+//! READs after WRITEs or WRITEs after READs of one queue pair: interleaving does not matter.
+//! [`after`](Op::after) orders others.
 
 use std::{ops::Range, time::Duration};
 
@@ -16,28 +16,25 @@ use roce_transport::{
 use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
 use crate::common::{ALL_RIGHTS, Options};
 
-/// Ranges of a node's memory.
 pub type Pieces = Vec<(usize, usize)>;
 
-/// Peer rights in all programs.
 pub const REMOTE: Access =
     Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
-/// Key to the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
     /// The node's main region.
     Region,
-    /// A talk's window after its n-th bind; addresses count from `base`, if set.
+    /// A talk's window after its n-th bind, with addresses from `base`.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
-    /// A talk's region, now over memory from `base`.
+    /// A talk's region over memory from `base`.
     Spare { spare: usize, base: usize },
-    /// A nonexistent key.
+    /// Nonexistent.
     Unknown,
 }
 
 impl Key {
-    /// Returns the key with another's address base.
+    /// Returns the key with another's base.
     pub fn based_on(self, other: Self) -> Self {
         match (self, other) {
             (Self::Window { talk, window, generation, .. }, Self::Window { base, .. }) => {
@@ -48,7 +45,6 @@ impl Key {
     }
 }
 
-/// Target in the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// In the main memory.
@@ -91,7 +87,7 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// Local: reregisters the spare region.
+    /// Reregisters the spare region locally.
     Reregister {
         spare: usize,
         to: usize,
@@ -113,18 +109,18 @@ pub struct Op {
     pub immediate: Option<[u8; 4]>,
     pub flags: SendFlags,
     pub inline: bool,
-    /// Steps to complete before posting.
+    /// Precede posting.
     pub after: Vec<Step>,
     pub fails: Option<Failure>,
-    /// An SGE has an unknown key.
+    /// An SGE's key is unknown.
     pub bad_list: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// `None`: no error at the requester.
+    /// `None`: no error.
     pub sender: Option<WcStatus>,
-    /// Status of the peer's receive, if used.
+    /// Of the peer's receive.
     pub receiver: Option<WcStatus>,
 }
 
@@ -138,12 +134,11 @@ impl Op {
         self.local.iter().map(|(_, length)| length).sum()
     }
 
-    /// True if it consumes a receive of the peer.
     pub fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
     }
 
-    /// Returns the source of a READ of at least `length` bytes from the main region.
+    /// Returns the source of a main region READ of at least `length`.
     fn is_read_of(&self, length: usize) -> Option<usize> {
         match self.kind {
             Kind::Read(Target { at, key: Key::Region })
@@ -155,7 +150,6 @@ impl Op {
         }
     }
 
-    /// True for a WRITE to `at` in the main region.
     pub fn is_write_to(&self, at: usize) -> bool {
         matches!(self.kind, Kind::Write(Target { at: its, key: Key::Region }) if its == at)
     }
@@ -165,15 +159,14 @@ impl Op {
     }
 }
 
-/// Requests of one end.
 #[derive(Default, Debug)]
 pub struct Half {
     pub ops: Vec<Op>,
-    /// Unused with a shared receive queue.
+    /// Unless shared.
     pub receives: Vec<Pieces>,
-    /// Receives posted before the peer starts.
+    /// Posted before the peer starts.
     pub early: usize,
-    /// The peer's word for atomics.
+    /// The peer's, for atomics.
     pub word: usize,
 }
 
@@ -183,7 +176,7 @@ pub struct WindowSpec {
     pub window_type: WindowType,
 }
 
-/// A region reregistered during the run.
+/// Reregistered during the run.
 #[derive(Debug)]
 pub struct SpareSpec {
     pub owner: usize,
@@ -191,18 +184,17 @@ pub struct SpareSpec {
     pub length: usize,
 }
 
-/// A state change mid-connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     pub after: Duration,
     pub how: How,
-    /// The affected end, or the first.
+    /// Affected, or first.
     pub side: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Resets both ends `gap` apart, then reconnects for the link's next talk.
+    /// Both ends, `gap` apart, then reconnected.
     Reset {
         gap: Duration,
     },
@@ -212,24 +204,22 @@ pub enum How {
 
 #[derive(Debug)]
 pub struct Talk {
-    /// Queue pair connection; talks on it are sequential.
+    /// Talks on it are sequential.
     pub link: usize,
     pub halves: [Half; 2],
     pub windows: Vec<WindowSpec>,
     pub spares: Vec<SpareSpec>,
-    /// Memory used on each side.
+    /// Used on each side.
     pub memory: [Range<usize>; 2],
     pub cut: Option<Cut>,
 }
 
 impl Talk {
-    /// True if an operation, or all, fails.
     pub fn is_doomed(&self) -> bool {
         self.cut.is_some()
             || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
     }
 
-    /// Returns the next operation's number.
     pub fn next(&self, side: usize) -> usize {
         self.halves[side].ops.len()
     }
@@ -237,15 +227,14 @@ impl Talk {
 
 pub struct Program {
     pub options: Options,
-    /// Prefers READs.
     mostly_reads: bool,
     pub links: usize,
     pub talks: Vec<Talk>,
     pub chats: Vec<Chat>,
     pub memory: [usize; 2],
-    /// Shared receive queue per side.
+    /// Per side.
     pub shared: [bool; 2],
-    /// XRC, one connection each way, with an SRQ per end.
+    /// One connection each way, with an SRQ per end.
     pub xrc: bool,
 }
 
@@ -345,7 +334,6 @@ impl Program {
         self.talks.push(talk);
     }
 
-    /// Adds an operation and its receive.
     fn add(&mut self, talk: &mut Talk, side: usize, dice: &mut Dice) {
         if dice.one_in(6) {
             let op = self.atomic(talk.halves[side].word, side, dice);
@@ -387,7 +375,7 @@ impl Program {
         self.push(talk, side, op, dice);
     }
 
-    /// Adds an operation with random flags and its receive.
+    /// Adds an operation with its receive.
     pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
         let may_be_inline =
             matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_))
@@ -421,7 +409,7 @@ impl Program {
         Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
     }
 
-    /// Signals an operation to make its completion visible.
+    /// Makes completion visible.
     pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
         let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
         its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
@@ -429,7 +417,7 @@ impl Program {
     }
 
     fn atomic(&mut self, word: usize, side: usize, dice: &mut Dice) -> Op {
-        // small numbers, so comparisons sometimes match
+        // comparisons sometimes match
         let (first, second) = (dice.below(3).into(), dice.below(3).into());
         let kind = if dice.one_in(2) {
             Kind::FetchAdd(Target::at(word), first)
@@ -440,7 +428,7 @@ impl Program {
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// Returns a READ source: new memory, or an earlier WRITE of this queue pair.
+    /// Returns new memory, or an earlier WRITE.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
             Kind::Write(Target { at, key: Key::Region }) if op.length() >= length => Some(at),
@@ -456,7 +444,7 @@ impl Program {
         }
     }
 
-    /// Returns a WRITE target: new memory, or an earlier READ of this queue pair.
+    /// Returns new memory, or an earlier READ.
     fn write_target(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let read = half.ops.iter().rev().find_map(|op| op.is_read_of(length));
         let is_written = |at| half.ops.iter().any(|op| op.is_write_to(at));
@@ -466,7 +454,7 @@ impl Program {
         }
     }
 
-    /// Allocates unused memory; a WRITE's far end needs one piece, so one range holds all.
+    /// Allocates memory; the first piece holds all of a WRITE.
     pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
         let mut pieces = Pieces::new();
         let mut left = length;
@@ -480,12 +468,11 @@ impl Program {
             self.memory[side] += size;
             left -= size;
         }
-        // one range, gaps only between requests: a WRITE's far end is whole
+        // gaps only between requests: a WRITE's far end is whole
         self.memory[side] += dice.below(4) as usize;
         pieces
     }
 
-    /// Allocates unused words.
     pub fn allocate_words(&mut self, side: usize, length: usize) -> usize {
         let start = self.memory[side].next_multiple_of(8);
         self.memory[side] = start + length.next_multiple_of(8);

@@ -1,4 +1,4 @@
-//! A running program: posting, cuts, completions.
+//! A running program.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ use super::{
 };
 use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// Address of every spare region.
+/// Of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
 
-/// A key that is never assigned.
+/// Never assigned.
 pub const NO_KEY: RKey = RKey(5);
 
 #[derive(Clone, Copy)]
 pub struct Manner {
-    /// Records everything, slowly.
+    /// Slow.
     pub audited: bool,
     pub header_prediction: bool,
 }
@@ -39,7 +39,6 @@ pub struct Manner {
 pub struct Run<'a> {
     pub program: &'a Program,
     pub expected: &'a Expected,
-    /// Initial memory.
     pub start: &'a [Vec<u8>; 2],
     pub pair: Pair,
     pub buffers: [Buffer; 2],
@@ -47,27 +46,25 @@ pub struct Run<'a> {
     pub talks: Vec<Talking>,
     pub pools: [Option<Pool>; 2],
     pub chats: Vec<Chatting<'a>>,
-    /// No loss; `perfect`: also once and in order.
+    /// `perfect`: also once and in order.
     pub lossless: bool,
     pub perfect: bool,
 }
 
-/// A pair of queue pairs; for XRC the initiators.
+/// For XRC the initiators.
 pub struct Link {
     /// For XRC with the SRQ's completion queue.
     pub ends: [End; 2],
-    /// XRC SRQs and targets with queues.
     pub xrc: Option<[(SrqId, End); 2]>,
     options: [Options; 2],
-    /// First PSNs of the current lives.
+    /// Of current lives.
     psns: [u32; 2],
-    /// Talks of the current lives.
+    /// Of current lives.
     talk: [usize; 2],
     pub destroyed: [bool; 2],
 }
 
-/// Connects two initiators and targets. An end has its initiator and its XRC SRQ's completion
-/// queue.
+/// Ends are initiators with their XRC SRQ's completion queue.
 fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2]) {
     let connected = [Side::A, Side::B].map(|side| pair.connect_xrc(side, options));
     let [(a, b_target), (b, a_target)] = connected;
@@ -79,23 +76,20 @@ fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2
     )
 }
 
-/// State of a connection's life.
 #[derive(Default)]
 pub struct Talking {
-    /// Queue pairs open, and closed by reset or destruction.
+    /// By reset or destruction.
     open: [bool; 2],
     pub closed: [bool; 2],
-    /// Operations and receives posted.
     pub posted: [usize; 2],
     pub receives: [usize; 2],
     pub sent: [Vec<Wc>; 2],
     pub received: [Vec<Wc>; 2],
-    /// Completed steps.
     done: BTreeSet<(usize, usize)>,
     /// First keys.
     pub windows: Vec<RKey>,
     pub spares: Vec<Arc<Region>>,
-    /// Memory at the end of its life.
+    /// At the end of life.
     pub frozen: [Option<Vec<u8>>; 2],
     cut: Option<Instant>,
 }
@@ -128,7 +122,7 @@ impl<'a> Run<'a> {
             pair.allow_all(CORRUPTED);
         }
         if program.options.retry_cnt < 7 || program.talks.iter().any(|talk| talk.is_doomed()) {
-            // one end may fail or be replaced while the other continues
+            // one end may be gone while the other continues
             pair.allow_all(ALONE);
         }
         if !program.chats.is_empty() {
@@ -187,7 +181,6 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Runs to completion.
     pub fn finish(&mut self, dice: &mut Dice) {
         loop {
             let more = self.step(dice);
@@ -197,7 +190,7 @@ impl<'a> Run<'a> {
             }
             self.pair.run_for(time);
             self.collect();
-            // fill a shared receive queue while others wait for it
+            // others wait for a shared receive queue
             if !more && (self.pools.iter().all(Option::is_none) || self.is_at_rest()) {
                 break;
             }
@@ -210,7 +203,6 @@ impl<'a> Run<'a> {
         self.collect();
     }
 
-    /// Describes program and progress.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for (number, (spec, talk)) in self.program.talks.iter().zip(&self.talks).enumerate() {
@@ -269,7 +261,6 @@ impl<'a> Run<'a> {
         more
     }
 
-    /// Starts a side's life.
     fn open(&mut self, talk: usize, side: usize) {
         let (program, now) = (self.program, self.pair.now);
         let spec = &program.talks[talk];
@@ -298,7 +289,7 @@ impl<'a> Run<'a> {
         Arc::new(View { memory, start: start as u64, length: length as u64 })
     }
 
-    /// Executes a cut; a reset has two halves.
+    /// A reset has two halves.
     fn cut(&mut self, talk: usize, dice: &mut Dice) {
         let Some(Cut { how, side: first, .. }) = self.program.talks[talk].cut else { return };
         self.collect();
@@ -326,7 +317,7 @@ impl<'a> Run<'a> {
                 if side == first {
                     self.talks[talk].cut = Some(now.plus(gap));
                     let psns = self.links[link].psns;
-                    // far away, so packets in flight miss the PSN window
+                    // packets in flight miss the PSN window
                     let far = |psn: u32, dice: &mut Dice| {
                         (psn + dice.range(0x10_0000, 0xEF_0000)) & 0xFF_FFFF
                     };
@@ -365,7 +356,7 @@ impl<'a> Run<'a> {
         link.destroyed[side] || self.pair.state(&link.ends[side]) == State::Err
     }
 
-    /// Posts one side's due requests; true at the end.
+    /// Posts due requests; true at the end.
     fn post(&mut self, talk: usize, side: usize, dice: &mut Dice) -> bool {
         let spec = &self.program.talks[talk];
         let half = &spec.halves[side];
@@ -424,7 +415,6 @@ impl<'a> Run<'a> {
         is_served
     }
 
-    /// True if the step never completes.
     fn is_hopeless(&self, step: Step) -> bool {
         let link = self.program.talks[step.talk].link;
         self.talks[step.talk].closed[step.side] || (0..2).any(|side| self.is_dead(link, side))
@@ -501,7 +491,6 @@ impl<'a> Run<'a> {
         (0..generation).fold(self.talks[talk].windows[window], |key, _| key.next())
     }
 
-    /// Returns a key of the peer's memory.
     pub fn rkey(&self, talk: usize, side: usize, key: Key) -> RKey {
         match key {
             Key::Region => self.buffers[1 - side].region.rkey(),

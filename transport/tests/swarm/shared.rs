@@ -9,10 +9,8 @@ use roce_transport::{
 use super::{dice::Dice, model::Received};
 use crate::common::{Buffer, Node};
 
-/// First request identifier.
 pub const FIRST_ID: u64 = 1 << 32;
 
-/// Largest size.
 const MOST: u32 = 24;
 
 pub struct Pool {
@@ -22,18 +20,18 @@ pub struct Pool {
     slot: usize,
     slots: usize,
     posted: usize,
-    /// Event requests, and those replaced before the event.
+    /// Event requests, and replaced ones.
     armed: u64,
     replaced: u64,
     events: u64,
-    /// Completions by slot; `None` for a failure.
+    /// By slot; `None` failed.
     completed: Vec<(u64, Option<Vec<u8>>)>,
-    /// Requests possibly lost with a queue pair.
+    /// With a queue pair, possibly.
     pub lost: usize,
 }
 
 impl Pool {
-    /// Returns a pool of `slots` messages of at most `slot` bytes.
+    /// For `slots` messages of up to `slot` bytes.
     pub fn new(node: &mut Node, slots: usize, slot: usize, dice: &mut Dice) -> Self {
         let attr = SrqAttr { max_wr: dice.range(1, MOST), max_sge: 2 };
         let pd = node.pd;
@@ -57,7 +55,6 @@ impl Pool {
         }
     }
 
-    /// Posts, resizes and requests events.
     pub fn tend(&mut self, node: &mut Node, dice: &mut Dice) {
         if dice.one_in(4) {
             self.resize(node, dice.range(1, MOST));
@@ -117,7 +114,7 @@ impl Pool {
         self.completed.push((id - FIRST_ID, message.map(|message| message.bytes.clone())));
     }
 
-    /// Checks requests, messages and untouched memory; returns the events.
+    /// Returns the events after checks.
     pub fn check(&mut self, node: &Node) -> u64 {
         self.record_events(node);
         let info = node.adapter.query_srq(self.id).unwrap();

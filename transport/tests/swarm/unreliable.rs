@@ -1,5 +1,5 @@
-//! Unacknowledged services beside reliable ones. On any network a message arrives whole or not at
-//! all, as often as its packets; sends complete at once.
+//! UC and UD beside reliable services. Messages arrive whole or not at all, as often as their
+//! packets; sends complete at once.
 
 use std::ops::Range;
 
@@ -16,20 +16,19 @@ use crate::common::{Buffer, End, Options, Pair};
 
 const GRH: usize = 40;
 
-/// A UC connection, or UD queue pairs on both sides.
+/// UC, or a UD queue pair per side.
 #[derive(Debug)]
 pub struct Chat {
     datagrams: bool,
-    /// Messages per side.
     lines: [Vec<Line>; 2],
-    /// Line of the peer before which a side's window is invalidated.
+    /// Invalidated before this line of the peer.
     window: [Option<usize>; 2],
 }
 
 #[derive(Clone, Debug)]
 struct Line {
     write: bool,
-    /// The speaker's range; a WRITE targets the same offset.
+    /// A WRITE targets the same offset.
     bytes: Range<usize>,
     immediate: Option<[u8; 4]>,
 }
@@ -74,7 +73,6 @@ impl Chat {
 const BIND: u64 = 1000;
 const INVALIDATE: u64 = 1001;
 
-/// A running chat.
 pub struct Chatting<'a> {
     chat: &'a Chat,
     pub ends: [End; 2],
@@ -82,9 +80,8 @@ pub struct Chatting<'a> {
 }
 
 struct Half {
-    /// Source of its messages.
     source: Buffer,
-    /// Target of the peer's WRITEs.
+    /// Of the peer's WRITEs.
     sink: Buffer,
     inbox: Buffer,
     said: usize,
@@ -92,7 +89,7 @@ struct Half {
     received: Vec<Wc>,
     window: Option<RKey>,
     bound: bool,
-    /// Memory after invalidation.
+    /// After invalidation.
     frozen: Option<Vec<u8>>,
 }
 
@@ -136,7 +133,7 @@ impl<'a> Chatting<'a> {
         Self { chat, ends, halves }
     }
 
-    /// Sends a few lines; true if all are sent.
+    /// True once all are sent.
     pub fn say(&mut self, pair: &mut Pair, dice: &mut Dice) -> bool {
         let mut all = true;
         for side in 0..2 {
@@ -206,7 +203,7 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// Checks that a perfect network delivers everything.
+    /// Perfect networks deliver everything.
     pub fn check(&self, perfect: bool) {
         for side in 0..2 {
             let (half, lines) = (&self.halves[side], &self.chat.lines[side]);
@@ -226,7 +223,6 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// Returns the matching lines.
     fn line_of(&self, speaker: usize, wc: &Wc) -> Vec<usize> {
         let (lines, half) = (&self.chat.lines[speaker], &self.halves[1 - speaker]);
         let ok = wc.result.unwrap();

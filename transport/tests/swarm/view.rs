@@ -1,4 +1,4 @@
-//! Part of a node's memory, so a region can move between parts.
+//! Part of a node's memory, for moving regions.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
