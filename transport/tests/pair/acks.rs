@@ -106,7 +106,7 @@ fn a_responder_answers_only_who_asks() {
     half.expect_nothing();
 }
 
-/// It is shorter than packets of four bytes or more and ends the run.
+/// The acknowledgement is shorter than packets of four bytes or more and ends the run.
 #[test]
 fn an_acknowledgement_leaves_behind_the_only_packet_of_a_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -199,7 +199,7 @@ fn the_wrong_kind_of_answer() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
 }
 
-/// It has no value.
+/// An acknowledgement has no value.
 #[test]
 fn an_acknowledgement_is_no_answer() {
     let mut half = Half::new(Options::default());

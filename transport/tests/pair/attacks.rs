@@ -99,7 +99,7 @@ fn a_wrong_guess_costs_the_connection() {
     }
 }
 
-/// Also for zero-based windows.
+/// Zero-based windows included.
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
@@ -177,7 +177,7 @@ fn a_window_of_another_connection_cannot_be_invalidated() {
     }
 }
 
-/// It is only counted.
+/// The flood is only counted.
 #[test]
 fn a_flood_at_a_queue_pair_that_is_not_connected() {
     let mut half = Half::reset(options());
@@ -286,7 +286,7 @@ fn forged_notifications_slow_down_and_nothing_else() {
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }
 
-/// It looks like an unknown queue pair, except in counters.
+/// A wrong queue key looks like an unknown queue pair, except in counters.
 #[test]
 fn a_guessed_queue_key() {
     let mut pair = Pair::new();
@@ -322,7 +322,7 @@ fn a_flood_of_reads() {
     assert_eq!(answers.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
 }
 
-/// And is reusable.
+/// Every resource is limited and reusable.
 #[test]
 fn every_resource_has_a_limit() {
     let limits = Limits {

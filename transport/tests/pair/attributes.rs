@@ -56,7 +56,7 @@ fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     info
 }
 
-/// On every edge, existing or not.
+/// Covers every edge, existing or not.
 #[test]
 fn exactly_the_optional_attributes_of_the_table_are_taken() {
     let mut taken = 0;
@@ -111,7 +111,7 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
     assert_eq!(taken, 103);
 }
 
-/// From Linux verbs, for RC, UC, UD, XRC initiators and targets.
+/// Linux verbs' table for RC, UC, UD, XRC initiators and targets.
 #[test]
 fn the_table_of_optional_attributes() {
     let peer = "PKEY ACCESS";

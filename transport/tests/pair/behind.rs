@@ -165,7 +165,7 @@ fn what_is_too_much_waits_for_the_answer() {
     assert_eq!(memory.bytes(), [0xEE; PACKETS * MTU]);
 }
 
-/// Its first packet leaves no trace.
+/// The first packet of a waiting message leaves no trace.
 #[test]
 fn a_message_that_waits_begins_anew() {
     const PACKETS: usize = 300;
@@ -192,7 +192,7 @@ fn a_message_that_waits_begins_anew() {
     assert_eq!(half.send(&pkt(Op::WriteLast, psn + 3).payload(&[2; 1])), Disposition::Executed);
 }
 
-/// Its program may then change the memory.
+/// The program may change memory once it knows of the message.
 #[test]
 fn a_receive_completes_when_it_is_answered() {
     let mut half = half();
@@ -260,7 +260,7 @@ fn an_error_flushes_what_waits() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
 }
 
-/// It would revoke an unfinished READ's key.
+/// Invalidation would revoke an unfinished READ's key.
 #[test]
 fn an_invalidation_waits_for_the_answer() {
     let mut half = half();

@@ -168,7 +168,7 @@ fn an_event_for_the_next_completion() {
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// The queue and its queue pairs fail, with events.
+/// Failures notify too.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();
@@ -253,7 +253,7 @@ fn what_was_sent_completes_before_its_answer() {
     assert_eq!(completed(&half), [2, 1]);
 }
 
-/// Before a READ response the acknowledgement would imply loss.
+/// An acknowledgement before a READ response would imply its loss.
 #[test]
 fn what_was_sent_completes_in_its_order() {
     let mut half = with_one_queue();

@@ -241,7 +241,7 @@ fn new_moderation_delivers_what_was_put_off() {
     );
 }
 
-/// Nor has its number's next owner.
+/// The next owner of its number has no timer either.
 #[test]
 fn a_destroyed_queue_has_no_timer() {
     let mut half = moderated(10, PERIOD, NotifyKind::Next);

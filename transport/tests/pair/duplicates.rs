@@ -37,7 +37,7 @@ fn a_send_is_received_once() {
     assert_eq!(to.part(0, 4), b"once");
 }
 
-/// Even without a request: its response was lost.
+/// A repeat means a lost response, so it needs no acknowledgement request.
 #[test]
 fn a_repeat_is_always_acknowledged() {
     let mut half = Half::new(Options::default());
@@ -94,7 +94,7 @@ fn a_repeat_does_not_displace_a_nak() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
-/// For a READ only data counts.
+/// READs need their data.
 #[test]
 fn a_repeat_never_acknowledges_a_read() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -123,7 +123,7 @@ fn a_read_is_answered_again() {
     half.expect(&answers);
 }
 
-/// From inside, on packet boundaries, to any end.
+/// Repeats start inside, on packet boundaries, and end anywhere.
 #[test]
 fn a_part_of_a_read_is_answered_again() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -234,7 +234,7 @@ fn a_flood_of_repeats_makes_no_flood_of_answers() {
     assert_eq!(half.qp.received().len(), 1);
 }
 
-/// Every kind of request.
+/// Covers every kind of request.
 #[test]
 fn a_network_that_duplicates_everything_changes_nothing() {
     let mut pair = Pair::new();

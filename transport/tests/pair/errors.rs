@@ -370,7 +370,7 @@ fn a_receive_buffer_that_cannot_be_written() {
     }
 }
 
-/// As in rxe: libfabric posts such receives without a key.
+/// rxe does the same: libfabric posts such receives without a key.
 #[test]
 fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     for connect in [Pair::connect, Pair::connect_unreliably] {
@@ -393,7 +393,7 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     }
 }
 
-/// After the requests before it.
+/// Earlier requests complete first.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
     let mut pair = Pair::new();
@@ -414,7 +414,7 @@ fn a_bad_send_buffer_fails_in_its_turn() {
     );
 }
 
-/// As on adapters: the peer has executed it.
+/// Adapters also check SGEs after the peer's execution.
 #[test]
 fn a_bad_list_of_an_answer_fails_when_that_comes() {
     type Bad = fn(&mut Pair) -> (Sge, AccessError);
@@ -483,7 +483,7 @@ fn both_keys_of_a_read_are_bad() {
     }
 }
 
-/// It fails the receive it would complete.
+/// The receive it would complete fails.
 #[test]
 fn a_refused_write_with_immediate_data() {
     for (length, tells) in [(8, true), (0, false), (600, false)] {
@@ -511,7 +511,7 @@ fn a_refused_write_with_immediate_data() {
     }
 }
 
-/// In the last packet.
+/// The last packet is refused.
 #[test]
 fn a_target_deregistered_before_the_immediate_data() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -619,7 +619,7 @@ fn statuses_of_naks() {
     }
 }
 
-/// Even unsignaled.
+/// Unsignaled requests included.
 #[test]
 fn failure_always_completes() {
     let mut half = Half::new(Options::default());

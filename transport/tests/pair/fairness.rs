@@ -37,7 +37,7 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// It continues in the next buffer.
+/// A turn continues in the next buffer.
 #[test]
 fn a_small_buffer_makes_no_turn_longer() {
     let mut pair = Pair::new();
@@ -140,7 +140,7 @@ fn a_small_buffer_is_filled_again_and_again() {
     );
 }
 
-/// As a smaller one; its capacity is a bound too.
+/// Runs equal those of a smaller buffer; the capacity is a bound too.
 #[test]
 fn a_buffer_is_filled_up_to_its_bound() {
     let sent = |capacity: usize, bound: Option<usize>| {
@@ -190,7 +190,7 @@ fn a_flood_of_all_requests_gets_few_answers() {
     assert!(half.node.events.is_empty());
 }
 
-/// Thousands cost nothing.
+/// Thousands of queue pairs cost nothing.
 #[test]
 fn idle_queue_pairs_are_quiet() {
     let mut pair = Pair::new();
@@ -274,7 +274,7 @@ fn queue_pair_numbers_stay_in_their_range() {
     );
 }
 
-/// With one destination; the last packet requests the acknowledgement that frees credits.
+/// The last packet to a destination requests the acknowledgement that frees credits.
 #[test]
 fn a_turn_is_one_run() {
     let mut pair = Pair::new();

@@ -149,7 +149,7 @@ fn the_same_seed_does_the_same() {
     assert_ne!(story(7), story(8));
 }
 
-/// Nothing executes before the RNR NAK, then once.
+/// A request executes once, after its RNR NAK.
 #[test]
 fn rnr_finds_whatever_needs_a_receive_request() {
     let immediate = Some(Immediate([1, 2, 3, 4]));

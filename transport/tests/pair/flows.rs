@@ -21,7 +21,7 @@ fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     found
 }
 
-/// As on links that choose any port; the ICRC covers it.
+/// The rule is that of links that choose any port; the ICRC covers the port.
 #[test]
 fn each_flow_keeps_to_one_of_the_ports() {
     let mut pair = Pair::new();
@@ -47,7 +47,7 @@ fn each_flow_keeps_to_one_of_the_ports() {
     assert!(ports(&pair, Side::B).values().all(|ports| !PORTS.contains(ports.first().unwrap())));
 }
 
-/// Its address returns with other ports.
+/// An address returns with other ports.
 #[test]
 fn ports_that_change_under_a_connection() {
     let mut pair = Pair::new();
@@ -91,7 +91,7 @@ fn datagrams_to_several_leave_from_several() {
     assert!(used.len() > 2, "{used:?} for 24 flows");
 }
 
-/// As many runs as ports, also of responses.
+/// Runs are as many as ports, also of responses.
 #[test]
 fn queue_pairs_with_one_port_share_a_run() {
     let mut pair = Pair::new();
@@ -112,7 +112,7 @@ fn queue_pairs_with_one_port_share_a_run() {
     }
 }
 
-/// With more data than a buffer, progress stays equal.
+/// Progress stays equal with more data than a buffer.
 #[test]
 fn order_by_ports_is_fair() {
     let mut pair = Pair::new();

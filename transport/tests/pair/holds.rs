@@ -93,7 +93,7 @@ fn portions_forget_nobody() {
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
 }
 
-/// In order, before later posts; the last-WQE event follows.
+/// Requests flush in order, before later posts; the last-WQE event follows.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;
@@ -129,7 +129,7 @@ fn thousands_of_requests_are_flushed_in_portions() {
     assert_eq!(half.qp.recv_outcomes(), flushed);
 }
 
-/// It does not block senders, and a reset ends it.
+/// The flush does not block senders, and a reset ends it.
 #[test]
 fn a_flush_that_is_under_way() {
     let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };

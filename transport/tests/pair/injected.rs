@@ -90,7 +90,7 @@ fn a_receive_fails_and_the_queue_pair_with_it() {
     assert!(outcomes.iter().any(|(_, outcome)| outcome.is_err()), "{outcomes:?}");
 }
 
-/// It enters SQE.
+/// UD enters SQE.
 #[test]
 fn a_datagram_that_fails_stops_the_send_queue_alone() {
     let mut pair = Pair::new();

@@ -191,7 +191,7 @@ fn an_incast_of_small_messages_loses_nothing() {
     }
 }
 
-/// And nobody else.
+/// Only senders get CNPs.
 #[test]
 fn marks_reach_the_senders() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 4096, 1);
@@ -221,7 +221,7 @@ fn reordering_costs_no_timeout() {
     }
 }
 
-/// Every third message's end, or some responses.
+/// Each plan loses every third message's end, or some responses.
 #[test]
 fn a_lost_tail_costs_no_timeout() {
     for plan in ["drop write last every 3", "drop read-response last every 3", "drop ack every 3"] {
@@ -236,7 +236,7 @@ fn a_lost_tail_costs_no_timeout() {
     }
 }
 
-/// With the retransmission or NAK lost the responder stays silent.
+/// The responder stays silent if the retransmission or NAK is lost.
 #[test]
 fn a_loss_twice_costs_no_timeout() {
     for kind in [Kind::Write, Kind::Read] {
@@ -256,7 +256,7 @@ fn a_loss_twice_costs_no_timeout() {
     }
 }
 
-/// It waits at most for a full port queue.
+/// A message waits at most for a full port queue.
 #[test]
 fn a_small_message_passes_bulk_to_the_same_node() {
     let mut star = Star::new(2, SWITCH, 1);
@@ -284,7 +284,7 @@ fn a_small_message_passes_bulk_to_another_node() {
     }
 }
 
-/// They share the budget: one round of requests.
+/// READs share the budget: one round of requests.
 #[test]
 fn a_small_read_passes_long_ones() {
     let mut star = Star::with_config(3, SWITCH, 1, |config| AdapterConfig {
@@ -346,7 +346,7 @@ fn two_flows_share_a_port() {
     assert_eq!((dropped(&star) - at_start, timeouts(&star)), (0, 0));
 }
 
-/// Without a switch limit the senders determine it.
+/// The senders determine the queue without a switch limit.
 #[test]
 fn bulk_makes_no_long_queue() {
     let mut star = Star::new(2, "rate 1gbit, ecn 40kb..160kb 10%, delay 5us", 1);

@@ -36,7 +36,7 @@ struct Transfer {
     b: End,
     length: usize,
     target: Buffer,
-    /// Of its receive completion, if any.
+    /// Bytes of the receive completion, if any.
     received: usize,
 }
 
@@ -212,7 +212,7 @@ fn a_lost_read_response_is_asked_for_again() {
     }
 }
 
-/// With MIDDLE and LAST, without another RETH.
+/// A message resumes with MIDDLE and LAST, without another RETH.
 #[test]
 fn going_back_resumes_in_the_middle_of_a_message() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -313,7 +313,8 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// Within twice the configured time from 0.5 s on, else within four times, for busy peers.
+/// Requests fail within twice the configured time from 0.5 s on, else within four times, for busy
+/// peers.
 #[test]
 fn a_silent_peer_is_given_up_in_time() {
     for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {
@@ -418,7 +419,7 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
     }
 }
 
-/// It advances the retransmission.
+/// The acknowledgement advances the retransmission.
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });

@@ -112,7 +112,7 @@ fn inline_data_is_a_copy() {
     ]);
 }
 
-/// It is segmented and retransmitted.
+/// The message is segmented and retransmitted.
 #[test]
 fn inline_data_of_several_packets_comes_again() {
     let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
@@ -175,7 +175,7 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
 }
 
-/// In every combination: the keys stay, the old region is revoked.
+/// Every combination keeps the keys and revokes the old region.
 #[test]
 fn a_region_registered_again() {
     for combination in 0..8 {
@@ -218,7 +218,7 @@ fn a_region_registered_again() {
     }
 }
 
-/// It stays unchanged.
+/// A refused region stays unchanged.
 #[test]
 fn a_region_that_cannot_be_registered_so() {
     let mut half = Half::new(Options::default());

@@ -194,7 +194,7 @@ fn reads_of_the_peer() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
 
-/// It carries requests and responses.
+/// The new path carries requests and responses.
 #[test]
 fn the_way_to_the_peer() {
     for qp_type in [QpType::Rc, QpType::Uc] {
@@ -231,7 +231,7 @@ fn the_way_to_the_peer() {
     }
 }
 
-/// From INIT on, except in ERR, with immediate effect.
+/// A key can change from INIT on, except in ERR, with immediate effect.
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);

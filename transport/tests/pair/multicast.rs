@@ -46,7 +46,7 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
     pair.run();
 }
 
-/// Two per side, with the sender; another group has none.
+/// Each side has two members, with the sender; another group has none of the copies.
 #[test]
 fn every_attached_queue_pair_gets_a_copy() {
     for ipv6 in [false, true] {
@@ -163,7 +163,7 @@ fn each_copy_passes_checks_of_its_own() {
     assert_eq!(counters.received_packets, 1);
 }
 
-/// In attachment order, one request each.
+/// Members get copies in attachment order, one request each.
 #[test]
 fn members_with_a_shared_receive_queue() {
     let mut pair = Pair::new();
@@ -230,7 +230,7 @@ fn attached_twice_is_attached_once_and_detached_is_gone() {
     assert_eq!(receiver.received(), []);
 }
 
-/// Only destruction ends them.
+/// Only destruction ends a membership.
 #[test]
 fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     let mut pair = Pair::new();
@@ -347,7 +347,7 @@ fn what_is_no_multicast_packet() {
     assert_eq!(end.recv_outcomes(), all_ok([7], 45));
 }
 
-/// From the address vector.
+/// The address vector gives the hop limit.
 #[test]
 fn how_far_it_goes() {
     let mut pair = Pair::new();

@@ -147,7 +147,7 @@ fn only_used_entries_can_be_named() {
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().pkey_index, 3);
 }
 
-/// At once, in both directions; an entry in use stays.
+/// A table applies at once in both directions; an entry in use stays.
 #[test]
 fn the_table_changes_under_a_connection() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8001, 0x8001);

@@ -292,7 +292,7 @@ fn a_fence_waits_for_an_atomic_write() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
-/// In every position.
+/// Requests and responses are lost in every position.
 #[test]
 fn losses() {
     for lost in 1..=24 {

@@ -171,7 +171,7 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
-/// By kind and failure; both sides agree.
+/// Counters give kind and failure; both sides agree.
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
     let mut pair = Pair::new();
@@ -220,7 +220,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.failed_receives, theirs.local_length_errors), (1, 1));
 }
 
-/// And their results.
+/// Each member counts its copy and result.
 #[test]
 fn a_member_of_a_group_counts_its_copies() {
     let mut pair = Pair::new();

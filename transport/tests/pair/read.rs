@@ -158,7 +158,7 @@ fn what_is_missing_is_asked_for_again_and_no_more() {
     assert_eq!(to.bytes(), bytes);
 }
 
-/// As rxe continues the first response.
+/// rxe continues the first response.
 #[test]
 fn an_answer_that_goes_on_with_middle_or_last_is_taken() {
     for missing in [1u32, 3] {
@@ -186,7 +186,7 @@ fn an_answer_that_goes_on_with_middle_or_last_is_taken() {
     }
 }
 
-/// It ends the connection.
+/// The response ends the connection.
 #[test]
 fn a_response_that_does_not_fit_is_a_bad_response() {
     for (operation, length) in [

@@ -72,7 +72,7 @@ fn a_long_read_leaves_as_portions_and_goes_on_as_data_arrives() {
     assert_eq!(near.bytes(), bytes);
 }
 
-/// Without loss, they need no budget.
+/// Shared memory loses nothing and needs no budget.
 #[test]
 fn answers_through_memory_have_room_of_their_own() {
     let mut half = half(Options::default());
@@ -147,7 +147,7 @@ fn the_answer_to_a_portion_has_its_own_ends() {
     }
 }
 
-/// Later requests follow.
+/// Requests for later portions follow.
 #[test]
 fn a_lost_answer_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());

@@ -481,7 +481,7 @@ fn bytes_that_are_no_packet() {
     assert_eq!(pair.record(Side::A).last().map(|record| &record.what), Some(&expected));
 }
 
-/// In packets or times.
+/// Packets and times stay equal.
 #[test]
 fn the_record_changes_nothing() {
     let run = |recorded: bool| {

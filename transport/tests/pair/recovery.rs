@@ -64,7 +64,7 @@ fn a_gap_is_followed_to_the_furthest_packet_that_was_dropped() {
     half.expect(&[ack(0x203, 4)]);
 }
 
-/// Its go-back-N suffices.
+/// A sent NAK causes go-back-N; another would repeat it.
 #[test]
 fn a_nak_that_has_left_is_not_repeated() {
     let mut half = receiving(3);
@@ -96,7 +96,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// As the first response (9.7.5.1.2), also of READs and atomics.
+/// Repeats equal the first response (9.7.5.1.2), also of READs and atomics.
 #[test]
 fn a_repeated_answer_has_the_msn_of_its_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -188,7 +188,7 @@ fn a_read_is_probed_for_what_has_not_arrived() {
     assert_eq!(again.headers.ext().reth().unwrap().dma_length, 256);
 }
 
-/// Without retries; errors keep their time.
+/// Probes cost no retry; errors keep their time.
 #[test]
 fn a_peer_that_is_gone_is_probed_three_times() {
     let mut half = Half::new(Options { timeout: 14, retry_cnt: 1, ..Options::default() });

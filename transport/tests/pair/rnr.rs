@@ -130,7 +130,7 @@ fn not_ready_goes_before_out_of_sequence() {
     half.expect(&packets);
 }
 
-/// It reports packets in flight: waiting for a receiver is not limited by the retry counter.
+/// The NAK reports packets in flight: the retry counter does not limit waiting for a receiver.
 #[test]
 fn a_sequence_nak_after_the_pause_is_late() {
     let mut half = Half::new(Options { retry_cnt: 1, ..Options::default() });
@@ -166,7 +166,7 @@ fn a_packet_that_comes_again_is_refused_again() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// Its data is written on retransmission.
+/// Data is written on retransmission.
 #[test]
 fn a_write_with_immediate_waits_at_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -92,7 +92,7 @@ fn an_empty_one_is_not_ready() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([1, 2], 0), all_ok([8], 10)));
 }
 
-/// It flushes only requests it took.
+/// A queue pair flushes only requests it took.
 #[test]
 fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     let mut pair = Pair::new();
@@ -139,7 +139,7 @@ fn unreliable_services_take_from_it_too() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// For keys.
+/// The queue's protection domain applies to keys.
 #[test]
 fn requests_belong_to_its_protection_domain() {
     let mut pair = Pair::new();

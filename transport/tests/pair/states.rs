@@ -34,7 +34,7 @@ pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Resul
     go_with(node, qp, qp_type, to, &QpUpdate::default())
 }
 
-/// With optional changes.
+/// As `go`, with changes.
 pub(super) fn go_with(
     node: &mut Node,
     qp: &End,
@@ -123,7 +123,7 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     send_all(node);
 }
 
-/// With frames.
+/// Sends packets and frames.
 fn send_all(node: &mut Node) {
     all_sent(node);
 }
@@ -521,7 +521,7 @@ fn sqe_and_back() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
 }
 
-/// Its send turn included.
+/// The send turn is gone too.
 #[test]
 fn destroyed_with_everything_pending() {
     let mut half = Half::new(Options::default());

@@ -52,7 +52,7 @@ fn any_source_port_is_the_peers() {
     }
 }
 
-/// Without the identification 15 bits remain.
+/// The check has 15 bits without the identification.
 #[test]
 fn every_bit_that_the_icrc_covers() {
     for ident in [Ident::Known { id: 7, dont_fragment: true }, Ident::Likely(7), Ident::Likely(0)] {
@@ -144,7 +144,7 @@ fn the_identification_is_part_of_the_icrc() {
     }
 }
 
-/// After an ICRC check even without the bytes.
+/// Identification is known after an ICRC check even without the bytes.
 #[test]
 fn a_receipt_tells_the_identification_without_another_icrc() {
     let mut half = receiver();
@@ -306,7 +306,7 @@ fn forged_answers() {
     assert_eq!(half.state(), State::Rts);
 }
 
-/// Nor signs of life.
+/// Reserved syndromes are no signs of life.
 #[test]
 fn reserved_syndromes() {
     let mut half = Half::new(Options::default());
@@ -323,7 +323,7 @@ fn reserved_syndromes() {
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
 }
 
-/// It must not acknowledge anything.
+/// The NAK must not acknowledge anything.
 #[test]
 fn the_nak_of_another_service() {
     let mut half = Half::new(Options::default());
@@ -336,7 +336,7 @@ fn the_nak_of_another_service() {
     assert_eq!(half.qp.sent(), []);
 }
 
-/// Half the PSN space.
+/// Duplicates are half the PSN space.
 #[test]
 fn the_duplicate_region() {
     let mut half = receiver();

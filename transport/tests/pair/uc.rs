@@ -125,7 +125,7 @@ fn writes_with_and_without_immediate() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Its receive stays.
+/// The receive stays posted.
 #[test]
 fn a_message_longer_than_the_buffer_is_gone() {
     for length in [101, 700] {

@@ -54,7 +54,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
     }
 }
 
-/// It completes when sent.
+/// A datagram completes when sent.
 #[test]
 fn no_packet_is_answered() {
     let (mut pair, a, b, to) = pair();
@@ -117,7 +117,7 @@ fn without_a_receive_request_it_is_gone() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// Its receive stays.
+/// The receive stays posted.
 #[test]
 fn longer_than_the_buffer_it_is_gone() {
     let (mut pair, a, b, to) = pair();
@@ -158,7 +158,7 @@ fn as_long_as_the_port_carries_it_arrives() {
     assert_eq!(far.part(40, 4096), near.bytes());
 }
 
-/// They fail at execution, as on adapters.
+/// Other operations fail at execution, as on adapters.
 #[test]
 fn other_operations_do_not_exist() {
     for op in ["write", "read", "fetch_add"] {
@@ -205,7 +205,7 @@ fn a_bad_receive_buffer_is_fatal() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Err));
 }
 
-/// To many, itself included.
+/// One queue pair sends to many, itself included.
 #[test]
 fn to_whom_it_is_addressed() {
     let (mut pair, a, b, to_b) = pair();
@@ -226,7 +226,7 @@ fn to_whom_it_is_addressed() {
     assert_eq!(a.send_outcomes(), all_ok(1..=3, 0));
 }
 
-/// Only the port's does.
+/// Only the port's MTU matters.
 #[test]
 fn the_path_mtu_of_connections_does_not_matter() {
     let mut pair = Pair::new();

@@ -86,7 +86,7 @@ fn a_capture_has_packets_of_both_versions() {
     }
 }
 
-/// In either direction.
+/// Packets are refused in both directions.
 #[test]
 fn the_other_version_is_refused() {
     for (gids, other) in [(RoceV1::Used, RoceVersion::V2), (RoceV1::Absent, RoceVersion::V1)] {
@@ -115,7 +115,7 @@ fn the_other_version_is_refused() {
     }
 }
 
-/// By its GRH area.
+/// The GRH area gives the version.
 #[test]
 fn a_datagram_is_answered_in_its_version() {
     for (index, version) in [(0, RoceVersion::V1), (1, RoceVersion::V2)] {
@@ -146,7 +146,7 @@ fn a_datagram_is_answered_in_its_version() {
     }
 }
 
-/// Its link cannot use it.
+/// The link cannot use the entry.
 #[test]
 fn an_entry_that_is_only_shown_is_refused() {
     let mut pair = pair(Pair::new());

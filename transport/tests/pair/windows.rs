@@ -65,7 +65,7 @@ fn a_window_gives_what_it_was_bound_with() {
     }
 }
 
-/// Even where its region lacks them.
+/// A region may lack its window's rights.
 #[test]
 fn rights_and_bounds_are_those_of_the_window() {
     let cases = [
@@ -148,7 +148,7 @@ fn another_domain() {
     }
 }
 
-/// It revokes the old key; 0 bytes unbind.
+/// Rebinding revokes the old key; 0 bytes unbind.
 #[test]
 fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
@@ -190,7 +190,7 @@ fn an_unbound_key() {
     }
 }
 
-/// Nothing changes.
+/// A refused bind changes nothing.
 #[test]
 fn what_cannot_be_bound() {
     use WindowError as E;
@@ -313,7 +313,7 @@ fn requests_keep_their_order() {
     assert_eq!(half.qp.send_outcomes(), all_ok([3], 0));
 }
 
-/// It neither starts nor prevents draining.
+/// A bind neither starts nor prevents draining.
 #[test]
 fn a_bind_in_a_draining_queue() {
     let mut half = Half::new(Options::default());

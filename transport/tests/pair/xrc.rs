@@ -118,7 +118,7 @@ fn every_operation() {
     }
 }
 
-/// In either direction.
+/// Packets are lost in either direction.
 #[test]
 fn every_loss_is_made_good() {
     let run = |fault: Option<(Side, u32)>| {
@@ -150,7 +150,7 @@ fn every_loss_is_made_good() {
     }
 }
 
-/// As in other implementations: the XRCETH follows the BTH.
+/// The XRCETH follows the BTH, as in other implementations.
 #[test]
 fn requests_on_the_wire() {
     let mut half = Half::xrc_initiator(Options::default());
@@ -225,7 +225,7 @@ fn memory_windows() {
     }
 }
 
-/// With its completion queue and memory.
+/// Each queue has its completion queue and memory.
 #[test]
 fn one_target_serves_every_queue_of_its_domain() {
     let mut pair = Pair::new();
@@ -292,7 +292,7 @@ fn several_targets_share_a_queue() {
     assert_eq!(received, [(0, one.1.qpn), (1, other.1.qpn), (2, other.1.qpn), (3, one.1.qpn)]);
 }
 
-/// Only for the connection that needs it.
+/// Only the connection that needs it waits.
 #[test]
 fn an_empty_queue_is_not_ready() {
     let mut pair = Pair::new();
@@ -408,7 +408,7 @@ fn every_kind_of_request_names_a_queue() {
     }
 }
 
-/// Whatever the queue's protection domain allows.
+/// The queue's protection domain adds no rights.
 #[test]
 fn the_targets_rights_count() {
     let mut half = Half::xrc_target(Options { access: Access::REMOTE_READ, ..Options::default() });
@@ -421,7 +421,7 @@ fn the_targets_rights_count() {
     assert_eq!(far.part(0, 8), [0; 8]);
 }
 
-/// As for other shared receive queues.
+/// XRC SRQs work like other shared receive queues.
 #[test]
 fn the_limit_raises_an_event() {
     let mut half = Half::xrc_target(small());

@@ -89,7 +89,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     assert!(other_cq.is_empty());
 }
 
-/// It was executed.
+/// The repeated request was executed.
 #[test]
 fn a_repeat_to_a_destroyed_queue() {
     let mut half = Half::xrc_target(small());
@@ -131,7 +131,7 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
-/// Its destruction affects neither message nor target.
+/// Destruction affects neither message nor target.
 #[test]
 fn a_queue_that_was_served_before() {
     let mut half = Half::xrc_target(small());
@@ -184,7 +184,7 @@ fn what_a_failed_target_had_taken() {
     }
 }
 
-/// Those last served by it; a reset forgets.
+/// Targets fail if last served by the queue; a reset forgets.
 #[test]
 fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     let mut pair = Pair::new();

@@ -14,7 +14,7 @@ impl Dice {
         self.0.next_u32() % n.max(1)
     }
 
-    /// In `least..=most`.
+    /// Returns a number in `least..=most`.
     pub fn range(&mut self, least: u32, most: u32) -> u32 {
         least + self.below(most - least + 1)
     }

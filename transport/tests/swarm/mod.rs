@@ -126,7 +126,7 @@ fn number(variable: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
-/// At least once in a hundred seeds.
+/// Required at least once in a hundred seeds.
 const OFTEN: &[&str] = &[
     "retransmitted_packets",
     "timeouts",
@@ -168,7 +168,7 @@ const OFTEN: &[&str] = &[
     "dropped at a receive buffer",
 ];
 
-/// Once in a thousand.
+/// Required once in a thousand.
 const SELDOM: &[&str] =
     &["failed LocProtErr", "failed MwBindErr", "failed LocLenErr", "request_refused"];
 

@@ -20,20 +20,20 @@ pub struct Expected {
 
 #[derive(Default)]
 pub struct ExpectedTalk {
-    /// Of signaled requests, except a failing one.
+    /// Completions of signaled requests, except a failing one.
     pub sent: [Vec<(u64, WcOk)>; 2],
     /// Except a failing message's.
     pub received: [Vec<Received>; 2],
-    /// Of each side's atomics, oldest first.
+    /// Values of each side's atomic word, oldest first.
     pub word: [Vec<u64>; 2],
     /// Failing messages' buffers, unspecified.
     pub vague: [Pieces; 2],
-    /// Later WRITEs, visible to a repeated READ.
+    /// Bytes of later WRITEs that a repeated READ may return.
     pub newer: [BTreeMap<usize, u8>; 2],
 }
 
 pub struct Received {
-    /// Without the invalidated key.
+    /// Excludes the invalidated key.
     pub ok: WcOk,
     pub invalidated: Option<Key>,
     pub bytes: Vec<u8>,

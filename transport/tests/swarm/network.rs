@@ -73,7 +73,7 @@ pub fn is_perfect(network: &Network) -> bool {
     loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
 }
 
-/// Before the ICRC check.
+/// Drops before the ICRC check.
 pub const CORRUPTED: &[DropReason] = &[
     DropReason::Icrc,
     DropReason::TooShort,
@@ -87,7 +87,7 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::PKey,
 ];
 
-/// While one end is gone or reconnected.
+/// Drops while one end is gone or reconnected.
 pub const ALONE: &[DropReason] = &[
     DropReason::QpState,
     DropReason::UnknownQp,
@@ -95,6 +95,6 @@ pub const ALONE: &[DropReason] = &[
     DropReason::UnexpectedResponse,
 ];
 
-/// Without acknowledgements.
+/// Drops without acknowledgements.
 pub const UNRELIABLE: &[DropReason] =
     &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

@@ -47,7 +47,7 @@ impl Key {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// In the main memory.
+    /// Offset in the main memory.
     pub at: usize,
     pub key: Key,
 }
@@ -120,7 +120,7 @@ pub struct Op {
 pub struct Failure {
     /// `None`: no error.
     pub sender: Option<WcStatus>,
-    /// Of the peer's receive.
+    /// Status of the peer's receive.
     pub receiver: Option<WcStatus>,
 }
 
@@ -162,7 +162,7 @@ impl Op {
 #[derive(Default, Debug)]
 pub struct Half {
     pub ops: Vec<Op>,
-    /// Unless shared.
+    /// Empty with a shared receive queue.
     pub receives: Vec<Pieces>,
     /// Posted before the peer starts.
     pub early: usize,
@@ -232,7 +232,7 @@ pub struct Program {
     pub talks: Vec<Talk>,
     pub chats: Vec<Chat>,
     pub memory: [usize; 2],
-    /// Per side.
+    /// Shared receive queue, per side.
     pub shared: [bool; 2],
     /// One connection each way, with an SRQ per end.
     pub xrc: bool,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// Of every spare region.
+/// Address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
 
 /// Never assigned.
@@ -51,15 +51,15 @@ pub struct Run<'a> {
     pub perfect: bool,
 }
 
-/// For XRC the initiators.
+/// Queue pairs; for XRC the initiators.
 pub struct Link {
-    /// For XRC with the SRQ's completion queue.
+    /// Ends; for XRC with the SRQ's completion queue.
     pub ends: [End; 2],
     pub xrc: Option<[(SrqId, End); 2]>,
     options: [Options; 2],
-    /// Of current lives.
+    /// First PSNs of current lives.
     psns: [u32; 2],
-    /// Of current lives.
+    /// Talks of current lives.
     talk: [usize; 2],
     pub destroyed: [bool; 2],
 }
@@ -78,7 +78,7 @@ fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2
 
 #[derive(Default)]
 pub struct Talking {
-    /// By reset or destruction.
+    /// Opened; closed by reset or destruction.
     open: [bool; 2],
     pub closed: [bool; 2],
     pub posted: [usize; 2],
@@ -89,7 +89,7 @@ pub struct Talking {
     /// First keys.
     pub windows: Vec<RKey>,
     pub spares: Vec<Arc<Region>>,
-    /// At the end of life.
+    /// Memory at the end of life.
     pub frozen: [Option<Vec<u8>>; 2],
     cut: Option<Instant>,
 }

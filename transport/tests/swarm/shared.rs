@@ -24,14 +24,14 @@ pub struct Pool {
     armed: u64,
     replaced: u64,
     events: u64,
-    /// By slot; `None` failed.
+    /// Messages by slot; `None` failed.
     completed: Vec<(u64, Option<Vec<u8>>)>,
-    /// With a queue pair, possibly.
+    /// Requests possibly lost with a queue pair.
     pub lost: usize,
 }
 
 impl Pool {
-    /// For `slots` messages of up to `slot` bytes.
+    /// Returns a pool for `slots` messages of up to `slot` bytes.
     pub fn new(node: &mut Node, slots: usize, slot: usize, dice: &mut Dice) -> Self {
         let attr = SrqAttr { max_wr: dice.range(1, MOST), max_sge: 2 };
         let pd = node.pd;

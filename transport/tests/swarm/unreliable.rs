@@ -81,7 +81,7 @@ pub struct Chatting<'a> {
 
 struct Half {
     source: Buffer,
-    /// Of the peer's WRITEs.
+    /// Target of the peer's WRITEs.
     sink: Buffer,
     inbox: Buffer,
     said: usize,
@@ -89,7 +89,7 @@ struct Half {
     received: Vec<Wc>,
     window: Option<RKey>,
     bound: bool,
-    /// After invalidation.
+    /// Memory after invalidation.
     frozen: Option<Vec<u8>>,
 }
 
