@@ -26,12 +26,12 @@ const LIFTED: Duration = Duration::from_secs(16);
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// In bits/s; 0: unlimited.
+    /// Rate after the last cut, in bits/s; 0: unlimited.
     cut: u64,
     cut_at: Instant,
     next: Instant,
     waits: bool,
-    /// Since the last pause: start, end, bytes.
+    /// Responses since the last pause: start, end, bytes.
     since: Instant,
     last: Instant,
     bytes: u64,

@@ -13,7 +13,7 @@ use super::config::Dcqcn;
 use crate::time::Instant;
 
 const ONE: u64 = 1 << 16;
-/// Allowed burst, a system timer's precision.
+/// Burst allowed at any rate: a system timer is no more precise.
 const BURST: Duration = Duration::from_micros(50);
 /// Minimum measuring time.
 pub(super) const EPOCH: Duration = Duration::from_micros(100);
@@ -49,7 +49,7 @@ struct Meter {
 }
 
 impl Rate {
-    /// In bits/s.
+    /// Returns the limit in bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limiter.as_ref().map(|limiter| limiter.current)
     }
@@ -201,7 +201,7 @@ pub(super) fn bits_per_second(bytes: u64, time: Duration) -> u64 {
     (u128::from(bytes) * 8 * 1_000_000_000 / time.as_nanos().max(1)) as u64
 }
 
-/// In 1/65536.
+/// Returns `rate` times `part`/65536.
 fn scale(rate: u64, part: u64) -> u64 {
     (u128::from(rate) * u128::from(part) / u128::from(ONE)) as u64
 }
@@ -216,7 +216,7 @@ impl Meter {
         self.bytes += bytes;
     }
 
-    /// In bits/s.
+    /// Returns the measured rate in bits/s.
     fn rate(&self, now: Instant) -> u64 {
         let elapsed = now.since(self.since);
         if elapsed >= EPOCH { self.of(elapsed) } else { self.last.max(self.of(EPOCH)) }
@@ -290,7 +290,7 @@ mod tests {
         assert!((alpha(&rate) - wanted).abs() < 5e-3, "{}", alpha(&rate));
     }
 
-    /// Beyond the old rate it grows by 40 Mbit/s a period; with bytes and time ever faster.
+    /// The rate grows by 40 Mbit/s a period beyond the old one; with bytes and time ever faster.
     #[test]
     fn additive_and_hyper_increase() {
         let config = config();

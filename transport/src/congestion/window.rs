@@ -15,9 +15,9 @@ const AFTER_LOSS: u64 = 7;
 const AFTER_NOTIFICATION: u64 = 8;
 /// Divisor of growth near a CNP's size.
 const CAREFULLY: u64 = 8;
-/// Time to regain it (K in RFC 9438).
+/// Time after a CNP to regain the size (K in RFC 9438).
 const RETURN: Duration = Duration::from_millis(500);
-/// Multiple of `RETURN` to expire.
+/// Multiple of `RETURN` after which a CNP expires.
 const FORGET: u32 = 4;
 
 /// Growth near a CNP's size.
@@ -57,7 +57,7 @@ pub(crate) struct Window {
     most: u64,
     /// Slow start up to here.
     threshold: u64,
-    /// By CNPs only: loss may be independent of size.
+    /// Set by CNPs only: loss may be independent of size.
     notified: Option<Notified>,
     near: Near,
     /// Growth below one byte.
@@ -85,12 +85,12 @@ impl Window {
         self.limit
     }
 
-    /// Data waits: only full windows grow.
+    /// Records that data waits: only full windows grow.
     pub(crate) const fn record_filled(&mut self) {
         self.filled = true;
     }
 
-    /// `bytes` of `taken` in flight are acknowledged.
+    /// Handles the acknowledgement of `bytes`, of `taken` in flight.
     pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
         if !self.filled {
             return;
@@ -123,7 +123,7 @@ impl Window {
         self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
     }
 
-    /// Everything in flight is lost.
+    /// Handles the loss of everything in flight.
     pub(crate) fn on_timeout(&mut self) {
         self.shrink(self.limit / 2);
         self.limit = self.least;
@@ -151,7 +151,7 @@ mod tests {
     const START: u64 = 20 * LARGEST;
     const MOST: u64 = 100 * LARGEST;
 
-    /// A round trip with a full window.
+    /// Plays a round trip with a full window.
     fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
         window.record_filled();

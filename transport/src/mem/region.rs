@@ -113,7 +113,7 @@ pub struct Region {
     pub(super) revoked: AtomicBool,
     /// Bound windows.
     pub(super) windows: AtomicU32,
-    /// For a window.
+    /// Place of a window.
     pub(super) inside: Option<Inside>,
 }
 
@@ -159,7 +159,7 @@ impl Region {
         self.access
     }
 
-    /// True with bound windows.
+    /// True if windows are bound to it.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Relaxed) > 0
@@ -190,7 +190,7 @@ impl Region {
         self.check_rights(key, address, length, needed)
     }
 
-    /// Without the protection domain.
+    /// Checks all but the protection domain.
     pub(super) fn check_rights(
         &self,
         key: u32,
@@ -211,7 +211,7 @@ impl Region {
         AccessError::Bounds { key, address, length, start: self.address, size: self.length }
     }
 
-    /// Returns a number for a byte, the same in every region and window.
+    /// Returns a number for a byte, equal in every region and window that shows it.
     pub(crate) fn origin(&self, address: u64) -> u64 {
         let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
         let offset = address.wrapping_sub(self.address).wrapping_add(inside);
@@ -232,7 +232,7 @@ impl Region {
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Swaps a checked word if it is `compare`; returns the old value.
+    /// Sets a checked word to `swap` if it is `compare`; returns the old value.
     pub(crate) fn compare_swap(
         &self,
         address: u64,
@@ -269,7 +269,7 @@ impl Region {
         self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// For errors.
+    /// Returns the key for errors.
     fn key(&self) -> u32 {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
@@ -284,7 +284,7 @@ impl Region {
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }
 
-    /// True if deregistered, for windows also their region.
+    /// True if it, or a window's region, is deregistered.
     pub(super) fn is_revoked(&self) -> bool {
         let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
         revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))

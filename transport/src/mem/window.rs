@@ -13,11 +13,11 @@ use crate::ids::{LKey, PdId, Qpn, RKey};
 /// Type of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
-    /// For its protection domain. Rebound any time; 0 bytes unbind it.
+    /// Open to its protection domain. Rebound any time; 0 bytes unbind it.
     Type1,
-    /// For its queue pair, rebound after invalidation.
+    /// Open to the binding queue pair. Rebound after invalidation.
     Type2A,
-    /// As 2A, in one protection domain.
+    /// Type 2A within one protection domain.
     Type2B,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Window {
 }
 
 pub(super) struct Bound {
-    /// The peer's view.
+    /// The part as the peer sees it.
     pub(super) part: Arc<Region>,
     pub(super) qpn: Qpn,
 }

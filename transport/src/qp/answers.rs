@@ -81,7 +81,7 @@ impl Answers {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// No attribute limits FLUSHes.
+    /// True if another may wait; no attribute limits FLUSHes.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
@@ -107,7 +107,7 @@ impl Answers {
         }
     }
 
-    /// Queues a NAK, which implies the acknowledgement or NAK directly before it.
+    /// Queues a NAK. It replaces an acknowledgement or NAK directly before it, which it implies.
     pub(super) fn push_nak(&mut self, psn: Psn, syndrome: Syndrome, msn: Msn) {
         if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
             self.replies.pop_back();
@@ -193,7 +193,7 @@ impl Answers {
         Some(Headers::built(common.bth(opcode, psn), Ext::Aeth(aeth)).encode(0, slot))
     }
 
-    /// Returns the next other response.
+    /// Returns the next response other than an ACK or NAK.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {

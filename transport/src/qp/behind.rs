@@ -33,7 +33,7 @@ const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// READ responses queued, and sent.
+    /// READ responses queued, and those of them sent.
     pub(super) queued: u64,
     pub(super) answered: u64,
     /// Copied response data by PSN.
@@ -45,7 +45,7 @@ pub(super) struct Behind {
 #[derive(Debug)]
 struct Completion {
     after: u64,
-    /// For an XRC target, the SRQ's at that time.
+    /// Of an XRC target: the queue of the SRQ then served.
     cq: Option<Arc<CompletionQueue>>,
     wr_id: u64,
     ok: WcOk,
@@ -131,7 +131,7 @@ impl Behind {
         self.kept.remove(&psn.get()).filter(|bytes| bytes.len() == length)
     }
 
-    /// Ends a response, or its NAK.
+    /// Handles the end of a response, or its NAK.
     pub(super) fn on_answered(&mut self, replies: &VecDeque<Reply>) {
         self.answered += 1;
         if !self.kept.is_empty() {

@@ -57,7 +57,7 @@ pub(crate) struct Env<'a> {
     pub(crate) read_room: Room,
     /// For data in flight to the peer's host.
     pub(crate) send_room: Room,
-    /// Injects a missing receive request.
+    /// Injected: no receive request is available.
     pub(crate) not_ready: bool,
     pub(crate) congested: bool,
 }
@@ -198,7 +198,7 @@ pub(crate) struct PeerEnd {
     pub(crate) qpn: Qpn,
     pub(crate) av: Option<AddressVector>,
     pub(crate) path: Option<Path>,
-    /// Of the peer's last packet.
+    /// Flow of the peer's last packet.
     incoming: Option<IcrcFlow>,
 }
 
@@ -356,7 +356,7 @@ impl Common {
         self.complete_recv_in(self.receiving.cq.as_ref(), wr_id, result, solicited, env);
     }
 
-    /// Completes in the queue of the time when the request was taken.
+    /// Completes in `cq`, the completion queue when the request was taken.
     pub(super) fn complete_recv_in(
         &self,
         cq: Option<&Arc<CompletionQueue>>,

@@ -211,7 +211,7 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// Retransmits behind an acknowledged probe: packets there were dropped.
+    /// Retransmits behind a probe whose acknowledgement covers no more: packets there were dropped.
     fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
@@ -276,7 +276,7 @@ impl Requester {
     }
 }
 
-/// A READ or atomic with missing data before the acknowledged PSN.
+/// Whether a READ or atomic with missing data precedes the acknowledged PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     No,

@@ -1,6 +1,6 @@
 //! Congestion notifications to a peer (annex A17.9).
 //!
-//! The receiver of an ECN-marked packet sends a CNP, also when its receive buffer fills
+//! A receiver sends a CNP for an ECN-marked packet, and when its receive buffer fills
 //! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested));
 //! [`Rate`](crate::congestion::Rate) slows the sender. UD only counts marks: each datagram may have
 //! another sender.

@@ -80,7 +80,7 @@ impl Responder {
         }
     }
 
-    /// Rules C9-59 to C9-62 (9.4.1).
+    /// Checks the payload length (9.4.1, C9-59 to C9-62).
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {

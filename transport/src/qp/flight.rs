@@ -20,7 +20,7 @@ const ASK_AFTER: u64 = 64;
 pub(crate) struct Flight {
     window: Window,
     bytes: u64,
-    /// Since the last acknowledgement request.
+    /// Bytes since the last acknowledgement request.
     unasked: u64,
     waits: bool,
     /// The peer timed out: until it responds it gets little, outside the shared budget, so others

@@ -28,7 +28,7 @@ use crate::{
 /// A run, counted as sent.
 #[derive(Debug)]
 pub(crate) struct Middles {
-    /// Their request; `None` for a response.
+    /// Number of their request; `None` for a response.
     pub(super) request: Option<u64>,
     repeats: bool,
     first: Psn,
@@ -41,7 +41,7 @@ pub(crate) struct Middles {
 
 #[derive(Debug)]
 enum Origin {
-    /// In one region.
+    /// Address in one region.
     Memory(Arc<Region>, u64),
     /// Offset in the message: several regions, or inline.
     Request(u64),
@@ -111,8 +111,8 @@ impl Qp {
             }
     }
 
-    /// Places the payload; a failed packet counts as not received.
-    /// [`record_answered`](Self::record_answered) follows a run of response packets.
+    /// Places the payload; a failed packet counts as not received. Call
+    /// [`record_answered`](Self::record_answered) after a run of response packets.
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -210,7 +210,7 @@ impl Requester {
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 
-    /// True if this is next and ends no portion of a READ.
+    /// True if this READ response packet is next and ends no portion.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
         let is_read = |wqe: &&SendWqe| {
             wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })

@@ -81,10 +81,10 @@ pub(crate) struct Qp {
     reliability: Reliability,
     /// The peer has sent since RTR.
     established: bool,
-    /// SQD: the send queue has drained; raise an event then.
+    /// In SQD: the send queue has drained; an event is wanted.
     drained: bool,
     drain_event: bool,
-    /// ERR with requests left to flush.
+    /// In ERR: requests are left to flush.
     flushing: Option<Flushing>,
 }
 
@@ -393,7 +393,7 @@ impl Qp {
         }
     }
 
-    /// Checks cheaply for anything to do.
+    /// False if there is nothing to send or do; cheap.
     pub(crate) fn may_send(&self) -> bool {
         self.requester.may_send() // first: the case of a long message
             || !self.responder.answers.is_empty()
@@ -439,7 +439,8 @@ impl Qp {
         self.end_receive(received, env)
     }
 
-    /// True if a long READ's last packet may wait a buffer to share a run with the next response.
+    /// True if a long READ's last packet may wait one transmit buffer, to share a run with the next
+    /// response.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.answers.hold_back()
     }
@@ -580,7 +581,7 @@ impl Qp {
         self.enter_error(failure, env);
     }
 
-    /// Enters a state by itself.
+    /// Enters a state that no command requested.
     fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
         let from = core::mem::replace(&mut self.common.state, to);
         env.note(|| Note::State { from, to, failure });

@@ -50,13 +50,13 @@ struct Portion {
     ends: bool,
 }
 
-/// In PSN order.
+/// A queue pair's READ requests in PSN order.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
     outstanding: VecDeque<Portion>,
     bytes: u64,
     waits: bool,
-    /// Through shared memory, without loss.
+    /// The peer's packets come through shared memory, without loss.
     by_memory: bool,
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Attempt {
     Repeat,
 }
 
-/// Sent up to packet `next`.
+/// A READ response, sent up to packet `next`.
 #[derive(Debug)]
 pub(super) struct ReadReply {
     pub(super) first_psn: Psn,

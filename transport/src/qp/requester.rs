@@ -243,7 +243,7 @@ impl Requester {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    /// Stops waiting for shared credits, which would block others.
+    /// Leaves the queue for shared credits: an unused place in it would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.try_anew();
         self.flight.try_anew();
@@ -338,8 +338,8 @@ impl Requester {
         Some(request)
     }
 
-    /// Returns a packet that requests an acknowledgement if `asks` or its request's last; `end` is
-    /// the PSN after its response.
+    /// Returns a packet of a started request; `end` is the PSN after its response. It requests an
+    /// acknowledgement if it is the request's last, or on `asks`.
     pub(super) fn request(
         &self,
         at: Cursor,
@@ -376,7 +376,7 @@ impl Requester {
         Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
-    /// Executes due binds and invalidations at the queue's head.
+    /// Executes due binds and invalidations: at the queue's head nothing is outstanding.
     fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
@@ -412,7 +412,7 @@ impl Requester {
     fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
         let Some(wqe) = self.queue.get_mut(number) else { return false };
-        // rxe remembers FLUSHes among READs, evicting those
+        // rxe remembers FLUSHes among READs and forgets READs for them
         let as_read =
             common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
         let needs_slot = wqe.op.takes_slot() || as_read;
@@ -594,7 +594,7 @@ pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }
 
-/// Returns packet `index`, if any; for a READ, requests `packets` response packets.
+/// Returns packet `index`, if any. For a READ it requests `packets` response packets.
 fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
     let mtu = common.mtu.bytes();
     let offset = index * mtu;

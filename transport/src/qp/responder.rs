@@ -28,7 +28,7 @@ pub(super) enum Message {
         wqe: RecvWqe,
         received: u64,
     },
-    /// `None`: a WRITE of 0 bytes needs no key.
+    /// `region` is `None` for a WRITE of 0 bytes, which needs no key.
     Write {
         region: Option<Arc<Region>>,
         address: u64,
@@ -42,14 +42,14 @@ pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// Limit for acknowledging repeats, behind the last request other than a READ: an
+    /// PSN after the last request other than a READ. Repeats are acknowledged up to here: an
     /// acknowledgement never replaces READ data.
     acknowledged: Psn,
     /// MSN up to `acknowledged`.
     acknowledged_msn: Msn,
-    /// Packets after `expected` are dropped without another NAK.
+    /// A NAK for `expected` is sent or queued; later packets are dropped without another.
     nak_sent: bool,
-    /// PSN after the furthest request dropped.
+    /// PSN after the furthest request dropped as too early.
     ahead: Option<Psn>,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
@@ -72,9 +72,9 @@ pub(super) enum Refused {
     NotReady,
     /// Too many responses wait; the peer retries.
     Busy,
-    /// It would change unsent READ data; the peer retransmits.
+    /// The request would change unsent READ data; the peer retransmits.
     BehindRead,
-    /// Executed except the invalidation: acknowledged, then the queue pair fails.
+    /// All but the invalidation was executed: acknowledged, then the queue pair fails.
     Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
@@ -182,7 +182,7 @@ impl Responder {
         Some(wqe)
     }
 
-    /// Takes the oldest receive request, or the one being filled.
+    /// Takes the receive request being filled, else the oldest.
     pub(crate) fn flush(&mut self) -> Option<u64> {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             return Some(wqe.id);

@@ -24,7 +24,7 @@ const LONG: u8 = 17;
 pub struct AckTimer {
     /// Shortest timeout code; default 8, 1 ms: no process responds reliably sooner.
     pub least: u8,
-    /// Percent of the timeout; default 100.
+    /// Expiry in percent of the timeout; default 100.
     pub percent: u32,
     /// Exponential backoff; default true.
     pub backs_off: bool,
@@ -111,14 +111,14 @@ impl Retry {
         }
     }
 
-    /// A packet needing a response left.
+    /// Records a packet that needs a response.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.deadline.is_none() {
             self.put_off(now);
         }
     }
 
-    /// `outstanding`: more responses are due.
+    /// Handles progress; `outstanding`: more responses are due.
     pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
@@ -130,7 +130,7 @@ impl Retry {
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
-    /// A NAK or gap shows a loss.
+    /// Handles a loss shown by a NAK or gap.
     pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
         if self.resent_from == Some(psn) || self.is_paused() {
             return Verdict::UnderWay;
@@ -152,7 +152,7 @@ impl Retry {
         self.resent_from == Some(psn)
     }
 
-    /// Useless data shows a live peer, whose repeated response comes later.
+    /// Handles useless data: the peer is alive, and the repeated response comes behind it.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
         let since = *self.answering_since.get_or_insert(now);
@@ -200,7 +200,7 @@ impl Retry {
         self.paused_until.is_some()
     }
 
-    /// Ends an expired pause, returning true.
+    /// Ends an expired pause; returns whether it did.
     pub(crate) fn end_pause(&mut self, now: Instant) -> bool {
         let was_paused = self.is_paused();
         self.paused_until = self.paused_until.filter(|&until| until > now);

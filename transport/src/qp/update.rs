@@ -47,7 +47,7 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The program's expected state.
+    /// The program's expected state; a mismatch fails.
     current_state: State, CurrentState "IBV_QP_CUR_STATE";
     /// P_Key index.
     pkey_index: u16, PKeyIndex "IBV_QP_PKEY_INDEX";

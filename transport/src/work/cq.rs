@@ -22,12 +22,14 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// Delay of an armed queue's event (`ibv_moderate_cq`), counted from arming; default none.
+/// Delay of an armed queue's event (`ibv_moderate_cq`), default none. Completions of the armed kind
+/// count, from arming.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
     /// Completions before the event (`cq_count`); 0: no limit.
     pub count: u16,
-    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: no limit.
+    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: the event waits for
+    /// the count.
     pub period: Duration,
 }
 
@@ -48,7 +50,8 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Storage for completions, allocated outside the adapter's lock: it takes time in its size.
+/// Storage for completions, allocated outside the adapter's lock: allocation takes time in its
+/// size.
 #[derive(Debug)]
 pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
 
@@ -83,19 +86,19 @@ impl Validity {
     }
 }
 
-/// Completions since an empty poll: else an event is lost unless pushes and arming are in one
-/// order, as in `armed`.
+/// Completions since an empty poll. Without this, an event is lost unless pushes and arming are in
+/// one order, as in `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
-    /// An empty poll since the last event.
+    /// A poll found none since the last event.
     found_none: AtomicBool,
-    /// Solicited, now and at the empty poll.
+    /// Solicited completions, now and at the empty poll.
     solicited: AtomicU32,
     solicited_before: AtomicU32,
 }
 
 impl Unpolled {
-    /// Precedes the poll.
+    /// Returns the count to take before polling.
     fn solicited(&self) -> u32 {
         self.solicited.load(Ordering::SeqCst)
     }
@@ -109,7 +112,7 @@ impl Unpolled {
         }
     }
 
-    /// True if one came since the empty poll.
+    /// True if one of this kind came since the empty poll.
     fn has(&self, kind: NotifyKind) -> bool {
         let any = self.found_none.load(Ordering::Relaxed);
         any && match kind {
@@ -121,7 +124,7 @@ impl Unpolled {
     }
 }
 
-/// The adapter's, under its lock; atomic for sharing.
+/// Used by the adapter alone, under its lock; atomic for sharing.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
@@ -143,7 +146,7 @@ pub(crate) enum Pushed {
     Deferred,
     /// First overrun; nothing more is accepted.
     Overrun,
-    /// After an overrun.
+    /// Dropped after an overrun.
     Lost,
 }
 
@@ -167,7 +170,7 @@ impl CompletionQueue {
         self.ring.limit()
     }
 
-    /// Returns the length, with discarded completions.
+    /// Returns the completions held, discarded ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
@@ -179,7 +182,7 @@ impl CompletionQueue {
         self.len() == 0
     }
 
-    /// True after an overrun, which fails the queue pairs.
+    /// True after an overrun, which also fails its queue pairs.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
@@ -304,7 +307,7 @@ impl CompletionQueue {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Disarms; true if it was armed: notify the reader.
+    /// Disarms; true if it was armed, and the caller notifies the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// Polling until empty, then arming.
+    /// The program polls until empty, then arms.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

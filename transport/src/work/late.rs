@@ -45,9 +45,9 @@ pub struct LateConfig {
 }
 
 impl LateConfig {
-    /// Below every acknowledge timeout.
+    /// Longest delay below every acknowledge timeout.
     pub const PLACE: Duration = Duration::from_micros(400);
-    /// Noticeable to programs.
+    /// Delay that programs notice.
     pub const TELL: Duration = Duration::from_millis(2);
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Late {
 
 #[derive(Debug)]
 struct Unplaced {
-    /// All are placed by then.
+    /// Time by which all are placed.
     until: Instant,
-    /// By the memory's origin.
+    /// Ranges by the memory's origin.
     extents: Vec<Range<u64>>,
     pieces: BTreeMap<(Instant, u64), Piece>,
 }
@@ -148,7 +148,7 @@ impl Late {
         }
         // only the program waits for READ data
         let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
-        // sometimes before earlier bytes of other queue pairs
+        // sometimes sooner than earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
         let latest = now.plus(self.config.place * times / parts);
         let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);

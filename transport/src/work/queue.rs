@@ -35,7 +35,7 @@ impl Gather {
         Self { pieces }
     }
 
-    /// Below 4 GiB: posting refuses more.
+    /// Returns the length; posting refuses 4 GiB and more.
     fn length(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
@@ -50,7 +50,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Reads within [`length`](Self::length).
+    /// Reads from `offset`; the caller stays within [`length`](Self::length).
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, to.len(), |region, address, len| {
@@ -60,7 +60,7 @@ impl Gather {
         })
     }
 
-    /// Writes within [`length`](Self::length).
+    /// Places at `offset`; the caller stays within [`length`](Self::length).
     fn write(
         &self,
         offset: u64,
@@ -75,7 +75,7 @@ impl Gather {
         })
     }
 
-    /// Returns a range within one piece.
+    /// Returns region and address of a range within one piece.
     fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         let mut skip = offset;
         for Piece { region, sge } in &self.pieces {
@@ -127,10 +127,10 @@ pub(crate) struct SendWqe {
     pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
-    /// Validates the next two.
+    /// Packets have been built; only then are the next two valid.
     pub(crate) started: bool,
     pub(crate) first_psn: Psn,
-    /// PSNs used: of a READ, for its response.
+    /// PSNs used: request packets, or a READ's response packets.
     pub(crate) packets: u32,
     /// Counts as an outstanding READ or atomic.
     pub(crate) holds_slot: bool,
@@ -163,7 +163,7 @@ impl SendWqe {
         self.op.awaits_data()
     }
 
-    /// True for responses beyond an acknowledgement.
+    /// True if the response is more than an acknowledgement.
     pub(crate) const fn awaits_answer(&self) -> bool {
         self.op.awaits_data() || self.op.awaits_placement()
     }
@@ -211,7 +211,7 @@ impl SendWqe {
     }
 }
 
-/// The send queue; numbers survive completions.
+/// The send queue, by number: positions survive completions.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<SendWqe>,
@@ -280,7 +280,7 @@ impl SendQueue {
 pub(crate) struct RecvWqe {
     pub(crate) id: u64,
     gather: Gather,
-    /// Of the posting queue.
+    /// Protection domain of its queue.
     pd: PdId,
     pub(crate) length: u64,
 }
@@ -299,7 +299,7 @@ impl RecvWqe {
         self.gather.walk(offset, length, each)
     }
 
-    /// Writes within the length.
+    /// Places part of a message; the caller stays within the length.
     pub(crate) fn write(
         &self,
         offset: u64,

@@ -139,7 +139,7 @@ impl Responder {
 }
 
 impl Requester {
-    /// True for outstanding requests without READs.
+    /// True if this acknowledges outstanding requests and no READ is outstanding.
     fn expects_acknowledge(&self, psn: Psn) -> bool {
         self.check_window(psn).is_ok() && self.reads == 0 && !self.probe.has_repeated(psn)
     }
