@@ -1,6 +1,6 @@
 //! Pace of READ responses to a peer that loses them and re-requests late.
 //!
-//! Responders do not know what has arrived. This crate's requester limits its READs, and adapters
+//! Responders do not know how much arrived. This crate's requester limits its READs, and adapters
 //! retry at the first gap. rxe drops everything behind a gap until its timer, possibly gigabytes. A
 //! late repeat halves the rate; each second adds the halved rate.
 

@@ -71,7 +71,7 @@ impl Qp {
         let middles = if self.responder.answers.is_empty() {
             self.requester.take_middles(most, &self.common, env)?
         } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
-            return None; // requests and answers take turns
+            return None; // requests and responses take turns
         } else {
             self.responder.answers.take_middles(most, &self.common)?
         };

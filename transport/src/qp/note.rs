@@ -45,7 +45,7 @@ pub enum Recovery {
     Again,
     /// Retransmits after a pause.
     AgainAfter(Duration),
-    /// Recovery of this loss is under way.
+    /// Recovery of this loss is in progress.
     UnderWay,
     /// The retry counter is exhausted.
     GiveUp {

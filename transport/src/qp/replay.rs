@@ -18,7 +18,7 @@ pub(crate) struct Remembered {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RememberedOp {
-    /// A duplicate executes again.
+    /// A duplicate is executed too.
     Read(Reth),
     /// A duplicate gets `found`: an atomic executes once.
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },

@@ -19,6 +19,7 @@ use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 /// An IPv4 header's identification and "don't fragment" bit, as known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
+    /// Both are known.
     Known {
         /// Identification.
         id: u16,
