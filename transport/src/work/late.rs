@@ -31,7 +31,7 @@ use crate::{
     time::Instant,
 };
 
-/// Delays, default 0.
+/// Longest delays, default 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LateConfig {
     /// Seed of orders and times.
