@@ -5,16 +5,15 @@ use core::time::Duration;
 /// Congestion control of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CongestionConfig {
-    /// Reliable connections mark what they send as ECN-capable, ECT(0), so that a switch whose
-    /// queue grows marks it instead of dropping it. On by default. A traffic class with other ECN
-    /// bits leaves as it is.
+    /// Sends reliable connections as ECT(0), to be marked instead of dropped; default true. Traffic
+    /// classes with ECN bits stay.
     pub ecn: bool,
-    /// Limits of what may wait for an acknowledgement.
+    /// Limits of unacknowledged data.
     pub window: WindowConfig,
-    /// Reaction to notifications of the peer; `None`: the rate is never limited. On by default.
+    /// Reaction to CNPs, default on; `None`: none.
     pub dcqcn: Option<Dcqcn>,
-    /// `min_time_between_cnps`: a peer is notified at most once in this time for each queue pair,
-    /// and of its own notifications no more than that count. 50 µs by default.
+    /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted; default 50
+    /// µs.
     pub np_min_time_between_cnps: Duration,
 }
 
@@ -29,18 +28,17 @@ impl Default for CongestionConfig {
     }
 }
 
-/// Limits of what may wait for an acknowledgement, in bytes. A packet counts with its payload and
-/// 768 bytes for headers and the receiver's bookkeeping. One packet may always be under way.
+/// Limits of unacknowledged bytes, 768 added per packet for headers and receive bookkeeping. One
+/// packet always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowConfig {
-    /// Of a queue pair, at first. 64 KiB by default.
+    /// Initial, per queue pair; default 64 KiB.
     pub initial: u64,
-    /// Of a queue pair, at most. 1 MiB by default.
+    /// Maximum, per queue pair; default 1 MiB.
     pub most: u64,
-    /// Of all queue pairs with the same destination together, at first. 128 KiB by default, which a
-    /// socket of Linux' usual limit, 212,992 bytes, holds.
+    /// Initial, per destination; default 128 KiB, within Linux's socket limit of 212,992 bytes.
     pub destination_initial: u64,
-    /// The same, at most. 4 MiB by default.
+    /// Maximum, per destination; default 4 MiB.
     pub destination_most: u64,
 }
 
@@ -55,36 +53,35 @@ impl Default for WindowConfig {
     }
 }
 
-/// Parameters of DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA
-/// Deployments", SIGCOMM 2015), under the names of network adapters. Rates are in bits per second.
-/// The defaults are the paper's, but for `rpg_min_rate`.
+/// DCQCN reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM
+/// 2015), in adapters' names. Rates in bits/s; the paper's defaults, except `rpg_min_rate`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dcqcn {
-    /// Line rate: a limit that has grown up to here is lifted. 100 Gbit/s by default.
+    /// Line rate, ending the limit; default 100 Gbit/s.
     pub rpg_max_rate: u64,
-    /// The limit is never lower. 10 Mbit/s by default.
+    /// Minimum rate; default 10 Mbit/s.
     pub rpg_min_rate: u64,
-    /// Rate that the first notification finds; 0, the default: the one that was measured.
+    /// Rate at the first CNP; default 0: as measured.
     pub rate_to_set_on_first_cnp: u64,
-    /// Additive increase. 40 Mbit/s by default.
+    /// Additive increase; default 40 Mbit/s.
     pub rpg_ai_rate: u64,
-    /// Hyper increase. 400 Mbit/s by default.
+    /// Hyper increase; default 400 Mbit/s.
     pub rpg_hai_rate: u64,
-    /// Time between two increases by the timer. 55 µs by default.
+    /// Timer of increases; default 55 µs.
     pub rpg_time_reset: Duration,
-    /// Bytes between two increases by the byte counter. 10 MB by default.
+    /// Bytes between increases; default 10 MB.
     pub rpg_byte_reset: u64,
-    /// Increases of either kind that only recover the rate before the cut. 5 by default.
+    /// Increases in fast recovery; default 5.
     pub rpg_threshold: u32,
-    /// Least part of the rate that a cut leaves, in percent. 50 by default.
+    /// Percent left by a cut, at least; default 50.
     pub rpg_min_dec_fac: u8,
-    /// Least time between two cuts. 50 µs by default.
+    /// Minimum between cuts; default 50 µs.
     pub rate_reduce_monitor_period: Duration,
-    /// Weight of a notification in the estimate of congestion, in 1/1024. 4 by default: 1/256.
+    /// Weight of a CNP, in 1/1024; default 4: 1/256.
     pub dce_tcp_g: u16,
-    /// Time without a notification after which the estimate shrinks. 55 µs by default.
+    /// Time without CNPs to shrink the estimate; default 55 µs.
     pub dce_tcp_rtt: Duration,
-    /// The estimate before the first notification, in 1/1024. 1023 by default, as good as one.
+    /// Initial estimate, in 1/1024; default 1023, about one.
     pub initial_alpha_value: u16,
 }
 

@@ -1,9 +1,8 @@
-//! How much may be under way, and how fast: windows in bytes, and DCQCN.
+//! Congestion control.
 //!
-//! A window limits what waits for an acknowledgement, per queue pair and per destination; it reacts
-//! to loss and to notifications. A rate limits how fast the data of a queue pair leaves; it reacts
-//! to notifications of the peer. Answers to READs that a peer loses have a pace.
-//! [`CongestionConfig`] has the parameters of both.
+//! Windows limit unacknowledged bytes per queue pair and destination, reacting to loss and CNPs.
+//! Rates (DCQCN) limit a queue pair's data, reacting to CNPs. READ responses to lossy peers are
+//! paced. [`CongestionConfig`] configures windows and rates.
 
 mod config;
 mod pace;
@@ -17,9 +16,8 @@ pub(crate) use window::{Near, Window};
 
 use crate::addr::Mtu;
 
-/// Bytes of a receive buffer that a datagram takes besides its payload: headers, and what the
-/// system keeps for each. Linux takes from 300 to 4,000, depending on sizes and interface.
+/// Receive-buffer bytes per datagram besides payload; Linux uses 300 to 4,000, by size and
+/// interface.
 pub(crate) const OVERHEAD: u64 = 768;
 
-/// Cost of the largest packet.
 pub(crate) const LARGEST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;

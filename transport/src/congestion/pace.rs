@@ -1,59 +1,54 @@
-//! The rate of READ responses that the peer loses and asks for again late.
+//! Pace of READ responses to a peer that loses them and re-requests late.
 //!
-//! Nothing tells a responder how much of an answer has arrived. This crate's requester asks for no
-//! more than it can take, and network adapters ask again as soon as they see a gap. rxe drops all
-//! packets behind a gap, waits for its timer, and may ask for gigabytes: it keeps what a buffer on
-//! the path held. A late repeat halves the rate. Each second then adds the halved rate.
+//! Responders do not know how much arrived. This crate's requester limits its READs, and adapters
+//! retry at the first gap. rxe drops everything behind a gap until its timer, possibly gigabytes. A
+//! late repeat halves the rate; each second adds the halved rate.
 
 use core::time::Duration;
 
 use super::rate::{EPOCH, bits_per_second, spread};
 use crate::time::Instant;
 
-/// Silence after which a repeat is late.
+/// Silence before a late repeat.
 const LATE: Duration = Duration::from_millis(10);
-/// Bytes of answers sent beyond what is asked for again, after which it is late, too.
+/// Response bytes behind a repeat that also make it late.
 const FAR: u64 = 16 << 20;
-/// Less than this, sent without a pause, was not too much at once.
+/// Smaller bursts are not cut.
 const MANY: u64 = 256 << 10;
-/// Bits per second that the first cut finds at most.
+/// Maximum at the first cut, in bits/s.
 const FIRST: u64 = 10_000_000_000;
-/// Bits per second that a cut leaves at least.
+/// Minimum, in bits/s.
 const LEAST: u64 = 100_000_000;
-/// Time in which the rate grows by what the cut left.
+/// Time to grow by the cut rate.
 const GROWTH: Duration = Duration::from_secs(1);
-/// Time after which there is no limit any more.
+/// Time to lift the limit.
 const LIFTED: Duration = Duration::from_secs(16);
 
-/// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Bits per second when it was last cut; 0: no limit.
+    /// Rate after the last cut, in bits/s; 0: unlimited.
     cut: u64,
     cut_at: Instant,
-    /// Time at which an answer may leave next.
     next: Instant,
-    /// An answer waits for that.
     waits: bool,
-    /// Answers since the last pause: from when, until when, bytes.
+    /// Responses since the last pause: start, end, bytes.
     since: Instant,
     last: Instant,
     bytes: u64,
 }
 
 impl Pace {
-    /// Bits per second at the last cut, if they are limited.
+    /// Returns the rate after the cut, in bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         (self.cut > 0).then_some(self.cut)
     }
 
-    /// The limit now.
     fn rate(&self, now: Instant) -> u64 {
         let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
         self.cut.saturating_add(grown as u64)
     }
 
-    /// True if an answer may leave now. If not, [`deadline`](Self::deadline) says when.
+    /// True if a response may leave, else at [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
         if self.cut > 0 && now.since(self.cut_at) >= LIFTED {
             self.cut = 0;
@@ -62,7 +57,6 @@ impl Pace {
         !self.waits
     }
 
-    /// An answer has left.
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant) {
         if now.since(self.last) >= LATE {
             (self.since, self.bytes) = (now, 0);
@@ -74,10 +68,10 @@ impl Pace {
         }
     }
 
-    /// The peer asks again for something, behind which so many bytes of answers were sent.
+    /// Handles a repeat with `behind` bytes sent after it.
     pub(crate) fn on_repeat(&mut self, behind: u64, now: Instant) {
         let is_late = now.since(self.last) >= LATE || behind >= FAR;
-        // with one READ it asks for all that were behind it
+        // the next READs repeat too
         let is_first = self.cut == 0 || now.since(self.cut_at) >= LATE;
         if !is_late || !is_first || self.bytes < MANY {
             return;
@@ -88,7 +82,6 @@ impl Pace {
         self.bytes = 0;
     }
 
-    /// Time at which an answer that waits may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next)
     }
@@ -106,7 +99,7 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// A pace after answers of this many bytes within the first ten milliseconds.
+    /// Returns a pace after `bytes` within 10 ms.
     fn sent(bytes: u64) -> Pace {
         let mut pace = Pace::default();
         (0..10).for_each(|n| pace.on_sent(bytes / 10, at(100 + n)));
@@ -119,7 +112,7 @@ mod tests {
         assert!(pace.allows(at(110)) && pace.limit().is_none());
         pace.on_repeat(1_000_000, at(176));
         assert_eq!(pace.limit(), Some(4_000_000_000));
-        pace.on_repeat(900_000, at(176)); // the READ behind it
+        pace.on_repeat(900_000, at(176)); // the next READ
         assert_eq!(pace.limit(), Some(4_000_000_000));
         assert_eq!(pace.rate(at(1176)), 8_000_000_000);
         assert!(pace.allows(at(176 + 15_999)) && pace.limit().is_some());
@@ -131,7 +124,7 @@ mod tests {
         for (bytes, behind, millis, cuts) in [
             (9_000_000, 1_000_000, 110, false),
             (100_000, 100_000, 176, false),
-            (90_000_000, FAR, 110, true), // late, though more is being sent
+            (90_000_000, FAR, 110, true), // late despite ongoing responses
         ] {
             let mut pace = sent(bytes);
             pace.on_repeat(behind, at(millis));

@@ -1,12 +1,11 @@
-//! DCQCN's reaction point: the rate of a queue pair's data.
+//! DCQCN reaction point: a queue pair's rate.
 //!
 //! Read first: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015),
-//! section 3. A notification cuts the rate by an estimate of how congested the path is. Without
-//! notifications a timer and a byte counter raise it: to where it was (fast recovery), then by
-//! small steps (additive increase), then by growing ones (hyper increase).
+//! section 3. CNPs cut the rate by the congestion estimate; timer and byte counter raise it by fast
+//! recovery, additive and hyper increase.
 //!
-//! There is no rate before the first notification: the line's speed is not known, and the window
-//! limits what is under way. The first notification finds the rate that was measured.
+//! The first CNP starts from the measured rate: before, the line speed is unknown and only the
+//! window limits.
 
 use core::time::Duration;
 
@@ -14,20 +13,16 @@ use super::config::Dcqcn;
 use crate::time::Instant;
 
 const ONE: u64 = 1 << 16;
-/// Data that may leave at once although the rate would spread it: a timer of the system is not more
-/// precise.
+/// Burst allowed at any rate: a system timer is no more precise.
 const BURST: Duration = Duration::from_micros(50);
-/// Least time over which a rate is measured.
+/// Minimum measuring time.
 pub(super) const EPOCH: Duration = Duration::from_micros(100);
 
-/// Rate of a queue pair, and what it is measured by.
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     limiter: Option<Limiter>,
     meter: Meter,
-    /// With a limit, the time at which data may leave next.
     next: Instant,
-    /// Something waits for that.
     waits: bool,
 }
 
@@ -35,18 +30,17 @@ pub(crate) struct Rate {
 struct Limiter {
     current: u64,
     target: u64,
-    /// Estimate of congestion, in 1/65536.
+    /// Estimate in 1/65536.
     alpha: u64,
     last_cut: Instant,
     alpha_at: Instant,
     increase_at: Instant,
-    /// Bytes until the next increase by the byte counter.
     bytes_left: u64,
     time_steps: u32,
     byte_steps: u32,
 }
 
-/// Bytes sent in the present epoch, and the rate of the last one.
+/// This epoch's bytes, the last's rate.
 #[derive(Debug, Default)]
 struct Meter {
     since: Instant,
@@ -55,12 +49,12 @@ struct Meter {
 }
 
 impl Rate {
-    /// Bits per second, if they are limited.
+    /// Returns the limit in bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limiter.as_ref().map(|limiter| limiter.current)
     }
 
-    /// True if data may leave now. If not, [`deadline`](Self::deadline) says when.
+    /// True if data may leave, else at [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant, config: Option<&Dcqcn>) -> bool {
         let (Some(limiter), Some(config)) = (&mut self.limiter, config) else {
             (self.limiter, self.waits) = (None, false);
@@ -75,7 +69,6 @@ impl Rate {
         !self.waits
     }
 
-    /// Data has left.
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant, config: Option<&Dcqcn>) {
         self.meter.count(bytes, now);
         if let (Some(limiter), Some(config)) = (&mut self.limiter, config) {
@@ -84,7 +77,6 @@ impl Rate {
         }
     }
 
-    /// Time at which data that waits may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next)
     }
@@ -93,7 +85,6 @@ impl Rate {
         self.waits &= self.next > now;
     }
 
-    /// The peer has sent a notification.
     pub(crate) fn on_notification(&mut self, now: Instant, config: &Dcqcn) {
         let measured = self.meter.rate(now);
         match &mut self.limiter {
@@ -133,7 +124,7 @@ impl Limiter {
         if now.since(self.last_cut) < config.rate_reduce_monitor_period {
             return;
         }
-        // a limit far above what is sent would have to be cut often to do anything
+        // limits far above the sent rate would need many cuts
         if measured > 0 {
             self.current = self.current.min(2 * measured).max(config.rpg_min_rate);
         }
@@ -154,7 +145,6 @@ impl Limiter {
         (self.time_steps, self.byte_steps) = (0, 0);
     }
 
-    /// Does what the timers have been due for.
     fn recover(&mut self, now: Instant, config: &Dcqcn) {
         let weight = u64::from(config.dce_tcp_g) * ONE / 1024;
         while self.alpha_at <= now && self.alpha > 0 && !config.dce_tcp_rtt.is_zero() {
@@ -192,16 +182,15 @@ impl Limiter {
             };
             self.target = self.target.saturating_add(step).min(config.rpg_max_rate);
         }
-        // the mean, rounded up: it must arrive
+        // mean, rounded up to reach the target
         self.current = (self.current + self.target).div_ceil(2);
     }
 }
 
-/// Shortest time between two increases.
+/// Minimum between increases.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Time at which data may leave next when these bytes leave now, where others were due to be
-/// followed at `next`.
+/// Returns when data may follow `bytes` sent now.
 pub(super) fn spread(next: Instant, bytes: u64, rate: u64, now: Instant) -> Instant {
     let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
     let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));
@@ -212,7 +201,7 @@ pub(super) fn bits_per_second(bytes: u64, time: Duration) -> u64 {
     (u128::from(bytes) * 8 * 1_000_000_000 / time.as_nanos().max(1)) as u64
 }
 
-/// `rate` times a part in 1/65536.
+/// Returns `rate` times `part`/65536.
 fn scale(rate: u64, part: u64) -> u64 {
     (u128::from(rate) * u128::from(part) / u128::from(ONE)) as u64
 }
@@ -227,7 +216,7 @@ impl Meter {
         self.bytes += bytes;
     }
 
-    /// Bits per second, as far as they are known.
+    /// Returns the measured rate in bits/s.
     fn rate(&self, now: Instant) -> u64 {
         let elapsed = now.since(self.since);
         if elapsed >= EPOCH { self.of(elapsed) } else { self.last.max(self.of(EPOCH)) }
@@ -248,7 +237,7 @@ mod tests {
         Instant::from_nanos(micros * 1000)
     }
 
-    /// A line of 40 Gbit/s, as in the paper.
+    /// The paper's 40 Gbit/s line.
     fn config() -> Dcqcn {
         Dcqcn {
             rpg_max_rate: 40 * GIGABIT,
@@ -268,8 +257,7 @@ mod tests {
         rate.limit().unwrap_or(config.rpg_max_rate)
     }
 
-    /// The first notification halves the rate; five periods of the timer bring it back to within
-    /// 1/32 of half.
+    /// The first CNP halves the rate; five timer periods return it within 1/32 of half.
     #[test]
     fn the_first_cut_halves_and_fast_recovery_returns() {
         let config = config();
@@ -284,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Equation 1 of the paper, and its figure 7: alpha grows by g (1 - alpha) with a notification
-    /// and shrinks by g alpha in each 55 µs without.
+    /// Equation 1 and figure 7: alpha grows by g (1 - alpha) per CNP, shrinks by g alpha per 55 µs
+    /// without.
     #[test]
     fn the_estimate_of_congestion_follows_the_notifications() {
         let config = Dcqcn {
@@ -302,8 +290,7 @@ mod tests {
         assert!((alpha(&rate) - wanted).abs() < 5e-3, "{}", alpha(&rate));
     }
 
-    /// Beyond the rate before the cut it is 40 Mbit/s a period; with bytes as well as time it is
-    /// more and more.
+    /// The rate grows by 40 Mbit/s a period beyond the old one; with bytes and time ever faster.
     #[test]
     fn additive_and_hyper_increase() {
         let config = config();
@@ -323,8 +310,7 @@ mod tests {
         assert_eq!(limiter.target, target + 2 * 400_000_000);
     }
 
-    /// A queue pair that meets congestion again and again ends far below the line's rate, and is
-    /// never stopped.
+    /// Persistent congestion ends far below line rate, not at zero.
     #[test]
     fn repeated_notifications_bring_it_down_to_the_least_rate() {
         let config = config();
@@ -348,7 +334,7 @@ mod tests {
         let mut rate = notified(&config);
         assert!(rate.allows(at(0), Some(&config)));
         let mut sent = 0;
-        // half a gigabit per second, with up to 50 µs of it at once
+        // half a Gbit/s, in bursts of 50 µs
         while rate.allows(at(0), Some(&config)) {
             rate.on_sent(1000, at(0), Some(&config));
             sent += 1000;

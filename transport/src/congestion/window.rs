@@ -1,37 +1,34 @@
-//! A congestion window in bytes, for the path to a receiver and the receiver's buffer.
+//! A congestion window for a path and its receive buffer.
 //!
-//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). It counts packets
-//! with their overhead in a receive buffer. A loss costs more than in TCP: the requester goes back
-//! to the lost packet. A window that a notification showed to be too large grows slowly near the
-//! size that was: [`Near`].
+//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). Bytes include
+//! receive-buffer overhead. Loss costs more than in TCP: go-back-N. After a CNP growth is slow near
+//! the old size: [`Near`].
 
 use core::time::Duration;
 
 use super::LARGEST;
 use crate::time::Instant;
 
-/// Part of a window that is left after a loss, in tenths.
+/// Left after a loss, in tenths.
 const AFTER_LOSS: u64 = 7;
-/// Part of a window that is left after a notification, in tenths.
+/// Left after a CNP, in tenths.
 const AFTER_NOTIFICATION: u64 = 8;
-/// Growth near the size at which a notification came, as a part of ordinary growth: one in so many.
+/// Divisor of growth near a CNP's size.
 const CAREFULLY: u64 = 8;
-/// Time after a notification until a window has the same size again (K in RFC 9438).
+/// Time after a CNP to regain the size (K in RFC 9438).
 const RETURN: Duration = Duration::from_millis(500);
-/// Multiple of `RETURN` after which the notification no longer counts.
+/// Multiple of `RETURN` after which a CNP expires.
 const FORGET: u32 = 4;
 
-/// How a window grows near the size at which the last notification came.
+/// Growth near a CNP's size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Near {
-    /// By packets: windows that share a way come close to each other.
+    /// By packets, so windows on one path converge.
     Packets,
-    /// By a cubic function of the time since then: the receive buffer behind it is nearly full
-    /// about once a second, not every few round trips.
+    /// Cubic in time: the receive buffer fills about once a second, not every few round trips.
     Time,
 }
 
-/// The last notification: the window's size at that time.
 #[derive(Clone, Copy, Debug)]
 struct Notified {
     size: u64,
@@ -39,9 +36,9 @@ struct Notified {
 }
 
 impl Notified {
-    /// Size that a window may have by now, or `None` when the notification says nothing any more.
+    /// Returns the allowed size until it expires.
     fn allowed(self, now: Instant) -> Option<u64> {
-        /// Steps of the time `RETURN`.
+        /// Steps per `RETURN`.
         const ONE: i64 = 256;
         let since = now.since(self.at);
         if since > RETURN * FORGET {
@@ -53,20 +50,19 @@ impl Notified {
     }
 }
 
-/// See the [module's documentation](self).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     limit: u64,
     least: u64,
     most: u64,
-    /// Up to here it doubles with each round trip.
+    /// Slow start up to here.
     threshold: u64,
-    /// A loss alone says nothing of the size: a network may lose packets whatever is under way.
+    /// Set by CNPs only: loss may be independent of size.
     notified: Option<Notified>,
     near: Near,
-    /// Growth that is too little for a byte yet.
+    /// Growth below one byte.
     rest: u64,
-    /// Something has waited for room since most of the window was last empty.
+    /// Data has waited since less than half was used.
     filled: bool,
 }
 
@@ -85,17 +81,16 @@ impl Window {
         }
     }
 
-    /// Bytes that may be under way.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Something waits for room. Only a window that is used up grows.
+    /// Records that data waits: only full windows grow.
     pub(crate) const fn record_filled(&mut self) {
         self.filled = true;
     }
 
-    /// Of `taken` bytes that were under way, so many have been acknowledged.
+    /// Handles the acknowledgement of `bytes`, of `taken` in flight.
     pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
         if !self.filled {
             return;
@@ -114,7 +109,7 @@ impl Window {
         } else if let Some(allowed) = allowed {
             bytes.min(allowed.saturating_sub(self.limit))
         } else {
-            // the largest packet with each round trip
+            // one largest packet per round trip
             let careful = if near.is_some() { CAREFULLY } else { 1 };
             self.rest += bytes * LARGEST / careful;
             let grown = self.rest / self.limit;
@@ -124,18 +119,17 @@ impl Window {
         self.limit = (self.limit + grown).min(self.most);
     }
 
-    /// Something was lost while so many bytes were under way.
     pub(crate) fn on_loss(&mut self, taken: u64) {
         self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
     }
 
-    /// Nothing has been acknowledged for so long that all that was under way counts as lost.
+    /// Handles the loss of everything in flight.
     pub(crate) fn on_timeout(&mut self) {
         self.shrink(self.limit / 2);
         self.limit = self.least;
     }
 
-    /// The receiver, or a switch on the way, is about to lose something.
+    /// Handles a CNP.
     pub(crate) fn on_notification(&mut self, now: Instant) {
         self.notified = Some(Notified { size: self.limit, at: now });
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
@@ -157,7 +151,7 @@ mod tests {
     const START: u64 = 20 * LARGEST;
     const MOST: u64 = 100 * LARGEST;
 
-    /// A round trip, at a time, in which all of the window was used.
+    /// Plays a round trip with a full window.
     fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
         window.record_filled();
@@ -190,7 +184,7 @@ mod tests {
             round(&mut window);
             window.limit() < START
         });
-        // 16 to 17.5 packets one by one, and the rest eight times as slowly
+        // 16 to 17.5 packets singly, then an eighth each
         let rounds = rounds.count();
         assert!((15..40).contains(&rounds), "{rounds}");
     }
@@ -201,14 +195,14 @@ mod tests {
         window.on_notification(Instant::ZERO);
         assert_eq!(window.limit(), START * 8 / 10);
         let mut sizes = Vec::new();
-        // a hundred round trips, and a look, each time
+        // every hundred round trips
         for n in 1..=500 {
             round_at(&mut window, Instant::ZERO.plus(RETURN * n / 100));
             if n % 100 == 0 {
                 sizes.push(window.limit() * 100 / START);
             }
         }
-        // there again, a fifth more, 2.6 times as much; then by a packet with each round trip
+        // regained, 1.2 times, 2.6 times; then a packet per round trip
         assert!(matches!(sizes[..], [98..=100, 118..=120, 250..=260, 499..=500, 500]), "{sizes:?}");
     }
 

@@ -1,6 +1,6 @@
-//! Memory windows of a region table: making, binding, invalidating.
+//! Memory windows of a region table.
 //!
-//! Read first: InfiniBand volume 1, 10.8.3.3 (bind), 11.4.1.1 (checks when binding).
+//! Read first: InfiniBand volume 1, 10.8.3.3 (bind), 11.4.1.1 (bind checks).
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::ids::{LKey, PdId, Qpn, RKey, WindowId};
 
-/// Rights that peers may be granted through a window.
 const GRANTABLE: Access = Access::REMOTE_CHANGE
     .union(Access::REMOTE_READ)
     .union(Access::FLUSH_GLOBAL)
@@ -26,7 +25,7 @@ impl RegionTable {
         self.windows.len()
     }
 
-    /// Makes a window that is bound to nothing, and returns its first key.
+    /// Creates an unbound window; returns its key.
     pub(crate) fn alloc_window(
         &mut self,
         pd: PdId,
@@ -47,12 +46,11 @@ impl RegionTable {
         rkey
     }
 
-    /// Takes over a window that is bound to nothing, with its key.
     pub(crate) fn adopt_window(&mut self, pd: PdId, window_type: WindowType, rkey: RKey) {
         self.windows.insert(WindowId::of(rkey), Window { pd, window_type, rkey, bound: None });
     }
 
-    /// Destroys a window, bound or not; returns its protection domain, if there was one.
+    /// Destroys a window; returns its domain.
     pub(crate) fn dealloc_window(&mut self, id: WindowId) -> Option<PdId> {
         let mut window = self.windows.remove(&id)?;
         if let Some(qpn) = window.unbind() {
@@ -62,7 +60,6 @@ impl RegionTable {
         Some(window.pd)
     }
 
-    /// Carries out a bind request of `user`.
     pub(crate) fn bind(&mut self, bind: &WindowBind, user: User) -> Result<(), WindowError> {
         let WindowBind { rkey, region, address, length, access, zero_based } = *bind;
         let target = self.local(region).cloned();
@@ -125,12 +122,11 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Takes a window of type 2 back: its key is of no use any more.
     pub(crate) fn invalidate(&mut self, key: RKey, user: User) -> Result<(), AccessError> {
         let Some(window) =
             self.windows.get_mut(&WindowId::of(key)).filter(|window| window.rkey == key)
         else {
-            // the key of a region, or of nothing
+            // of a region, or none
             return Err(if self.is_free(key.0) {
                 AccessError::UnknownKey(key.0)
             } else {
@@ -148,8 +144,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Takes back every window of type 2 that was bound with this queue pair, which is being
-    /// destroyed.
+    /// Unbinds a queue pair's type 2 windows.
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
         let first = (qpn, WindowId::of(RKey(0)));
         while let Some(&(own, id)) = self.bound.range(first..).next()

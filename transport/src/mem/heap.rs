@@ -1,4 +1,4 @@
-//! Memory of our own: a boxed slice of atomic words.
+//! Heap memory as atomic words.
 
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU64;
@@ -8,7 +8,7 @@ use super::{
     words::{read_words, write_words},
 };
 
-/// Zeroed memory on the heap, accessed word by word with relaxed atomics.
+/// Zeroed heap memory with relaxed atomic words.
 #[derive(Debug)]
 pub struct HeapMemory {
     words: Box<[AtomicU64]>,
@@ -16,7 +16,7 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// `len` bytes of zeros.
+    /// Returns `len` zero bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self { words: (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(), len: len as u64 }

@@ -1,8 +1,7 @@
-//! Registered memory: keys, access rights and bounds.
+//! Registered memory: keys, rights and bounds.
 //!
-//! Read first: InfiniBand volume 1, 10.6 (memory management). The bytes themselves are behind the
-//! [`Memory`] trait, because a peer may write them at any time: nothing here ever holds a reference
-//! to them.
+//! Read first: InfiniBand volume 1, 10.6 (memory management). Peers may write the bytes any time:
+//! the [`Memory`] trait hides them, and no reference to them exists.
 
 mod bind;
 mod heap;
@@ -27,127 +26,122 @@ use core::{
 
 use thiserror::Error;
 
-/// Memory that is gone: unmapped under us, or a file cut short.
+/// Unmapped memory or a truncated file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("the memory behind the region cannot be reached")]
 pub struct MemoryFault;
 
-/// Bytes that both the program and its peers read and write, at any time and without a lock.
+/// Bytes accessed by program and peers without a lock.
 ///
-/// Offsets are checked by the caller against [`len`](Memory::len). An implementation must not panic
-/// for an offset beyond the end but answer [`MemoryFault`].
+/// Callers check offsets against [`len`](Memory::len); beyond it implementations return
+/// [`MemoryFault`] without panicking.
 pub trait Memory: Send + Sync {
-    /// Bytes in all.
+    /// Returns the length in bytes.
     fn len(&self) -> u64;
 
-    /// True if there are none.
+    /// True if empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory as words, where it starts on one and ends with a whole one: for accesses that are
-    /// atomic on a word.
+    /// Returns atomic words, if it starts and ends on them.
     fn words(&self) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// A number for the first byte, which those after it follow: where it lies. Memory that shows
-    /// the same bytes says the same of them, so that a READ is known to be of what a WRITE changes.
-    /// By default of the [`words`](Memory::words), or else one that no other memory has.
+    /// Returns a number for the first byte; others follow. Memories that share bytes agree, which
+    /// matches READs with WRITEs. Default: the address of [`words`](Memory::words), else unique.
     fn origin(&self) -> u64 {
         let own = || core::ptr::from_ref(self).addr();
         self.words().map_or_else(own, |words| words.as_ptr().addr()) as u64
     }
 
-    /// The word at `offset`.
+    /// Returns the word at `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory has no whole word that starts there.
+    /// [`MemoryFault`] without a whole word there.
     fn word(&self, offset: u64) -> Result<&AtomicU64, MemoryFault> {
         self.check(offset, 8)?;
         let word = self.words().and_then(|words| words.get((offset / 8) as usize));
         word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)
     }
 
-    /// The word at `offset`, read at once, with acquire ordering.
+    /// Loads a word with acquire ordering.
     ///
-    /// Memory that is not reached through references to [`words`](Memory::words) implements this
-    /// and the following three itself. Then the byte's address, not `offset`, must be a multiple of
-    /// eight.
+    /// Memory without [`words`](Memory::words) implements this and the next three; then the
+    /// address, not `offset`, must be 8-byte aligned.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    /// [`MemoryFault`] without a reachable whole word.
     fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.load(Ordering::Acquire))
     }
 
-    /// Sets the word at `offset` at once, with release ordering.
+    /// Stores a word with release ordering.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    /// [`MemoryFault`] without a reachable whole word.
     fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
         self.word(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Sets the word at `offset` to `swap` if it is `compare`, at once, and returns what it was.
+    /// Sets a word to `swap` if it is `compare`, atomically; returns the old value.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    /// [`MemoryFault`] without a reachable whole word.
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let found =
             self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
         Ok(found.unwrap_or_else(|other| other))
     }
 
-    /// Adds to the word at `offset` at once, wrapping around, and returns what it was.
+    /// Adds to a word atomically, wrapping; returns the old value.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    /// [`MemoryFault`] without a reachable whole word.
     fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.fetch_add(add, Ordering::AcqRel))
     }
 
-    /// Checks that `length` bytes at `offset` are inside.
+    /// Checks a range.
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not.
+    /// [`MemoryFault`] outside.
     fn check(&self, offset: u64, length: usize) -> Result<(), MemoryFault> {
         let end = offset.checked_add(length as u64).ok_or(MemoryFault)?;
         if end > self.len() { Err(MemoryFault) } else { Ok(()) }
     }
 
-    /// Copies the bytes from `offset` on into `to`.
+    /// Copies from `offset` into `to`.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory cannot be reached.
+    /// [`MemoryFault`] if unreachable.
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Copies `from` to `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory cannot be reached.
+    /// [`MemoryFault`] if unreachable.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
-    /// True if [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot
-    /// be granted.
+    /// True if [`persist`](Memory::persist) works, as `FLUSH_PERSISTENT` requires.
     fn is_persistent(&self) -> bool {
         false
     }
 
-    /// Makes the range survive a loss of power; returns when that is done.
+    /// Makes the range survive power loss.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory cannot do that, or failed to.
+    /// [`MemoryFault`] if impossible.
     fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Err(MemoryFault)
     }
 
-    /// Fetches the range, so that the first access to it does not wait (`ibv_advise_mr`). Nothing
-    /// by default.
+    /// Prefetches the range (`ibv_advise_mr`), by default not.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory cannot be reached.
+    /// [`MemoryFault`] if unreachable.
     fn prefetch(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Ok(())
     }

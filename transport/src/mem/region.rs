@@ -1,4 +1,4 @@
-//! A region: memory with a key, a protection domain, rights and bounds.
+//! A region: memory with keys, domain, rights and bounds.
 
 use alloc::sync::Arc;
 use core::{
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::Memory;
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
-/// A user of memory: a queue pair and the protection domain that it works in.
+/// A queue pair with its protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) pd: PdId,
@@ -20,92 +20,88 @@ pub(crate) struct User {
 }
 
 bitflags! {
-    /// Rights to a region, or those that a queue pair grants to its peer (`ibv_access_flags`). None
-    /// by default; local reading is always allowed.
+    /// Rights to a region, or of a queue pair's peer (`ibv_access_flags`), default none; local
+    /// reads need none.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Access: u32 {
-        /// The owner's receive requests and READs may write here.
+        /// Writes by receives and READs.
         const LOCAL_WRITE = 1;
-        /// The peer may write here. A region needs `LOCAL_WRITE` with it.
+        /// Writes by the peer; regions also need `LOCAL_WRITE`.
         const REMOTE_WRITE = 1 << 1;
-        /// The peer may read here.
+        /// Reads by the peer.
         const REMOTE_READ = 1 << 2;
-        /// The peer may do atomic operations here. A region needs `LOCAL_WRITE` with it.
+        /// Atomics by the peer; regions also need `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 1 << 3;
-        /// Memory windows may be bound to the region. Means nothing for a queue pair or a window.
+        /// Memory windows on a region.
         const MW_BIND = 1 << 4;
-        /// The peer may FLUSH so that what it wrote is visible to everyone
-        /// (`IBV_ACCESS_FLUSH_GLOBAL`).
+        /// FLUSH to visibility (`IBV_ACCESS_FLUSH_GLOBAL`).
         const FLUSH_GLOBAL = 1 << 8;
-        /// The peer may FLUSH so that what it wrote survives a loss of power
-        /// (`IBV_ACCESS_FLUSH_PERSISTENT`). A region needs memory that can do that.
+        /// FLUSH to persistence (`IBV_ACCESS_FLUSH_PERSISTENT`), which regions must support.
         const FLUSH_PERSISTENT = 1 << 9;
     }
 }
 
 impl Access {
-    /// Rights that a region grants only together with `LOCAL_WRITE`, and a window only on a region
-    /// with `LOCAL_WRITE` (C10-75).
+    /// Rights that need the region's `LOCAL_WRITE`, also in windows (C10-75).
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
-/// Reason why an access to memory is refused.
+/// Reason for denying access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
-    /// A request of the peer names the L_Key of a region, whose R_Key is another one.
+    /// An L_Key, where the R_Key differs.
     #[error("key {0:#010x} is the L_Key of a region: the peer needs its R_Key")]
     LocalKey(u32),
-    /// The region has been deregistered, or the window deallocated.
+    /// Deregistered region or deallocated window.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
-    /// The region belongs to another protection domain than the queue pair.
+    /// Another protection domain.
     #[error("key {0:#010x} belongs to another protection domain")]
     ProtectionDomain(u32),
-    /// The region does not grant this right.
+    /// The region lacks the right.
     #[error("the region of key {key:#010x} lacks the right {needed:?}")]
     Rights {
-        /// The key used.
+        /// The key.
         key: u32,
-        /// The right that is missing.
+        /// The missing right.
         needed: Access,
     },
-    /// The range is not inside the region.
+    /// The range exceeds the region.
     #[error(
         "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes at \
          {start:#x}"
     )]
     Bounds {
-        /// The key used.
+        /// The key.
         key: u32,
-        /// First address of the range.
+        /// First address.
         address: u64,
-        /// Bytes of the range.
+        /// Bytes.
         length: u64,
         /// First address of the region.
         start: u64,
         /// Bytes of the region.
         size: u64,
     },
-    /// The memory behind the region cannot be reached.
+    /// The memory is unreachable.
     #[error("the memory behind key {0:#010x} cannot be reached")]
     Fault(u32),
-    /// The key belongs to a window that is bound to nothing.
+    /// The window is unbound.
     #[error("the memory window of key {0:#010x} is not bound")]
     NotBound(u32),
-    /// The key belongs to a window of another queue pair.
+    /// Bound to another queue pair.
     #[error("the memory window of key {0:#010x} is bound to another queue pair")]
     QueuePair(u32),
-    /// Only windows of type 2 can be invalidated by a request.
+    /// Not a type 2 window.
     #[error("key {0:#010x} is not that of a memory window of type 2")]
     NotInvalidable(u32),
 }
 
-/// A memory region, or the part of one that a memory window is bound to. The adapter, and each work
-/// request that uses it, hold it; its memory lives as long as any of them.
+/// A memory region, or a window's part. Adapter and work requests keep it and its memory alive.
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -115,16 +111,16 @@ pub struct Region {
     pub(super) rkey: RKey,
     pub(super) memory: Arc<dyn Memory>,
     pub(super) revoked: AtomicBool,
-    /// Windows bound to it.
+    /// Bound windows.
     pub(super) windows: AtomicU32,
-    /// For a window: where it lies.
+    /// Place of a window.
     pub(super) inside: Option<Inside>,
 }
 
-/// The place of a window in the region that it is bound to.
+/// A window's place.
 pub(super) struct Inside {
     pub(super) region: Arc<Region>,
-    /// Bytes of the region before the window.
+    /// Bytes before the window.
     pub(super) offset: u64,
 }
 
@@ -133,51 +129,50 @@ impl Region {
         self.pd
     }
 
-    /// The owner's key.
+    /// Returns the L_Key.
     #[must_use]
     pub const fn lkey(&self) -> LKey {
         self.lkey
     }
 
-    /// The peer's key.
+    /// Returns the R_Key.
     #[must_use]
     pub const fn rkey(&self) -> RKey {
         self.rkey
     }
 
-    /// The first address, as work requests and peers count.
+    /// Returns the first address.
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes in all.
+    /// Returns the length in bytes.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// The rights.
+    /// Returns the rights.
     #[must_use]
     pub const fn access(&self) -> Access {
         self.access
     }
 
-    /// True if a memory window is bound to it.
+    /// True if windows are bound to it.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Relaxed) > 0
     }
 
-    /// The memory behind the region.
+    /// Returns the memory.
     #[must_use]
     pub const fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// Checks that a user of protection domain `pd` may use `length` bytes at `address` for
-    /// `needed`. `key` is only for the error. No sum here can overflow: the region's end was
-    /// checked at registration.
+    /// Checks a range for `pd` and `needed`; `key` is for the error. No overflow: registration
+    /// checked the end.
     pub(crate) fn check(
         &self,
         key: u32,
@@ -195,7 +190,7 @@ impl Region {
         self.check_rights(key, address, length, needed)
     }
 
-    /// The same without the protection domain.
+    /// Checks all but the protection domain.
     pub(super) fn check_rights(
         &self,
         key: u32,
@@ -216,32 +211,28 @@ impl Region {
         AccessError::Bounds { key, address, length, start: self.address, size: self.length }
     }
 
-    /// A number for the byte at `address`, whose range was checked, that it has in every region and
-    /// window that shows it.
+    /// Returns a number for a byte, equal in every region and window that shows it.
     pub(crate) fn origin(&self, address: u64) -> u64 {
         let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
         let offset = address.wrapping_sub(self.address).wrapping_add(inside);
         self.memory.origin().wrapping_add(offset)
     }
 
-    /// Reads bytes whose range was checked when the request was taken; the region may have been
-    /// deregistered since.
+    /// Reads a checked range of a possibly deregistered region.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Writes bytes whose range was checked when the request was taken; the region may have been
-    /// deregistered since. A program that polls the memory sees them after those of earlier
-    /// packets, as with a network card.
+    /// Writes a checked range of a possibly deregistered region. Polling programs see packets in
+    /// order, as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release); // no instruction where the processor keeps stores in order
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Sets the 8-byte word at `address`, whose range was checked, to `swap` if it is `compare`;
-    /// returns what it was.
+    /// Sets a checked word to `swap` if it is `compare`; returns the old value.
     pub(crate) fn compare_swap(
         &self,
         address: u64,
@@ -252,20 +243,18 @@ impl Region {
         self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Adds to the 8-byte word at `address`, whose range was checked; returns what it was.
+    /// Adds to a checked word; returns the old value.
     pub(crate) fn fetch_add(&self, address: u64, add: u64) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.fetch_add(offset, add).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Sets the 8-byte word at `address`, whose range was checked, at once.
     pub(crate) fn store(&self, address: u64, value: u64) -> Result<(), AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Makes what peers wrote to a range visible to everyone, and lasting if `persistent`. The
-    /// range was checked.
+    /// Makes writes to a checked range visible or persistent.
     pub(crate) fn flush(
         &self,
         address: u64,
@@ -280,23 +269,22 @@ impl Region {
         self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// The key that people know it by; a window has only one.
+    /// Returns the key for errors.
     fn key(&self) -> u32 {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
 
-    /// Offset of an address in the memory.
     fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
         let offset =
             address.checked_sub(self.address).ok_or_else(|| self.beyond(key, address, 0))?;
-        // no overflow: the window ends within the region
+        // no overflow: windows end within their region
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }
 
-    /// True if it has been deregistered: the window itself, or the region that it is bound to.
+    /// True if it, or a window's region, is deregistered.
     pub(super) fn is_revoked(&self) -> bool {
         let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
         revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))

@@ -1,4 +1,4 @@
-//! The regions of an adapter, found by either key.
+//! The regions of an adapter, by key.
 
 use alloc::{
     collections::{BTreeSet, VecDeque},
@@ -21,68 +21,67 @@ use crate::{
     ids::{LKey, PdId, Qpn, RKey, WindowId},
 };
 
-/// Number of keys of deregistered regions that are kept from being given out again.
+/// Keys withheld after deregistration.
 const QUARANTINE: usize = 4096;
 
 /// Attributes of a region to register.
 #[derive(Debug)]
 pub struct MrAttr {
-    /// The memory; the region is all of it.
+    /// All of the region's memory.
     pub memory: Arc<dyn Memory>,
-    /// The address of the first byte, as work requests and peers are to count.
+    /// First address, for requests and peers.
     pub address: u64,
     /// Rights.
     pub access: Access,
 }
 
-/// Changes of a region (`ibv_rereg_mr`); an attribute that is `None` stays.
+/// Changes of a region (`ibv_rereg_mr`), if given.
 #[derive(Debug, Default)]
 pub struct Reregister {
-    /// Another protection domain (`IBV_REREG_MR_CHANGE_PD`).
+    /// Protection domain (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<PdId>,
-    /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    /// Memory and first address (`IBV_REREG_MR_CHANGE_TRANSLATION`).
     pub memory: Option<(Arc<dyn Memory>, u64)>,
-    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,
 }
 
-/// Reason why a region cannot be registered, changed or deregistered. Nothing has changed.
+/// Reason for a refused registration or change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The protection domain does not exist.
     #[error("the protection domain does not exist")]
     UnknownPd,
-    /// Remote writing or atomics without local writing.
+    /// `REMOTE_WRITE` or `REMOTE_ATOMIC` lacks `LOCAL_WRITE`.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE with them")]
     RemoteWithoutLocalWrite,
-    /// `FLUSH_PERSISTENT` for memory that does not survive a loss of power.
+    /// `FLUSH_PERSISTENT` on volatile memory.
     #[error("FLUSH_PERSISTENT needs memory that can be made to last")]
     NotPersistent,
-    /// `address` plus the memory's length does not fit 64 bits.
+    /// Beyond the 64-bit address space.
     #[error("the region would wrap past the end of the address space")]
     AddressOverflow,
-    /// The region is longer than the adapter allows.
+    /// Beyond the adapter's limit.
     #[error("the region is longer than {0} bytes")]
     TooLong(u64),
-    /// The adapter's limit of regions is reached.
+    /// Too many regions.
     #[error("no more than {0} regions can be registered")]
     TooMany(usize),
-    /// The region has been deregistered, or re-registered as another.
+    /// Deregistered or replaced.
     #[error("the region is not registered any more")]
     Deregistered,
-    /// A memory window is bound to the region.
+    /// A memory window is bound.
     #[error("a memory window is bound to the region")]
     InUse,
 }
 
-/// Every region of an adapter, and every memory window. A region has an entry for each of its keys,
-/// which are random, and differ unless they are to be equal. A window owns all 256 keys that differ
-/// from its own in the last eight bits, which its owner may choose.
+/// Regions, under both keys, which are random and different unless configured equal, and memory
+/// windows. A window owns 256 keys; its owner chooses the low eight bits.
 pub(crate) struct RegionTable {
     by_key: IdMap<u32, Arc<Region>>,
     pub(super) windows: IdMap<WindowId, Window>,
-    /// Windows of type 2 that are bound, by queue pair.
+    /// Type 2 windows.
     pub(super) bound: BTreeSet<(Qpn, WindowId)>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
@@ -121,8 +120,7 @@ impl RegionTable {
         Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
     }
 
-    /// Replaces a region by a changed one with the same keys. Requests in flight that use the old
-    /// one fail.
+    /// Replaces a region; requests on the old one fail.
     pub(crate) fn reregister(
         &mut self,
         region: &Arc<Region>,
@@ -161,13 +159,11 @@ impl RegionTable {
         region
     }
 
-    /// Has the keys of a region name this one.
     pub(crate) fn replace(&mut self, region: &Arc<Region>) {
         self.by_key.insert(region.lkey.0, region.clone());
         self.by_key.insert(region.rkey.0, region.clone());
     }
 
-    /// Takes over a region of another table, with its keys.
     pub(crate) fn adopt(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
         if self.regions >= self.max {
             return Err(RegisterError::TooMany(self.max));
@@ -183,8 +179,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Deregisters a region. Windows that are bound to it lose their memory. Returns whether it was
-    /// registered.
+    /// Deregisters a region, also for its windows; false if not registered.
     pub(crate) fn deregister(&mut self, region: &Region) -> bool {
         if !self.is_registered(region) {
             return false;
@@ -199,7 +194,6 @@ impl RegionTable {
         true
     }
 
-    /// Keeps a key from being given out again soon.
     pub(super) fn quarantine(&mut self, key: u32) {
         self.quarantine.push_back(key);
         self.quarantined.insert(key, ());
@@ -214,12 +208,11 @@ impl RegionTable {
         self.by_key.get(&region.lkey.0).is_some_and(|own| core::ptr::eq(&raw const **own, region))
     }
 
-    /// The region of a key in a work request.
     pub(crate) fn local(&self, key: LKey) -> Option<&Arc<Region>> {
         self.by_key.get(&key.0).filter(|region| region.lkey == key)
     }
 
-    /// The region or window of a key in a peer's request, if it allows this access.
+    /// Returns an R_Key's region or window, if allowed.
     pub(crate) fn remote(
         &self,
         key: RKey,
@@ -233,7 +226,7 @@ impl RegionTable {
         Ok(region)
     }
 
-    /// The same for all of the region or window.
+    /// As `remote`, for all of it.
     pub(crate) fn remote_whole(
         &self,
         key: RKey,
@@ -256,7 +249,6 @@ impl RegionTable {
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
-    /// Error for a key that names no region.
     pub(super) fn nothing_at(&self, key: RKey) -> AccessError {
         if self.quarantined.contains_key(&key.0) {
             AccessError::Deregistered(key.0)
@@ -277,13 +269,12 @@ impl RegionTable {
         }
     }
 
-    /// True if a key names no region, and has not done so recently.
+    /// True without a current or recent region.
     pub(super) fn is_free(&self, key: u32) -> bool {
         !self.by_key.contains_key(&key) && !self.quarantined.contains_key(&key)
     }
 }
 
-/// Checks the attributes of a region.
 fn check(attr: &MrAttr) -> Result<(), RegisterError> {
     let MrAttr { memory, address, access } = attr;
     if access.intersects(Access::REMOTE_CHANGE) && !access.contains(Access::LOCAL_WRITE) {
@@ -386,7 +377,7 @@ mod tests {
         assert_eq!(region.write(0, &[1]), Err(AccessError::Deregistered(region.lkey().0)));
     }
 
-    /// The windows of a queue pair are found without a look at all others.
+    /// Windows are found by queue pair, without a scan.
     #[test]
     fn windows_are_kept_by_the_queue_pair_that_bound_them() {
         let (mut table, mut rng) = table();

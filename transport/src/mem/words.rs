@@ -1,16 +1,16 @@
-//! Bytes inside a slice of atomic words: how every region of our own is read and written.
+//! Bytes in atomic words.
 //!
-//! Whole words are loaded and stored with relaxed ordering. A word of which only a part is written
-//! is changed by compare-and-swap, so that its other bytes are as another writer sets them.
+//! Whole words use relaxed loads and stores; partly written words compare-and-swap, preserving
+//! their other bytes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::MemoryFault;
 
-/// Copies the bytes from `offset` on into `to`.
+/// Copies from `offset` into `to`.
 ///
 /// # Errors
-/// [`MemoryFault`] when the range is not inside the words.
+/// [`MemoryFault`] outside.
 pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, to.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
@@ -36,7 +36,7 @@ pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(),
 /// Copies `from` to `offset`.
 ///
 /// # Errors
-/// [`MemoryFault`] when the range is not inside the words.
+/// [`MemoryFault`] outside.
 pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, from.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };
@@ -57,7 +57,7 @@ pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// The words that hold a range, and how many bytes of the first come before it.
+/// A range's words, and the bytes before it.
 struct Span<'a> {
     words: &'a [AtomicU64],
     skip: usize,
@@ -74,14 +74,13 @@ fn bytes_of(word: &AtomicU64) -> [u8; 8] {
     word.load(Ordering::Relaxed).to_ne_bytes()
 }
 
-/// Puts `bytes` at `skip` into a word.
 fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let mut value = [0; 8];
     let mut mask = [0; 8];
     value[skip..skip + bytes.len()].copy_from_slice(bytes);
     mask[skip..skip + bytes.len()].fill(0xFF);
     let (value, mask) = (u64::from_ne_bytes(value), u64::from_ne_bytes(mask));
-    // only the closure could refuse, and it never does
+    // the closure never refuses
     let _ =
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
 }

@@ -1,4 +1,4 @@
-//! Answers of a responder: the queue in which they wait, and the packets that they become.
+//! Responses of a responder: queue and packets.
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
 
@@ -24,36 +24,30 @@ use crate::{
     },
 };
 
-/// The answer to a packet that comes ahead of a missing one.
 pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
-/// Packets of the longest run, at the largest path MTU.
+/// Packets of the longest run at the largest path MTU.
 const LONGEST_RUN: u32 = 15;
 
-/// Answers that wait to be sent.
+/// Responses waiting to be sent.
 ///
-/// Bound: the answers with data that the peer may ask for, of either attempt, and an
-/// acknowledgement before the first and after each. Acknowledgements that follow one another become
-/// one.
+/// Bound: per attempt, the data responses that the peer may request, with an acknowledgement around
+/// each; consecutive ones merge.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) replies: VecDeque<Reply>,
     pub(super) pace: Pace,
-    /// PSN of the last answer with data of a READ.
+    /// PSN of the last READ data sent.
     pub(super) sent: Psn,
     pub(super) behind: Behind,
 }
 
 impl Answers {
-    /// Nothing more is answered.
     pub(super) fn forget(&mut self) {
         self.replies.clear();
         self.behind.forget_reads();
     }
 
-    // Queueing.
-
-    /// Answers with data that wait.
     pub(super) fn with_data(&self, attempt: Attempt) -> usize {
         let waiting = self.replies.iter().filter(|reply| match reply {
             Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
@@ -63,14 +57,13 @@ impl Answers {
         waiting.count()
     }
 
-    /// True if the answer to the atomic with this PSN waits.
     pub(super) fn has_atomic(&self, psn: Psn) -> bool {
         self.replies
             .iter()
             .any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn))
     }
 
-    /// The answer to a READ which holds this PSN, while it waits or is being sent.
+    /// Returns the unfinished READ response with this PSN.
     pub(super) fn read_at(&mut self, psn: Psn) -> Option<&mut ReadReply> {
         self.replies.iter_mut().find_map(|reply| match reply {
             Reply::Read(read) if read.holds(psn) => Some(read),
@@ -78,7 +71,6 @@ impl Answers {
         })
     }
 
-    /// The peer asks for data of a READ again, from this PSN on.
     pub(super) fn record_repeat(&mut self, psn: Psn, common: &Common, now: Instant) {
         let behind = u64::from(self.sent.after(psn).unwrap_or(0));
         self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), now);
@@ -89,8 +81,7 @@ impl Answers {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// True if one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
-    /// on limits a FLUSH.
+    /// True if another may wait; no attribute limits FLUSHes.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
@@ -107,7 +98,7 @@ impl Answers {
     pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn };
         match self.replies.back_mut() {
-            // what waits already says as much, or more
+            // the waiting one covers this PSN
             Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
             Some(waiting @ Reply::Acknowledge { .. }) => {
                 *waiting = Reply::Acknowledge { psn, aeth }
@@ -116,8 +107,7 @@ impl Answers {
         }
     }
 
-    /// Queues a NAK. It stands for an acknowledgement of everything before it, so one that waits
-    /// just ahead is superfluous, be it positive or negative.
+    /// Queues a NAK. It replaces an acknowledgement or NAK directly before it, which it implies.
     pub(super) fn push_nak(&mut self, psn: Psn, syndrome: Syndrome, msn: Msn) {
         if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
             self.replies.pop_back();
@@ -125,7 +115,7 @@ impl Answers {
         self.replies.push_back(Reply::Acknowledge { psn, aeth: Aeth { syndrome, msn } });
     }
 
-    /// Takes back the NAK for a missing packet that has not left yet.
+    /// Takes back an unsent NAK for a missing packet.
     pub(super) fn take_waiting_nak(&mut self, expected: Psn) -> Option<Reply> {
         match self.replies.back() {
             Some(Reply::Acknowledge { psn, aeth })
@@ -137,14 +127,11 @@ impl Answers {
         }
     }
 
-    /// Queues the NAK that was taken back.
     pub(super) fn put_back(&mut self, nak: Option<Reply>) {
         self.replies.extend(nak);
     }
 
-    // Requests behind a READ.
-
-    /// [`Behind::keep`], for the READs that wait.
+    /// Applies [`Behind::keep`] to the waiting READs.
     pub(super) fn keep(
         &mut self,
         region: Option<&Region>,
@@ -156,32 +143,25 @@ impl Answers {
             .is_none_or(|region| self.behind.keep(&self.replies, (region, address, length), common))
     }
 
-    /// True if a READ that is not answered has used this key.
     pub(super) fn is_being_read(&self, key: RKey) -> bool {
         self.behind.is_being_read(&self.replies, key)
     }
 
-    // Sending.
-
-    /// True if the next answer brings data of a READ.
     pub(super) fn next_has_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
-    /// True if nothing waits to be answered.
     pub(super) fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
 
-    /// True if an acknowledgement, not a NAK, is all that waits.
     pub(super) fn is_acknowledgement(&self) -> bool {
         self.replies.len() == 1
             && matches!(self.replies.front(), Some(Reply::Acknowledge { aeth, .. })
                 if matches!(aeth.syndrome, Syndrome::Ack { .. }))
     }
 
-    /// True if the next answer is the last packet of a READ longer than a run, nothing waits behind
-    /// it, and it has not waited.
+    /// True once for a long READ's last packet with nothing queued behind it.
     pub(super) fn hold_back(&mut self) -> bool {
         match self.replies.front_mut() {
             Some(Reply::Read(read))
@@ -194,8 +174,7 @@ impl Answers {
         }
     }
 
-    /// Writes the next answer, if it is an acknowledgement, positive or negative, to the start of
-    /// `slot`. Returns its length.
+    /// Writes a leading ACK or NAK; returns its length.
     pub(super) fn write_acknowledgement(
         &mut self,
         common: &Common,
@@ -214,7 +193,7 @@ impl Answers {
         Some(Headers::built(common.bth(opcode, psn), Ext::Aeth(aeth)).encode(0, slot))
     }
 
-    /// The next answer that is due, if it is more than an acknowledgement.
+    /// Returns the next response other than an ACK or NAK.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
@@ -271,10 +250,9 @@ impl Answers {
         })
     }
 
-    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
-    /// Returns the event that tells of it, with which the queue pair fails. Not so for an answer
-    /// that was given before: the peer may long have it and have said so to this program, which may
-    /// then well take its memory away.
+    /// Replaces an unreadable response by a NAK and returns the event that fails the queue pair. A
+    /// repeat returns none: the peer may have the first response, and the memory may be
+    /// deregistered since.
     pub(super) fn fail(
         &mut self,
         response: &Response,
@@ -284,7 +262,7 @@ impl Answers {
     ) -> Option<Event> {
         let code = code_of(error);
         if response.attempt == Attempt::Repeat {
-            // only the foremost is ever begun and not ended
+            // only the first can be partly sent
             if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
                 self.replies.pop_front();
                 self.behind.on_answered(&self.replies);
@@ -299,31 +277,27 @@ impl Answers {
     }
 }
 
-/// A response packet that is due.
 pub(super) struct Response {
     outgoing: OutgoingPacket,
     psn: Psn,
     source: Source,
     attempt: Attempt,
-    /// Length of the READ that this is the last answer to, if that was not given before.
+    /// Length of the READ that this ends, unless repeated.
     pub(super) ends_read: Option<u32>,
 }
 
-/// Data of a response packet.
 enum Source {
     Nothing,
     Memory(Arc<Region>, u64),
-    /// As it was before something behind the READ changed it.
+    /// A copy from before a later request changed it.
     Kept(Box<[u8]>),
 }
 
 impl Response {
-    /// Reason for which it leaves.
     pub(super) fn reason(&self) -> Reason {
         Reason::Answer { again: self.attempt == Attempt::Repeat }
     }
 
-    /// Reason for which the queue pair fails when the memory behind it cannot be read.
     pub(super) const fn failure(&self, error: AccessError) -> Failure {
         Failure::Refused(Syndrome::Nak(code_of(error)), Refusal::Access(error))
     }
@@ -340,16 +314,14 @@ impl Response {
     }
 }
 
-/// The NAK for an access that a region does not allow.
 pub(super) const fn code_of(error: AccessError) -> NakCode {
     match error {
-        // the key was right; what failed is on this side
+        // the key was right; this side failed
         AccessError::Fault(_) => NakCode::RemoteOperationalError,
         _ => NakCode::RemoteAccessError,
     }
 }
 
-/// The event that tells of a NAK where no completion does.
 pub(super) const fn event_of(code: NakCode, qpn: Qpn, refusal: Refusal) -> Event {
     match code {
         NakCode::RemoteAccessError => Event::QpAccessError(qpn, refusal),

@@ -1,4 +1,4 @@
-//! Attributes of a queue pair: of creating it and of its transitions.
+//! Attributes for creating and modifying a queue pair.
 
 use alloc::sync::Arc;
 
@@ -11,14 +11,12 @@ use crate::{
     work::CompletionQueue,
 };
 
-/// The longest message, in bytes: 2^30, as ConnectX has it. Its packets stay within half of the PSN
-/// space at every MTU.
+/// The longest message, 2^30 bytes as on ConnectX: at most half the PSN space at any MTU.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// The most READs and atomics that a queue pair may have outstanding, either way.
+/// Limit of a queue pair's outstanding READs and atomics, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
-/// The most READs and atomics of a queue pair that an adapter grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RdAtomicLimits {
     pub(crate) requester: u8,
@@ -31,23 +29,23 @@ impl Default for RdAtomicLimits {
     }
 }
 
-/// Sizes of a queue pair's queues (`ibv_qp_cap`).
+/// Queue sizes (`ibv_qp_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QpCaps {
-    /// Send requests outstanding at once.
+    /// Outstanding send requests.
     pub max_send_wr: u32,
-    /// Receive requests outstanding at once.
+    /// Outstanding receive requests.
     pub max_recv_wr: u32,
-    /// Elements in a send request's list.
+    /// SGEs of a send request.
     pub max_send_sge: u32,
-    /// Elements in a receive request's list.
+    /// SGEs of a receive request.
     pub max_recv_sge: u32,
-    /// Bytes that a send request can carry inline.
+    /// Inline bytes of a send request.
     pub max_inline_data: u32,
 }
 
 impl Default for QpCaps {
-    /// 128 requests each way, four elements, 64 bytes inline.
+    /// 128 requests each way, four SGEs, 64 bytes inline.
     fn default() -> Self {
         Self {
             max_send_wr: 128,
@@ -62,102 +60,98 @@ impl Default for QpCaps {
 /// Attributes of a new queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
 pub struct QpInit {
-    /// Its service.
+    /// Service.
     pub qp_type: QpType,
-    /// Completion queue of its send requests.
+    /// Completion queue of sends.
     pub send_cq: Arc<CompletionQueue>,
-    /// Completion queue of its receive requests; an XRC initiator has none and ignores it.
+    /// Completion queue of receives; an XRC initiator ignores it.
     pub recv_cq: Arc<CompletionQueue>,
-    /// A shared receive queue that it receives from, instead of a queue of its own.
+    /// Shared receive queue, if any.
     pub srq: Option<SrqId>,
-    /// Its sizes; with a shared receive queue those of the receive queue mean nothing.
+    /// Sizes; `srq` overrides the receive queue's.
     pub caps: QpCaps,
-    /// Every send request is signaled, whatever its flags say.
+    /// Signals every send request.
     pub sq_sig_all: bool,
-    /// Its protection domain.
+    /// Protection domain.
     pub pd: PdId,
-    /// Departures of its peer from the specification.
+    /// Quirks of the peer.
     pub quirks: Quirks,
 }
 
-/// Departures of a peer from the specification that the adapter cannot detect by itself. None by
-/// default.
+/// Departures of a peer from the specification that adapters cannot detect, default none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// The peer takes FLUSHes as Linux's rxe does. They are sent with the ICRC of
-    /// [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either is received), and count as
-    /// outstanding READs and atomics.
+    /// Handles FLUSH as rxe: sends [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either is
+    /// accepted), and counts it as a READ.
     pub rxe_flush: bool,
 }
 
-/// Attributes of the transition RESET→INIT.
+/// Attributes of RESET→INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Init {
-    /// Index into the P_Key table. 0 by default.
+    /// P_Key index, default 0.
     pub pkey_index: u16,
-    /// Rights of the peer (RC, UC): any of the remote rights. None by default.
+    /// The peer's remote rights (RC, UC), default none.
     pub access: Access,
-    /// The queue key (UD). 0 by default.
+    /// Queue key (UD), default 0.
     pub qkey: QKey,
 }
 
-/// The peer of a connection, and the way to it.
+/// A connection's peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAttr {
-    /// The peer's queue pair.
+    /// The peer's queue pair number.
     pub dest_qpn: Qpn,
-    /// The most payload per packet; both ends must use the same.
+    /// Largest payload per packet; both ends must agree.
     pub path_mtu: Mtu,
-    /// The first PSN that the peer sends. In UC another PSN counts as loss, until the next message.
-    /// Without effect on an XRC initiator, which gets no requests.
+    /// The peer's first PSN. In UC another counts as loss until the next message; an XRC initiator
+    /// ignores it.
     pub rq_psn: Psn,
-    /// The way to the peer.
+    /// Address vector.
     pub av: AddressVector,
 }
 
-/// Attributes of the end of a reliable connection that answers requests.
+/// Responder attributes of a reliable connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ResponderAttr {
-    /// READs and atomics that the peer may have outstanding, 0..=128.
+    /// READs and atomics outstanding from the peer, 0..=128.
     pub max_dest_rd_atomic: u8,
-    /// Code of the time for which the peer is asked to wait when no receive request is posted,
-    /// 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
+    /// RNR timer code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
     pub min_rnr_timer: u8,
 }
 
-/// Attributes of the end of a reliable connection that sends requests.
+/// Requester attributes of a reliable connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequesterAttr {
-    /// Code of the acknowledge timeout, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
+    /// Acknowledge timeout code, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
     pub timeout: u8,
-    /// Number of times that something is sent again without progress, 0..=7.
+    /// Retries without progress, 0..=7.
     pub retry_cnt: u8,
-    /// Number of times that the peer may say "not ready" without progress, 0..=7; 7 means without
-    /// limit.
+    /// RNR retries without progress, 0..=7; 7 is unlimited.
     pub rnr_retry: u8,
-    /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
+    /// Outstanding READs and atomics, 0..=128, within the peer's limit.
     pub max_rd_atomic: u8,
 }
 
-/// Attributes of the transition INIT→RTR.
+/// Attributes of INIT→RTR.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rtr {
     /// A reliable connection.
     Rc(PeerAttr, ResponderAttr),
     /// An unreliable connection.
     Uc(PeerAttr),
-    /// A datagram queue pair needs nothing more.
+    /// A datagram queue pair.
     Ud,
-    /// The sending end of an extended reliable connection.
+    /// The sending end of XRC.
     XrcInitiator(PeerAttr),
-    /// The receiving end of an extended reliable connection.
+    /// The receiving end of XRC.
     XrcTarget(PeerAttr, ResponderAttr),
-    /// A queue pair of raw packets has no peer and no numbers.
+    /// A raw packet queue pair.
     RawPacket,
 }
 
 impl Rtr {
-    /// The attributes, of these, that a queue pair of this type takes.
+    /// Returns the attributes for this type.
     #[must_use]
     pub const fn new(qp_type: QpType, peer: PeerAttr, responder: ResponderAttr) -> Self {
         match qp_type {
@@ -171,8 +165,7 @@ impl Rtr {
     }
 }
 
-/// Attributes of the transition RTR→RTS. Each service of the transport takes the first PSN that is
-/// sent.
+/// Attributes of RTR→RTS, with the first PSN sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rts {
     /// A reliable connection.
@@ -181,25 +174,23 @@ pub enum Rts {
     Uc(Psn),
     /// A datagram queue pair.
     Ud(Psn),
-    /// The sending end of an extended reliable connection.
+    /// The sending end of XRC.
     XrcInitiator(Psn, RequesterAttr),
-    /// The receiving end of an extended reliable connection. The interface asks for both, and they
-    /// are without effect: a target sends no requests.
+    /// The receiving end of XRC, whose attributes have no effect.
     XrcTarget {
-        /// The first PSN sent.
+        /// First PSN.
         sq_psn: Psn,
-        /// Code of the acknowledge timeout, 0..=31.
+        /// Acknowledge timeout code, 0..=31.
         timeout: u8,
     },
-    /// A queue pair of raw packets numbers nothing.
+    /// A raw packet queue pair.
     RawPacket,
-    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what
-    /// [`QpUpdate`](super::QpUpdate) says.
+    /// SQD or SQE→RTS, unchanged; from RTS only [`QpUpdate`](super::QpUpdate) applies.
     Resume,
 }
 
 impl Rts {
-    /// The attributes, of these, that a queue pair of this type takes.
+    /// Returns the attributes for this type.
     #[must_use]
     pub const fn new(qp_type: QpType, sq_psn: Psn, requester: RequesterAttr) -> Self {
         match qp_type {

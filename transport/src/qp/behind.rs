@@ -1,15 +1,14 @@
-//! Requests behind a READ that is not answered yet.
+//! Requests behind an unfinished READ.
 //!
-//! The specification lets what follows a READ pass it unless the requester asks for a fence (volume
-//! 1, 10.8.3.3). But adapters and rxe execute requests one after the other, and programs rely on
-//! it. Here the response to a READ is read when it leaves, and requests behind it are executed when
-//! they arrive. To make them look later,
+//! The specification lets them pass without a fence (volume 1, 10.8.3.3), but adapters and rxe keep
+//! the order, and programs rely on it. Here READ memory is read when the response leaves, while
+//! later requests execute on arrival. Therefore
 //!
-//! * packets of the response whose memory they change are kept as they were, up to [`KEPT`] of
-//!   them. Beyond that, a NAK behind the response asks for the request again;
-//! * their receive requests complete when the READ is answered.
+//! * up to [`KEPT`] response packets are copied before their memory changes; beyond that the
+//!   request gets a NAK;
+//! * receives complete after the READ's response.
 //!
-//! A repeated READ is executed again, and may see later requests' changes (9.7.5.1.4).
+//! A repeated READ may see later changes (9.7.5.1.4).
 
 use alloc::{
     boxed::Box,
@@ -29,25 +28,24 @@ use crate::{
     work::{CompletionQueue, WcError, WcOk},
 };
 
-/// Packets of answers that are kept: what may be on its way behind a READ, in the largest window.
+/// Covers the largest window behind a READ.
 const KEPT: usize = 256;
 
-/// Requests executed behind unanswered READs, with the memory that they found.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// READs whose answers have been queued, and those of them that have left.
+    /// READ responses queued, and those of them sent.
     pub(super) queued: u64,
     pub(super) answered: u64,
-    /// Data of packets of their answers, by PSN.
+    /// Copied response data by PSN.
     kept: BTreeMap<u32, Box<[u8]>>,
     completions: VecDeque<Completion>,
 }
 
-/// A receive request that is complete when so many READs are answered.
+/// A receive that waits for `after` READ responses.
 #[derive(Debug)]
 struct Completion {
     after: u64,
-    /// Of an XRC target, the queue of the SRQ that was served.
+    /// Of an XRC target: the queue of the SRQ then served.
     cq: Option<Arc<CompletionQueue>>,
     wr_id: u64,
     ok: WcOk,
@@ -55,19 +53,17 @@ struct Completion {
 }
 
 impl Behind {
-    /// True if all READs are answered.
     pub(super) const fn is_empty(&self) -> bool {
         self.queued == self.answered
     }
 
-    /// Nothing that waits will be answered. What came behind it stays incomplete.
+    /// Drops waiting READs, without completing receives behind them.
     pub(super) fn forget_reads(&mut self) {
         self.answered = self.queued;
         self.kept.clear();
     }
 
-    /// Keeps what unanswered READs still have to send of `length` bytes of a region that are about
-    /// to change. Returns whether there is room for it.
+    /// Copies unsent READ data before a change; false without space.
     pub(super) fn keep(
         &mut self,
         replies: &VecDeque<Reply>,
@@ -92,7 +88,6 @@ impl Behind {
         true
     }
 
-    /// The same for one answer, in bytes from its start.
     fn keep_part(
         &mut self,
         read: &ReadReply,
@@ -117,7 +112,7 @@ impl Behind {
             }
             let offset = index * mtu;
             let mut bytes = vec![0; (length - offset).min(mtu) as usize];
-            // what cannot be read will be refused when its turn comes
+            // an unreadable packet is refused in its turn
             if source.read(read.address.wrapping_add(offset), &mut bytes).is_ok() {
                 self.kept.insert(psn.get(), bytes.into());
             }
@@ -125,12 +120,10 @@ impl Behind {
         true
     }
 
-    /// True if data of packets is kept.
     pub(super) fn keeps(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// The data of a packet, if it was kept.
     pub(super) fn take(&mut self, psn: Psn, length: usize) -> Option<Box<[u8]>> {
         if self.kept.is_empty() {
             return None;
@@ -138,11 +131,11 @@ impl Behind {
         self.kept.remove(&psn.get()).filter(|bytes| bytes.len() == length)
     }
 
-    /// The last packet of an answer leaves, or a NAK instead of it.
+    /// Handles the end of a response, or its NAK.
     pub(super) fn on_answered(&mut self, replies: &VecDeque<Reply>) {
         self.answered += 1;
         if !self.kept.is_empty() {
-            // an answer that was asked for again may have started behind what was kept for it
+            // a repeated response may have started behind its copies
             let waits = |psn: Psn| {
                 replies.iter().any(|reply| matches!(reply, Reply::Read(read) if read.holds(psn)))
             };
@@ -150,7 +143,6 @@ impl Behind {
         }
     }
 
-    /// True if a READ that is not answered has used this key.
     pub(super) fn is_being_read(&self, replies: &VecDeque<Reply>, key: RKey) -> bool {
         let reads = |reply: &Reply| match reply {
             Reply::Read(ReadReply { region: Some(region), .. }) => region.rkey() == key,
@@ -159,7 +151,7 @@ impl Behind {
         !self.is_empty() && replies.iter().any(reads)
     }
 
-    /// Completes a receive request, when all that came before is answered.
+    /// Completes a receive once earlier READs finish.
     pub(super) fn complete(
         &mut self,
         wr_id: u64,
@@ -176,7 +168,6 @@ impl Behind {
         }
     }
 
-    /// Completes the receive requests that waited for READs that are answered now.
     pub(super) fn complete_answered(&mut self, common: &Common, env: &mut Env<'_>) {
         while self.completions.front().is_some_and(|next| next.after <= self.answered)
             && let Some(next) = self.completions.pop_front()
@@ -185,14 +176,13 @@ impl Behind {
         }
     }
 
-    /// Completes all of them: an error that comes behind them is about to be told.
+    /// Completes all before reporting an error behind them.
     pub(super) fn complete_all(&mut self, common: &Common, env: &mut Env<'_>) {
         for next in core::mem::take(&mut self.completions) {
             next.complete(common, env);
         }
     }
 
-    /// Completes all of them as flushed: the READs before them are not answered.
     pub(super) fn flush(&mut self, common: &Common, env: &mut Env<'_>) {
         for Completion { cq, wr_id, .. } in core::mem::take(&mut self.completions) {
             common.complete_recv_in(cq.as_ref(), wr_id, Err(WcError::FLUSHED), false, env);

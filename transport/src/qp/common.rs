@@ -1,5 +1,4 @@
-//! State that both halves of a queue pair need: its identity, its peer, and the places to report
-//! to.
+//! State shared by a queue pair's halves.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
@@ -28,21 +27,19 @@ use crate::{
     },
 };
 
-/// Objects that the queue pairs of an adapter use.
+/// Adapter objects used by queue pairs.
 pub(crate) struct Resources {
     pub(crate) regions: RegionTable,
     pub(crate) gids: GidTable,
     pub(crate) pkeys: PKeyTable,
     pub(crate) srqs: SrqTable,
-    /// The most READs and atomics of a queue pair.
     pub(crate) rd_atomic: RdAtomicLimits,
     pub(crate) ack_timer: AckTimer,
-    /// Of those that are made.
+    /// For new queue pairs.
     pub(crate) posting: Posting,
     pub(crate) congestion: CongestionConfig,
 }
 
-/// Their reports to the adapter.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(crate) counters: Counters,
@@ -51,66 +48,54 @@ pub(crate) struct Reports {
     pub(crate) cqs: AffectedCqs,
 }
 
-/// The rest of the adapter, as a queue pair sees it during one call.
+/// The adapter during one call.
 pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) resources: &'a mut Resources,
     pub(crate) reports: &'a mut Reports,
-    /// Late placement and completions, if enabled.
     pub(crate) late: Option<&'a mut Late>,
-    /// Room for the data of READs, for one that sends.
     pub(crate) read_room: Room,
-    /// Room for what is on its way to the peer's host, likewise.
+    /// For data in flight to the peer's host.
     pub(crate) send_room: Room,
-    /// True if a request that needs a receive request is to find none.
+    /// Injected: no receive request is available.
     pub(crate) not_ready: bool,
-    /// True if the packet has met a receive buffer that fills.
     pub(crate) congested: bool,
 }
 
-/// Reason why what comes without a connection, a datagram or a frame, is not received.
 #[derive(Clone, Copy)]
 pub(super) enum Refused {
     Dropped(DropReason),
-    /// The receive request itself was bad, or too short for a frame, and has completed in error.
+    /// A bad receive request completed in error.
     Failed,
 }
 
-/// Completion queues that something has become of during a call.
 #[derive(Debug, Default)]
 pub(crate) struct AffectedCqs {
-    /// Those that overflowed.
     pub(crate) overrun: Vec<CqId>,
-    /// Those that put an event off.
+    /// With deferred events.
     pub(crate) deferred: Vec<CqId>,
-    /// Requests that fail on request.
     pub(crate) injected: Injected,
 }
 
 impl AffectedCqs {
-    /// True if there are none.
     pub(crate) fn are_none(&self) -> bool {
         self.overrun.is_empty() && self.deferred.is_empty() && self.injected.is_empty()
     }
 }
 
 impl Env<'_> {
-    /// Notes a decision for those who read the record.
     #[inline]
     pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
         self.reports.notes.take(note);
     }
 
-    /// A request has been taken from this shared receive queue.
     pub(crate) fn record_taken(&mut self, id: SrqId) {
         if self.resources.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
             self.reports.events.push_back(Event::SrqLimitReached(id));
         }
     }
 
-    // Lateness.
-
-    /// Places bytes in a range of a region that was checked, now or late.
+    /// Places bytes, now or late, in a checked range.
     pub(crate) fn place(
         &mut self,
         flow: Flow,
@@ -124,19 +109,18 @@ impl Env<'_> {
         }
     }
 
-    /// True if bytes of a half of a queue pair are still to be placed.
     pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
         self.late.as_ref().is_some_and(|late| late.has_unplaced(flow))
     }
 
-    /// Places what is late of a half of a queue pair: something comes that must find it.
+    /// Places this half's late bytes before they are needed.
     pub(crate) fn place_all_of(&mut self, flow: Flow) {
         if let Some(late) = &mut self.late {
             late.place_all_of(flow);
         }
     }
 
-    /// Places all that is late: a key is about to be taken back.
+    /// Places all late bytes before a key is revoked.
     pub(crate) fn place_all(&mut self) {
         if let Some(late) = &mut self.late {
             late.place_all();
@@ -170,12 +154,11 @@ impl Env<'_> {
     }
 }
 
-/// A queue pair's identity, attributes and state.
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) qp_type: QpType,
     pub(crate) receiving: Receiving,
-    /// Of an XRC target.
+    /// XRC target only.
     pub(crate) xrcd: Option<XrcdId>,
     pub(crate) caps: QpCaps,
     pub(crate) state: State,
@@ -184,53 +167,46 @@ pub(crate) struct Common {
     pub(crate) peer: PeerEnd,
     pub(crate) quirks: Quirks,
     pub(crate) posting: Posting,
-    /// True if it has bound a memory window.
     pub(crate) binds: bool,
     pub(crate) completions: Completions,
 }
 
-/// Objects with which it receives. Those of an XRC target are of the XRC SRQ that it serves just
-/// now.
+/// Receive objects; for an XRC target those of the current XRC SRQ.
 pub(crate) struct Receiving {
-    /// Of what it sends, too.
+    /// Also for sends.
     pub(crate) pd: PdId,
-    /// Shared receive queue, if it has no queue of its own.
     pub(crate) srq: Option<SrqId>,
     pub(crate) cq: Option<Arc<CompletionQueue>>,
 }
 
 impl Receiving {
-    /// None, and a protection domain in which no region is.
+    /// Without queues or regions.
     pub(super) const NOTHING: Self = Self { pd: PdId::NONE, srq: None, cq: None };
 }
 
-/// Keys that a packet must show, and its rights.
+/// Keys required of packets, and rights.
 #[derive(Default)]
 pub(crate) struct Admission {
-    /// Its P_Key, and where in the table that stands.
     pub(crate) pkey: PKey,
     pub(crate) pkey_index: u16,
     pub(crate) qkey: QKey,
     pub(crate) access: Access,
 }
 
-/// The other end of a connection.
 #[derive(Default)]
 pub(crate) struct PeerEnd {
     pub(crate) qpn: Qpn,
     pub(crate) av: Option<AddressVector>,
     pub(crate) path: Option<Path>,
-    /// The flow of the packet that came last from the end of the path.
+    /// Flow of the peer's last packet.
     incoming: Option<IcrcFlow>,
 }
 
 impl PeerEnd {
-    /// It is reached by this path from now on.
     pub(crate) fn set_path(&mut self, path: Option<Path>) {
         (self.path, self.incoming) = (path, None);
     }
 
-    /// The flow of a packet that came from the end of the path, if it has one.
     pub(crate) fn flow_of(&mut self, net: &NetHeader) -> Option<IcrcFlow> {
         if !self.incoming.is_some_and(|flow| flow.has(net)) {
             self.incoming = IcrcFlow::of(net);
@@ -238,7 +214,6 @@ impl PeerEnd {
         self.incoming
     }
 
-    /// True if a packet comes from the end of the path.
     pub(crate) fn sends(&self, net: &NetHeader) -> bool {
         match (&self.incoming, &self.path) {
             (Some(flow), Some(_)) => flow.has(net),
@@ -252,16 +227,13 @@ impl PeerEnd {
     }
 }
 
-/// Requests that can be posted, and the form in which they leave.
 #[derive(Clone, Copy)]
 pub(crate) struct Posting {
-    /// Packets of a WRITE, at most, that leave as a WRITE each.
+    /// Longest WRITE, in packets, sent as WRITE ONLYs.
     pub(crate) write_only_packets: u32,
-    /// Elements of a READ, at most.
     pub(crate) max_read_sge: u32,
-    /// Atomics can be posted.
     pub(crate) atomics: bool,
-    /// Requests can be posted before RTS.
+    /// Posting before RTS.
     pub(crate) early_posts: bool,
 }
 
@@ -271,7 +243,6 @@ impl Default for Posting {
     }
 }
 
-/// Where its requests complete, and whether they are reported and counted.
 #[derive(Default)]
 pub(crate) struct Completions {
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,
@@ -281,17 +252,15 @@ pub(crate) struct Completions {
 }
 
 impl Common {
-    /// One half of it, whose bytes and completions may be late.
     pub(crate) const fn flow(&self, half: Half) -> Flow {
         (self.qpn.get(), half)
     }
 
-    /// As whom it uses memory.
     pub(crate) const fn user(&self) -> User {
         User { pd: self.receiving.pd, qpn: self.qpn }
     }
 
-    /// One in RESET, without a number, queues or a protection domain.
+    /// Returns a queue pair in RESET, without number, queues or domain.
     pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
         Self {
             qpn: Qpn::default(),
@@ -310,25 +279,23 @@ impl Common {
         }
     }
 
-    /// True if any of its requests completes in this queue.
     pub(crate) fn completes_in(&self, id: CqId) -> bool {
         let cqs = [&self.completions.send_cq, &self.receiving.cq];
         cqs.into_iter().flatten().any(|cq| cq.id() == id)
     }
 
-    /// Takes back every completion that has not been taken yet.
+    /// Discards unpolled completions.
     pub(crate) fn discard_completions(&mut self) {
         core::mem::take(&mut self.completions.validity).discard();
     }
 
-    /// The header of a packet to the peer, in this queue pair's partition.
     pub(super) const fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
         let mut bth = Bth::new(opcode, self.peer.qpn, psn);
         bth.pkey = self.admission.pkey;
         bth
     }
 
-    /// Completes a send request; a success only if it is signaled.
+    /// Completes a send request; a success only if signaled.
     pub(crate) fn complete_send(
         &self,
         wqe: &SendWqe,
@@ -367,7 +334,6 @@ impl Common {
         );
     }
 
-    /// A send request that completes.
     fn sending(&self, wqe: &SendWqe) -> Completing {
         let needs_receive = matches!(
             wqe.op,
@@ -380,7 +346,6 @@ impl Common {
         Completing { qpn, qp_type, queue: Queue::Send, opcode: opcode_of(&wqe.op), needs_receive }
     }
 
-    /// Completes a receive request.
     pub(crate) fn complete_recv(
         &self,
         wr_id: u64,
@@ -391,7 +356,7 @@ impl Common {
         self.complete_recv_in(self.receiving.cq.as_ref(), wr_id, result, solicited, env);
     }
 
-    /// The same in a completion queue that may have been another when the request was taken.
+    /// Completes in `cq`, the completion queue when the request was taken.
     pub(super) fn complete_recv_in(
         &self,
         cq: Option<&Arc<CompletionQueue>>,

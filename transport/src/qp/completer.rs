@@ -1,7 +1,6 @@
-//! The requester's receiving half: acknowledgements, and answers with data.
+//! The requester's receiving half: acknowledgements and data.
 //!
-//! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester
-//! error handling).
+//! Read first: InfiniBand volume 1, 9.7.5.1 (responses), 9.9.2 (requester errors).
 
 use super::{
     common::{Common, Env},
@@ -19,7 +18,6 @@ use crate::{
 };
 
 impl Requester {
-    /// Takes an acknowledgement, positive or negative.
     pub(super) fn on_acknowledge(
         &mut self,
         packet: &Packet<'_>,
@@ -46,8 +44,7 @@ impl Requester {
                     (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
                 }
             }
-            // the latter belongs to the reliable datagram service, which does not exist in RoCE;
-            // both say nothing, not even that something arrived
+            // RoCE has no reliable datagram; neither is a sign of life
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
                 Disposition::Dropped(DropReason::ReservedSyndrome)
             }
@@ -63,7 +60,7 @@ impl Requester {
         }
     }
 
-    /// Takes an answer with data: a part of that to a READ, or the whole one to an atomic.
+    /// Handles a READ or atomic response.
     pub(super) fn on_data(
         &mut self,
         packet: &Packet<'_>,
@@ -77,7 +74,7 @@ impl Requester {
             }
             return Disposition::Dropped(reason);
         }
-        // The response acknowledges every request before its own (9.7.5.1.2).
+        // Acknowledges every earlier request (9.7.5.1.2).
         let (before, gap) = self.acknowledge(psn, common, env);
         if gap == Gap::Yes {
             self.retry.on_sign_of_life(env.now);
@@ -104,8 +101,8 @@ impl Requester {
             (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
                 let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
                 let place = packet.headers.bth().opcode.operation().position();
-                // After a retry rxe answers from inside the original message, so FIRST and MIDDLE
-                // are the same here, and so are LAST and ONLY.
+                // After a retry rxe continues the original message: FIRST equals MIDDLE here, LAST
+                // equals ONLY.
                 let ends = last || self.portions.end_of(psn) == Some(psn.plus(1));
                 (place.ends() == ends && packet.payload.len() == expected as usize)
                     .then_some(packet.payload)
@@ -115,7 +112,7 @@ impl Requester {
             }
             _ => None,
         };
-        // Like an adapter, it looks at the list only now: the peer has carried the request out.
+        // Adapters also check the SGEs only after execution.
         let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
             env.place(common.flow(Half::Requester), region, address, bytes)
@@ -140,13 +137,12 @@ impl Requester {
         Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
-    /// Data of the oldest READ has come, up to the oldest PSN that has no answer.
+    /// Records READ data up to `oldest_unacked`.
     pub(super) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
 
-    /// Responses count only for what was sent and is not acknowledged.
     pub(super) fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
         if psn.is_before(self.oldest_unacked) {
             Err(DropReason::StaleResponse)
@@ -157,9 +153,8 @@ impl Requester {
         }
     }
 
-    /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose
-    /// data has not all come. Returns how many requests that completed, and whether such a READ is
-    /// in the way.
+    /// Acknowledges up to `end` or the first READ or atomic with missing data; returns the
+    /// completed requests and the gap.
     pub(super) fn acknowledge(
         &mut self,
         end: Psn,
@@ -216,8 +211,7 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// The acknowledgement of a repeated packet goes no further: what was sent behind it has been
-    /// dropped behind a gap.
+    /// Retransmits behind a probe whose acknowledgement covers no more: packets there were dropped.
     fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
@@ -228,8 +222,7 @@ impl Requester {
         }
     }
 
-    /// An answer to something later shows that the oldest READ's data, or a part of it, was lost:
-    /// an implied NAK.
+    /// Handles an implied NAK.
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
@@ -257,7 +250,7 @@ impl Requester {
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
             NakCode::RemoteAccessError => WcStatus::RemAccessErr,
             NakCode::RemoteOperationalError => WcStatus::RemOpErr,
-            // sorted out before
+            // handled before
             NakCode::InvalidRdRequest => return Disposition::Dropped(DropReason::ReservedSyndrome),
         };
         self.fail_oldest(status, Cause::Responder(syndrome));
@@ -283,8 +276,7 @@ impl Requester {
     }
 }
 
-/// True if a READ without its data stands between what was acknowledged and what an answer
-/// acknowledges.
+/// Whether a READ or atomic with missing data precedes the acknowledged PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     No,

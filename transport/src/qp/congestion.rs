@@ -1,12 +1,9 @@
 //! Congestion notifications to a peer (annex A17.9).
 //!
-//! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender
-//! with a congestion notification packet. It also does so when its host's receive buffer fills
-//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)). Datagram queue pairs count
-//! marks but send no notification: each datagram may come from another sender, so there is no flow
-//! to slow down.
-//!
-//! A notified sender slows down: [`Rate`](crate::congestion::Rate).
+//! A receiver sends a CNP for an ECN-marked packet, and when its receive buffer fills
+//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested));
+//! [`Rate`](crate::congestion::Rate) slows the sender. UD only counts marks: each datagram may have
+//! another sender.
 
 use core::{convert::Infallible, time::Duration};
 
@@ -21,18 +18,17 @@ use crate::{
     wire::{Ext, Headers, Opcode},
 };
 
-/// The traffic class of a notification: class selector 6, so that it overtakes what it is about.
+/// Class selector 6: CNPs overtake congested packets.
 const TRAFFIC_CLASS: u8 = 0xC2;
 
-/// Bytes that follow the BTH of a notification; all of them zero.
+/// Zero bytes after the BTH.
 const PAYLOAD: usize = 16;
 
-/// State of congestion notification: whether one is due, and counters.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     due: bool,
     quiet_until: Instant,
-    /// Time of the peer's last notification that counted.
+    /// The peer's last effective CNP.
     notified: Option<Instant>,
     counters: CongestionCounters,
 }
@@ -42,7 +38,6 @@ impl Congestion {
         self.counters
     }
 
-    /// Owes nothing any more.
     pub(super) const fn forget(&mut self) {
         self.due = false;
         self.quiet_until = Instant::ZERO;
@@ -52,8 +47,7 @@ impl Congestion {
         *self = Self::default();
     }
 
-    /// The peer has sent a notification. Returns false if the one before came less than `interval`
-    /// ago: no adapter sends them so fast.
+    /// Counts a CNP; false within `interval` of the last: adapters send none that fast.
     pub(super) fn on_cnp(&mut self, now: Instant, interval: Duration) -> bool {
         self.counters.cnp_received += 1;
         let counts = self.notified.is_none_or(|last| now.since(last) >= interval);
@@ -63,13 +57,11 @@ impl Congestion {
         counts
     }
 
-    /// A packet arrived marked.
     pub(super) const fn count_mark(&mut self) {
         self.counters.ecn_marked += 1;
     }
 
-    /// The sender of a packet is to hear that it met congestion, at most once in `interval`. (A
-    /// datagram queue pair never asks what it owes.)
+    /// Makes a CNP due, once per `interval`; UD never sends it.
     pub(super) fn owe(&mut self, now: Instant, interval: Duration) {
         if now >= self.quiet_until {
             self.due = true;
@@ -77,12 +69,10 @@ impl Congestion {
         }
     }
 
-    /// True if a notification is due.
     pub(super) const fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Writes the notification that is due, if any, to the start of `slot`.
     pub(super) fn build(&mut self, common: &Common, slot: &mut [u8]) -> Option<Built> {
         if !core::mem::take(&mut self.due) {
             return None;

@@ -1,4 +1,4 @@
-//! Carrying out requests: into receive buffers and regions, and out of regions.
+//! Executes requests.
 //!
 //! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
 
@@ -53,7 +53,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Carries out a packet of a SEND or a WRITE, in whichever service.
+    /// Executes a SEND or WRITE packet, in any service.
     pub(super) fn take_message(
         &mut self,
         packet: &Packet<'_>,
@@ -80,8 +80,7 @@ impl Responder {
         }
     }
 
-    /// Checks that a payload has the length that its place in a message asks for (9.4.1, C9-59 to
-    /// C9-62).
+    /// Checks the payload length (9.4.1, C9-59 to C9-62).
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {
@@ -113,7 +112,7 @@ impl Responder {
         }
         if place.starts() {
             let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
-            // Where nothing arrives the buffer is not used, and its keys are not looked at.
+            // An empty payload uses neither buffer nor keys.
             let allowed = if packet.payload.is_empty() { Ok(()) } else { wqe.check() };
             self.message = Message::Send { wqe, received: 0 };
             allowed.map_err(|error| {
@@ -208,8 +207,7 @@ impl Responder {
             }
             return Err(Refused::BehindRead);
         }
-        // With immediate data the last packet needs a receive request; without one it is not
-        // carried out at all.
+        // A WRITE's immediate data needs a receive request before execution.
         let immediate = packet.headers.ext().immediate();
         let receive = match immediate.map(|_| self.take(common, env)) {
             Some(None) => {
@@ -258,8 +256,7 @@ impl Responder {
         Ok(())
     }
 
-    /// A WRITE is refused at the packet with its immediate data. The receive request that this
-    /// would have completed, if there is one, fails with it.
+    /// Refuses a WRITE with immediate; its receive request fails.
     fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
         if let Some(wqe) = wqe {
             self.message = Message::Send { wqe, received: 0 };
@@ -329,7 +326,6 @@ impl Responder {
         Ok(())
     }
 
-    /// Eight bytes, stored at once.
     fn atomic_write(
         &mut self,
         psn: Psn,
@@ -360,8 +356,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Everything written before has been placed already; what is left is to make it visible, or
-    /// lasting.
+    /// Makes earlier WRITEs, already placed, visible or persistent.
     fn flush_memory(
         &mut self,
         packet: &Packet<'_>,
@@ -398,7 +393,6 @@ impl Responder {
         Ok(())
     }
 
-    /// A request that is answered like a READ, without data, has been carried out.
     fn placement_ack(&mut self, psn: Psn) {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
@@ -413,8 +407,7 @@ impl Responder {
         if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    /// True if a request that is answered with data can be taken now: between messages, and no more
-    /// of them than agreed on.
+    /// Checks a request with a data response: between messages, within the READ limit.
     fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
         if !self.has_room(Attempt::First) {
@@ -423,8 +416,7 @@ impl Responder {
         Ok(())
     }
 
-    /// The region that a RETH names, if both it and the queue pair allow the access. No key is
-    /// needed for no bytes.
+    /// Returns a RETH's region, if allowed; 0 bytes need no key.
     pub(super) fn target(
         reth: &Reth,
         needed: Access,

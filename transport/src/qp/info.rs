@@ -1,4 +1,4 @@
-//! Attributes and state of a queue pair, as a query returns them.
+//! Queries of a queue pair.
 
 use super::{
     attr::{QpCaps, RequesterAttr, ResponderAttr},
@@ -18,84 +18,82 @@ use crate::{
 /// Attributes and state of a queue pair (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-// The fields are those of `ibv_qp_attr`, whose names programs know; the last three are ours.
+// As in `ibv_qp_attr`; the last three are ours.
 pub struct QpInfo {
-    /// Its number.
+    /// Queue pair number.
     pub qpn: Qpn,
-    /// Its service.
+    /// Service.
     pub qp_type: QpType,
-    /// Its state.
+    /// State.
     pub state: State,
-    /// In SQD: whether something that was started is not complete yet.
+    /// SQD with an incomplete request.
     pub sq_draining: bool,
-    /// Index into the P_Key table.
+    /// P_Key index.
     pub pkey_index: u16,
-    /// The peer's number (connections, from RTR on).
+    /// The peer's queue pair (connections from RTR).
     pub dest_qpn: Qpn,
-    /// Path MTU (connections, from RTR on).
+    /// Path MTU (connections from RTR).
     pub path_mtu: Mtu,
-    /// The PSN expected next (connections).
+    /// Next expected PSN (connections).
     pub rq_psn: Psn,
-    /// The PSN that the next new request gets.
+    /// PSN of the next new request.
     pub sq_psn: Psn,
-    /// Rights of the peer.
+    /// The peer's rights.
     pub access: Access,
-    /// The queue key (UD).
+    /// Queue key (UD).
     pub qkey: QKey,
-    /// The way to the peer (connections, from RTR on).
+    /// Address vector (connections from RTR).
     pub av: Option<AddressVector>,
-    /// Attributes of the requester (RC and XRC, from RTS on).
+    /// Requester attributes (RC and XRC from RTS).
     pub requester: RequesterAttr,
-    /// Attributes of the responder (RC and XRC, from RTR on).
+    /// Responder attributes (RC and XRC from RTR).
     pub responder: ResponderAttr,
     /// Always [`Migrated`](PathMigration::Migrated).
     pub path_migration: PathMigration,
     /// Sizes.
     pub caps: QpCaps,
-    /// Bytes of requests that may wait for an acknowledgement, 768 counted for each packet besides
-    /// its payload (RC and XRC). It adapts; not of the C API.
+    /// Limit of unacknowledged request bytes, plus 768 per packet (RC and XRC); not in C.
     pub window: u64,
-    /// Bits per second to which the peer's notifications (RC and XRC), or its losses of READ
-    /// responses, have limited it. Not of the C API.
+    /// Rate limit in bits/s from CNPs (RC and XRC) or lost READ responses; not in C.
     pub rate: Option<u64>,
-    /// Signs of congestion; not of the C API.
+    /// Congestion counters; not in C.
     pub congestion: CongestionCounters,
 }
 
-/// Signs of congestion that a queue pair has seen since it was made or reset.
+/// Signs of congestion since reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct CongestionCounters {
-    /// Packets that arrived with "congestion experienced" in their IP header.
+    /// Received ECN marks.
     pub ecn_marked: u64,
-    /// Notifications sent to the peer; none by a datagram queue pair.
+    /// CNPs sent; UD sends none.
     pub cnp_sent: u64,
-    /// Notifications from the peer.
+    /// CNPs received.
     pub cnp_received: u64,
 }
 
-/// The send queue of a queue pair, and how far it has come; not of the C API.
+/// A send queue's progress; not in C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SendQueueInfo {
-    /// The oldest PSN without an answer (RC and XRC).
+    /// Oldest unacknowledged PSN (RC and XRC).
     pub oldest_unacked: Psn,
-    /// Bytes that count against the window.
+    /// Bytes in flight.
     pub in_flight: u64,
-    /// Requests that are not complete, the oldest first.
+    /// Incomplete requests, oldest first.
     pub requests: Vec<PostedSend>,
 }
 
-/// A send request that is not complete.
+/// An incomplete send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PostedSend {
-    /// Its identifier.
+    /// Identifier.
     pub wr_id: u64,
-    /// Its operation.
+    /// Operation.
     pub op: SendOp,
-    /// Its bytes.
+    /// Bytes.
     pub length: u32,
-    /// Its first and last PSN, once its first packet has been built.
+    /// First and last PSN, once started.
     pub psns: Option<(Psn, Psn)>,
 }

@@ -1,5 +1,4 @@
-//! Completions that fail on request. The queue pair changes its state as after a real failure, and
-//! later requests are flushed, in order.
+//! Injected completion errors, with the consequences of real ones.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::fmt;
@@ -15,27 +14,27 @@ use crate::{
 pub enum Queue {
     /// The send queue.
     Send,
-    /// The receive queue, or that which takes its place.
+    /// The receive queue or shared receive queue.
     Receive,
 }
 
-/// A request that would complete with success.
+/// A request about to succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completing {
-    /// Its queue pair.
+    /// Queue pair.
     pub qpn: Qpn,
-    /// Service of that queue pair.
+    /// Service.
     pub qp_type: QpType,
-    /// The queue that it was posted to.
+    /// Queue.
     pub queue: Queue,
-    /// The kind of request.
+    /// Kind of request.
     pub opcode: WcOpcode,
-    /// True if it takes a receive request of the peer.
+    /// It consumes the peer's receive request.
     pub needs_receive: bool,
 }
 
 impl Completing {
-    /// True if it could complete with this status.
+    /// True if this status is possible.
     #[must_use]
     pub const fn may_be(&self, status: WcStatus) -> bool {
         use WcOpcode as Op;
@@ -62,7 +61,7 @@ impl Completing {
     }
 }
 
-/// True if a receive request could complete with this status.
+/// True if a receive request can have this status.
 #[must_use]
 pub const fn may_be_received(status: WcStatus) -> bool {
     matches!(
@@ -76,23 +75,21 @@ pub const fn may_be_received(status: WcStatus) -> bool {
     )
 }
 
-/// Chooses requests that fail. Called under the adapter's lock, so it must not wait.
+/// Chooses requests to fail; called under the adapter's lock, it must not wait.
 pub trait CompletionFaults: Send + fmt::Debug {
-    /// The status with which this request completes, if it is to fail: one that it
-    /// [may have](Completing::may_be).
+    /// Returns a [possible](Completing::may_be) status to inject.
     fn judge(&mut self, completing: &Completing) -> Option<WcStatus>;
 }
 
-/// The requests that fail on request.
 #[derive(Debug, Default)]
 pub(crate) struct Injected {
     pub(crate) faults: Option<Box<dyn CompletionFaults>>,
-    /// Queue pairs that have not yet gone where they go.
+    /// Queue pairs before their state change.
     failed: VecDeque<(Qpn, Queue, WcError)>,
 }
 
 impl Injected {
-    /// The error of a request that has succeeded, if it is to fail, or is behind one that has.
+    /// Returns the injected error or a flush behind one.
     #[inline]
     pub(crate) fn judge(&mut self, completing: impl FnOnce() -> Completing) -> Option<WcError> {
         if self.faults.is_none() && self.failed.is_empty() {
@@ -116,12 +113,10 @@ impl Injected {
         Some(error)
     }
 
-    /// A queue pair that is to go where its failure has it go.
     pub(crate) fn pop(&mut self) -> Option<(Qpn, Queue, WcError)> {
         self.failed.pop_front()
     }
 
-    /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.failed.is_empty()
     }

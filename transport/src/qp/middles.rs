@@ -1,8 +1,7 @@
-//! Middle packets of a long SEND, WRITE or READ response, many at once. They differ in PSN and
-//! payload alone, and none asks for an acknowledgement.
+//! Runs of middle packets of a long SEND, WRITE or READ response, which differ only in PSN and
+//! payload and request no acknowledgement.
 //!
-//! This is a fast path for the same packets. A run ends where anything else is due, or may be,
-//! before its next packet. A packet that continues nothing takes the ordinary path.
+//! A fast path: a run ends where another packet may be due; others take the general path.
 
 use alloc::sync::Arc;
 
@@ -26,33 +25,30 @@ use crate::{
     work::{Half, SendOp, SendWqe},
 };
 
-/// Such packets, which count as sent.
+/// A run, counted as sent.
 #[derive(Debug)]
 pub(crate) struct Middles {
-    /// Running number of the request that they are of; `None` for an answer.
+    /// Number of their request; `None` for a response.
     pub(super) request: Option<u64>,
-    /// True if the answer is given once more.
     repeats: bool,
     first: Psn,
     headers: MiddleHeaders,
-    /// Bytes of payload of each.
+    /// Per packet.
     payload: usize,
     origin: Origin,
     pub(crate) count: u32,
 }
 
-/// Origin of the payload of the first one; that of the others lies behind it.
 #[derive(Debug)]
 enum Origin {
-    /// At this address of a region, in which all of it is.
+    /// Address in one region.
     Memory(Arc<Region>, u64),
-    /// At this offset in the message of the request: in several regions, or posted with it.
+    /// Offset in the message: several regions, or inline.
     Request(u64),
 }
 
 impl Qp {
-    /// Bytes of a packet [from the middle](Middles) of what was begun, without its ICRC, if such a
-    /// one may come next.
+    /// Returns the length without ICRC of a possible next [middle packet](Middles).
     pub(crate) fn middle_length(&self) -> Option<usize> {
         let continues =
             self.requester.is_within_request() || self.responder.answers.is_within_read();
@@ -62,7 +58,7 @@ impl Qp {
         continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
     }
 
-    /// Takes such packets, `most` at most, if nothing else is due before them.
+    /// Takes up to `most` packets if nothing else is due first.
     pub(crate) fn take_middles(
         &mut self,
         most: u32,
@@ -75,7 +71,7 @@ impl Qp {
         let middles = if self.responder.answers.is_empty() {
             self.requester.take_middles(most, &self.common, env)?
         } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
-            return None; // requests and answers take turns
+            return None; // requests and responses take turns
         } else {
             self.responder.answers.take_middles(most, &self.common)?
         };
@@ -88,8 +84,7 @@ impl Qp {
         Some(middles)
     }
 
-    /// Writes one of them, without its ICRC, to the start of `slot`. If that cannot be done, it and
-    /// those behind it do not leave.
+    /// Writes a packet without ICRC. On failure it and the rest do not leave.
     pub(crate) fn build_middle(
         &mut self,
         middles: &Middles,
@@ -106,8 +101,7 @@ impl Qp {
         written.is_ok()
     }
 
-    /// True if this is the next middle packet of the message under way, and placing its payload is
-    /// all that it needs.
+    /// True if this packet is next and only needs placement.
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
@@ -117,8 +111,8 @@ impl Qp {
             }
     }
 
-    /// Places its payload, and goes on behind it. If that cannot be done, it is as if it had not
-    /// come. Behind those of an answer that were taken it is [noted](Self::record_answered).
+    /// Places the payload; a failed packet counts as not received. Call
+    /// [`record_answered`](Self::record_answered) after a run of response packets.
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -129,14 +123,12 @@ impl Qp {
         taken.is_ok()
     }
 
-    /// Packets from the middle of an answer have been taken.
     pub(crate) fn record_answered(&mut self, env: &mut Env<'_>) {
         self.requester.record_answered(env);
     }
 }
 
 impl Middles {
-    /// Reason for which one of them leaves.
     pub(super) fn reason(&self, index: u32, requester: &Requester) -> Reason {
         match self.request {
             Some(number) => Reason::First(requester.part(number, self.first.plus(index))),
@@ -144,7 +136,6 @@ impl Middles {
         }
     }
 
-    /// Writes one of them, without its ICRC.
     pub(super) fn write(
         &self,
         index: u32,
@@ -164,12 +155,11 @@ impl Middles {
 }
 
 impl Requester {
-    /// True if the next packet continues a request.
     pub(super) const fn is_within_request(&self) -> bool {
         self.cursor.packet > 0
     }
 
-    /// Takes `most` packets at most that may leave now, one directly behind the other.
+    /// Takes up to `most` packets that may leave now.
     pub(super) fn take_middles(
         &mut self,
         most: u32,
@@ -220,8 +210,7 @@ impl Requester {
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 
-    /// True if this packet, which is from the middle of an answer to a READ, comes next, and no
-    /// part of the READ ends with it.
+    /// True if this READ response packet is next and ends no portion.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
         let is_read = |wqe: &&SendWqe| {
             wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })
@@ -231,13 +220,12 @@ impl Requester {
             && self.queue.oldest().filter(is_read).is_some_and(|wqe| {
                 let index = psn.after(wqe.first_psn).unwrap_or(0);
                 let next = psn.plus(1);
-                // the list is looked at with the first packet
+                // the first packet checks the SGEs
                 0 < index && next != wqe.end_psn() && self.portions.end_of(psn) != Some(next)
             })
     }
 
-    /// Places the payload of that packet. What follows from the answers, packets or not, is
-    /// [noted](Self::record_answered) behind the last of them.
+    /// Places the payload; [`record_answered`](Self::record_answered) follows the run.
     pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
         if let Some(wqe) = self.queue.oldest()
             && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
@@ -252,12 +240,10 @@ impl Requester {
 }
 
 impl Answers {
-    /// True if the next packet continues the answer to a READ.
     pub(super) fn is_within_read(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0)
     }
 
-    /// Takes `most` packets at most of the answer under way.
     pub(super) fn take_middles(&mut self, most: u32, common: &Common) -> Option<Middles> {
         if self.behind.keeps() || self.pace.limit().is_some() {
             return None;
@@ -287,7 +273,7 @@ impl Answers {
         })
     }
 
-    /// From this packet on they could not be written: the next one finds out what becomes of it.
+    /// Returns unwritable packets; the general path handles the failure.
     pub(super) fn put_back_middles(&mut self, middles: &Middles, from: u32) {
         if let Some(Reply::Read(read)) = self.replies.front_mut() {
             read.next -= middles.count - from;
@@ -296,8 +282,7 @@ impl Answers {
 }
 
 impl Responder {
-    /// True if this packet, whose payload has the length of the path MTU, comes next, and continues
-    /// the message under way without ending it.
+    /// True if this packet of a path MTU continues the message.
     pub(super) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: u64) -> bool {
         let continues = match (&self.message, operation) {
             (Message::Send { wqe, received }, Operation::SendMiddle) => {
@@ -308,11 +293,10 @@ impl Responder {
             }
             _ => false,
         };
-        // no READ before it is still to send what it changes
+        // no earlier READ still sends memory that it changes
         continues && psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
     }
 
-    /// Places the payload of that packet.
     pub(super) fn take_middle(&mut self, payload: &[u8]) -> Result<(), AccessError> {
         match &mut self.message {
             Message::Send { wqe, received } => {

@@ -1,9 +1,9 @@
-//! A queue pair: its state and the protocol halves that it drives.
+//! A queue pair: its state and protocol halves.
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
-//! (queue pair states), A14 (XRC). The halves are `requester` (requests), `completer` (responses to
-//! them), `responder` (the peer's requests) with its `answers`. They yield packet values, which
-//! `Qp::build` turns into bytes. `raw` stands beside the protocol: frames of the program's own.
+//! (states), A14 (XRC). `requester` sends requests, `completer` takes responses, `responder`
+//! executes the peer's requests, `answers` holds its responses. They yield packet values;
+//! `Qp::build` writes bytes. `raw` handles the program's frames.
 
 mod answers;
 mod attr;
@@ -69,7 +69,6 @@ use reliability::Reliability;
 use requester::Requester;
 use responder::{Outcome, Responder};
 
-/// A queue pair.
 pub(crate) struct Qp {
     pub(crate) common: Common,
     requester: Requester,
@@ -77,26 +76,25 @@ pub(crate) struct Qp {
     congestion: Congestion,
     rate: Rate,
     turn: Turn,
-    /// Of the datagram that was built last.
+    /// Of the last datagram built.
     datagram_path: Option<Path>,
     reliability: Reliability,
-    /// True if a packet of the peer has arrived since RTR.
+    /// The peer has sent since RTR.
     established: bool,
-    /// In SQD: whether the send queue has drained, and whether someone wants to know.
+    /// In SQD: the send queue has drained; an event is wanted.
     drained: bool,
     drain_event: bool,
-    /// In ERR: what is still to be done on the way there.
+    /// In ERR: requests are left to flush.
     flushing: Option<Flushing>,
 }
 
-/// Rest of the work of entering ERR.
 #[derive(Clone, Copy, Debug)]
 struct Flushing {
-    /// [`Event::LastWqeReached`] is raised at the end.
+    /// Raises [`Event::LastWqeReached`] at the end.
     last_wqe: bool,
 }
 
-/// Number of requests that are flushed at once, at most: a queue may hold thousands.
+/// Per turn: a queue may hold thousands.
 const FLUSHED_AT_ONCE: usize = 128;
 
 impl Qp {
@@ -117,9 +115,6 @@ impl Qp {
         }
     }
 
-    // Posting.
-
-    /// Checks that a request can be posted after `others` that are to be posted before it.
     pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
         if qp_type == QpType::XrcTarget {
@@ -130,7 +125,7 @@ impl Qp {
         {
             return Err(PostError::State(state));
         }
-        // other operations that the service does not have fail in their turn, as on adapters
+        // other foreign operations fail at execution, as on adapters
         let fits = match wr.op {
             SendOp::Send { immediate: None } if qp_type == QpType::RawPacket => true,
             _ if qp_type == QpType::RawPacket => false,
@@ -181,7 +176,7 @@ impl Qp {
         if matches!(self.common.state, State::Err | State::Sqe) && self.flushing.is_none() {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         } else {
-            self.requester.push(wqe); // behind those that are still to be flushed, if any
+            self.requester.push(wqe); // behind requests not yet flushed
         }
         Ok(())
     }
@@ -207,14 +202,11 @@ impl Qp {
         self.responder.post(wr, self.common.receiving.pd, &env.resources.regions)
     }
 
-    /// Takes all requests; none of them completes.
     pub(crate) fn give_up(&mut self) -> AbandonedRequests {
         AbandonedRequests { sends: self.requester.give_up(), recvs: self.responder.give_up() }
     }
 
-    // The world.
-
-    /// Takes a packet whose destination, source and ICRC have been checked.
+    /// Takes a packet with checked addresses and ICRC.
     pub(crate) fn handle(
         &mut self,
         net: &NetHeader,
@@ -251,7 +243,6 @@ impl Qp {
         }
     }
 
-    /// A receive request that has failed ends the queue pair.
     fn end_receive(
         &mut self,
         received: Result<(), Refused>,
@@ -315,12 +306,10 @@ impl Qp {
         }
     }
 
-    /// A packet of the peer comes through memory of this host, or through a network.
     pub(crate) const fn record_way(&mut self, by_memory: bool) {
         self.requester.portions.record_way(by_memory);
     }
 
-    /// The peer tells that our packets meet congestion.
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
         if !self.congestion.on_cnp(env.now, env.resources.congestion.np_min_time_between_cnps) {
             return;
@@ -339,38 +328,35 @@ impl Qp {
         self.settle(env);
     }
 
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let rates = [self.rate.deadline(), self.responder.answers.pace.deadline()];
         Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
-    /// Bytes of the shared budget that its READs have asked for and that are not here yet, and
-    /// whether a READ waits for [room](Env::read_room).
+    /// Returns READ bytes of the shared budget, and whether a READ waits for
+    /// [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
 
-    /// Bytes of its requests on their way that all queue pairs share, and whether one waits for
+    /// Returns request bytes of the shared budget, and whether one waits for
     /// [room](Env::send_room).
     pub(crate) const fn flight(&self) -> (u64, bool) {
         (self.requester.flight.shared(), self.requester.flight.waits())
     }
 
-    /// Bytes that may be on their way, and the rate if it is limited.
+    /// Returns the window in bytes and any rate.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
         let rates = [self.rate.limit(), self.responder.answers.pace.limit()];
         (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
-    /// True, once, if something on its way was lost.
+    /// True once after a loss.
     pub(crate) const fn take_lost(&mut self) -> bool {
         self.requester.flight.take_lost()
     }
 
-    // Transmission.
-
-    /// Writes the next packet that is due, without its ICRC, to the start of `slot`.
+    /// Writes the next due packet without ICRC.
     pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if self.is_flushing() {
             self.flush(env);
@@ -382,14 +368,13 @@ impl Qp {
             self.datagram_path = Some(path);
             return Some(built);
         }
-        self.common.peer.path.as_ref()?; // without a peer nothing is sent
+        self.common.peer.path.as_ref()?; // no peer, no packets
         if let Some(built) = self.congestion.build(&self.common, slot) {
             env.reports.counters.cnp_sent += 1;
             env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
-        // behind the only packet of a request an acknowledgement, which is shorter but for messages
-        // of hardly a byte, ends the run of datagrams
+        // a lone request first: the acknowledgement, usually shorter, ends the run
         let passes = || {
             self.responder.answers.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
@@ -401,7 +386,6 @@ impl Qp {
         }
     }
 
-    /// Path of the packet that was built last.
     pub(crate) const fn path(&self) -> Option<&Path> {
         match self.common.qp_type {
             QpType::Ud => self.datagram_path.as_ref(),
@@ -409,10 +393,9 @@ impl Qp {
         }
     }
 
-    /// False if it has nothing to send, which is seen at once, and nothing to do when it is its
-    /// turn.
+    /// False if there is nothing to send or do; cheap.
     pub(crate) fn may_send(&self) -> bool {
-        self.requester.may_send() // the first of these is what a long message takes
+        self.requester.may_send() // first: the case of a long message
             || !self.responder.answers.is_empty()
             || self.common.state != State::Rts
             || !self.common.qp_type.is_reliable()
@@ -420,12 +403,10 @@ impl Qp {
             || self.is_flushing()
     }
 
-    /// True if requests wait to be sent, for the first time or again.
     pub(crate) fn has_requests(&self) -> bool {
         !self.requester.has_sent_all()
     }
 
-    /// True if an acknowledgement is all that it has to send.
     pub(crate) fn only_acknowledges(&self) -> bool {
         self.responder.answers.is_acknowledgement()
             && self.requester.has_sent_all()
@@ -433,8 +414,7 @@ impl Qp {
             && !self.is_flushing()
     }
 
-    /// Writes the next frame of a queue pair of raw packets to `frame`. `mtu` is that of the
-    /// interface. False if there is none now.
+    /// Writes the next frame; `mtu` is the interface's.
     pub(crate) fn build_frame(&mut self, mtu: u32, frame: &mut Vec<u8>, env: &mut Env<'_>) -> bool {
         if self.is_flushing() {
             self.flush(env);
@@ -444,13 +424,11 @@ impl Qp {
         built
     }
 
-    /// True if a queue pair of raw packets has something more to do when it is its turn.
     pub(crate) fn has_frames(&self) -> bool {
         self.is_flushing()
             || self.common.state == State::Rts && self.requester.queue.oldest().is_some()
     }
 
-    /// Takes a frame that was steered to it, with the tag of its flow.
     pub(crate) fn handle_frame(
         &mut self,
         bytes: &[u8],
@@ -461,8 +439,8 @@ impl Qp {
         self.end_receive(received, env)
     }
 
-    /// True if the next answer is the last packet of a long READ and may wait for one transmit
-    /// buffer. The first packet of the next response is as long, and can share its run.
+    /// True if a long READ's last packet may wait one transmit buffer, to share a run with the next
+    /// response.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.answers.hold_back()
     }
@@ -554,7 +532,6 @@ impl Qp {
         }
     }
 
-    /// Counts sent packets of one kind, with their bytes in all.
     fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
         self.turn.note(kind, packets);
         if self.common.qp_type.is_reliable() {
@@ -562,10 +539,7 @@ impl Qp {
         }
     }
 
-    // Consequences.
-
-    /// Brings the state in line after anything that may have failed the oldest request or emptied
-    /// the send queue.
+    /// Updates the state after a failure or drained queue.
     fn settle(&mut self, env: &mut Env<'_>) {
         match self.common.state {
             State::Rts | State::Sqd => {}
@@ -587,7 +561,6 @@ impl Qp {
         }
     }
 
-    /// Goes where a request has it go that has failed on request.
     pub(crate) fn fail_completion(&mut self, queue: Queue, error: WcError, env: &mut Env<'_>) {
         match queue {
             _ if matches!(self.common.state, State::Reset | State::Err) => {}
@@ -602,21 +575,20 @@ impl Qp {
         }
     }
 
-    /// Enters ERR, and answers nothing more.
+    /// Enters ERR without further responses.
     pub(crate) fn fail(&mut self, failure: Failure, env: &mut Env<'_>) {
         self.responder.answers.forget();
         self.enter_error(failure, env);
     }
 
-    /// Enters a state that no transition of the program has to ask for.
+    /// Enters a state that no command requested.
     fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
         let from = core::mem::replace(&mut self.common.state, to);
         env.note(|| Note::State { from, to, failure });
     }
 
-    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
-    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why. What
-    /// is left of many requests is flushed in later turns.
+    /// Enters ERR, flushing requests in order, sends first (10.3.1.7), possibly over several turns.
+    /// Waiting responses still leave: the last may be a NAK.
     fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
@@ -629,7 +601,6 @@ impl Qp {
         self.flush(env);
     }
 
-    /// Flushes the next requests, if any are left.
     fn flush(&mut self, env: &mut Env<'_>) {
         let Some(Flushing { last_wqe }) = self.flushing else { return };
         for _ in 0..FLUSHED_AT_ONCE {
@@ -649,7 +620,6 @@ impl Qp {
         }
     }
 
-    /// True if requests are still to be flushed.
     pub(crate) const fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }
@@ -661,18 +631,17 @@ impl Qp {
     }
 }
 
-/// Packets of the one kind after which it is the other's turn, if it has any.
+/// Packets of one kind before the other's turn.
 const ALTERNATE: u32 = 16;
 
-/// Packets with data, or requests for it.
+/// Data packets, or requests for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Answer,
     Request,
 }
 
-/// Turns of answers and requests: a peer that asks for much does not keep this side's requests from
-/// leaving.
+/// Alternates responses and requests, so a peer does not starve this side.
 #[derive(Debug, Default)]
 struct Turn {
     requests_first: bool,

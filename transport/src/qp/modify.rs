@@ -1,5 +1,4 @@
-//! Transitions of a queue pair, and what it tells of itself (11.2.4.2, 11.2.4.3). Each checks
-//! everything before it changes anything.
+//! Transitions and queries (11.2.4.2, 11.2.4.3). Each checks everything first.
 
 use super::{
     Qp,
@@ -21,10 +20,9 @@ use crate::{
     work::SrqTable,
 };
 
-/// "ECN-capable transport", in the lowest bits of a traffic class (RFC 3168).
+/// ECN-capable transport (RFC 3168).
 const ECT_0: u8 = 2;
 
-/// Changes that have been checked and only need to be applied.
 struct Checked {
     pkey: Option<(u16, PKey)>,
     access: Option<Access>,
@@ -48,13 +46,11 @@ impl Qp {
         Ok(())
     }
 
-    /// In SQD, with something that was started and is not complete.
     const fn is_draining(&self) -> bool {
         matches!(self.common.state, State::Sqd) && !self.drained
     }
 
-    /// Checks what is to change on the edge to `to`, but for the numbers, which are
-    /// [`Reliability`]'s.
+    /// Checks all changes except numbers, checked by [`Reliability`].
     fn check_changes(
         &self,
         to: State,
@@ -153,7 +149,7 @@ impl Qp {
         }
         let path = env.resources.gids.path(av, self.common.qpn, qpn);
         let mut path = path.ok_or(ModifyError::GidIndex(av.sgid_index))?;
-        // only who slows down on notifications may ask for them
+        // ECN is only for services that react to CNPs
         if env.resources.congestion.ecn
             && self.common.qp_type.is_reliable()
             && path.traffic_class & 3 == 0
@@ -233,7 +229,7 @@ impl Qp {
         self.apply(&checked);
         let Reliability { requester, responder } = reliability;
         self.responder.min_rnr_timer = responder.min_rnr_timer;
-        // the rest changes only in SQD, where nothing is under way that the old values hold for
+        // the rest changes only in SQD, with nothing outstanding
         if state == State::Sqd && qp_type.is_reliable() {
             self.requester.configure(&requester, env.resources.ack_timer);
             self.responder.set_max_dest_rd_atomic(responder.max_dest_rd_atomic);
@@ -244,7 +240,7 @@ impl Qp {
     pub(crate) fn to_sqd(&mut self, notify: bool, env: &mut Env<'_>) -> Result<(), ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
         if from == State::Sqd {
-            return Err(ModifyError::IllegalTransition { qp_type, from, to: State::Sqd }); // that edge is `change`'s
+            return Err(ModifyError::IllegalTransition { qp_type, from, to: State::Sqd }); // that edge is `update`'s
         }
         self.check_edge(State::Sqd)?;
         self.common.state = State::Sqd;
@@ -260,7 +256,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Drops all posted requests without completions, and resets the state.
+    /// Drops requests without completions and resets the state.
     pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();

@@ -1,5 +1,4 @@
-//! Notes of a queue pair's decisions, for the [record](crate::trace): where a decision is made it
-//! is noted, with the rule it followed. Nothing is noted unless someone reads the record.
+//! A queue pair's decisions, each with its rule, for the [record](crate::trace), if enabled.
 
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
@@ -13,132 +12,130 @@ use crate::{
     work::{Wc, WcError},
 };
 
-/// A packet's place in its work request.
+/// A packet's position in its work request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
-    /// The request's identifier.
+    /// Request identifier.
     pub wr_id: u64,
-    /// Number of the packet, from 0. Of a READ, that of the first packet of the answer asked for.
+    /// Index from 0; for a READ, of the first response packet.
     pub index: u32,
-    /// Number of packets of the request. Of a READ, of its answer.
+    /// Total; for a READ, of the response.
     pub of: u32,
 }
 
-/// Sign by which a requester took what it had sent for lost, or not received.
+/// Reason to consider packets lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loss {
     /// A NAK "PSN sequence error".
     Nak,
-    /// An answer to something later, without the data of a READ or an atomic before it (9.7.5.1.2).
+    /// A later response without earlier READ or atomic data (9.7.5.1.2).
     ImpliedNak,
     /// The acknowledge timer fired (9.7.6.1.3).
     Timeout,
-    /// A probe that repeated the oldest packet was acknowledged, and nothing behind it.
+    /// An acknowledged probe showed a gap behind it.
     Probe,
-    /// The responder was not ready, and the wait that it asked for is over (9.7.5.2.8).
+    /// An RNR pause is over (9.7.5.2.8).
     NotReady,
 }
 
-/// Recovery of a requester after a loss.
+/// Recovery from a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
-    /// Everything from the lost packet on is sent again.
+    /// Retransmits everything from the lost packet.
     Again,
-    /// The same, after a wait.
+    /// Retransmits after a pause.
     AgainAfter(Duration),
-    /// Nothing new: the recovery of this very loss is under way.
+    /// Recovery of this loss is in progress.
     UnderWay,
-    /// The retry counter is used up after so many transmissions.
+    /// The retry counter is exhausted.
     GiveUp {
-        /// Number of transmissions.
+        /// Transmissions made.
         tries: u8,
     },
 }
 
-/// Reason for which a queue pair sends a packet.
+/// Reason for sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Part of a work request, for the first time.
+    /// First transmission of part of a work request.
     First(Part),
-    /// The same again, after a loss.
+    /// Retransmission after a loss.
     Again(Part, Loss),
-    /// The same again, because no answer came within a few round trips: the last packet that was
-    /// sent, or the oldest without an answer.
+    /// Tail-loss probe: the last or oldest packet, a few round trips without a response.
     Probe {
         /// The packet.
         part: Part,
-        /// True for the oldest.
+        /// True if the oldest.
         oldest: bool,
     },
     /// A datagram.
     Datagram {
-        /// The request's identifier.
+        /// Request identifier.
         wr_id: u64,
     },
-    /// Acknowledges everything up to this PSN.
+    /// Acknowledges up to this PSN.
     Acknowledge(Psn),
-    /// Refuses the request with this PSN, and acknowledges everything before.
+    /// Refuses this PSN, acknowledging everything before.
     Negative(Psn, Syndrome),
-    /// The answer to a READ, an atomic, an ATOMIC WRITE or a FLUSH, or a part of it.
+    /// Part of a response to a READ, atomic, ATOMIC WRITE or FLUSH.
     Answer {
-        /// True if the request was a duplicate.
+        /// True for a duplicate request.
         again: bool,
     },
-    /// Tells the peer that its packets meet congestion.
+    /// CNP to the peer.
     Congestion,
 }
 
 /// A timer of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Timer {
-    /// The acknowledge timer fired: nothing from this PSN on has been answered.
+    /// The acknowledge timer expired for this PSN.
     Acknowledge(Psn),
-    /// The acknowledge timer fired and restarts: the packets to be answered wait for room.
+    /// The acknowledge timer restarts: packets wait for credits.
     PutOff,
-    /// A few round trips have passed without an answer: a probe is due.
+    /// A probe is due after a few round trips.
     Probe,
-    /// The wait that an RNR NAK asked for is over.
+    /// An RNR pause is over.
     NotReady,
 }
 
-/// Cause of a change of a window.
+/// Cause of a window change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowCause {
     /// The queue pair starts.
     Start,
-    /// All of it was used and acknowledged.
+    /// A full window was acknowledged.
     Acknowledged,
-    /// A NAK, or a probe, showed a loss.
+    /// A NAK or a probe showed a loss.
     Loss,
-    /// The acknowledge timer fired.
+    /// The acknowledge timer expired.
     Timeout,
-    /// The peer sent a congestion notification.
+    /// A CNP arrived.
     Notification,
 }
 
-/// Cause of a change of state that no transition of the program asked for.
+/// Cause of a state change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Failure {
-    /// A transition of the program after all (`ibv_modify_qp`).
+    /// The program's transition (`ibv_modify_qp`).
     Asked,
     /// A send request failed.
     Request(WcError),
-    /// A request of the peer was refused for good.
+    /// A request of the peer was refused.
     Refused(Syndrome, Refusal),
-    /// A receive request was bad.
+    /// A receive request was invalid.
     Receive,
     /// A completion queue overflowed.
     CqOverrun(CqId),
-    /// The link is lost.
+    /// Link down.
     Device,
-    /// It was to fail on request.
+    /// Injected failure.
     Injected,
 }
 
-/// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
-    /// Of the packet that is being built.
+    /// Of the packet being built.
     Packet(Reason),
     Acknowledged {
         before: Psn,
@@ -158,23 +155,20 @@ pub(crate) enum Note {
     },
 }
 
-/// Notes of one call, in their order, if they are taken.
+/// Notes of one call, if enabled.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Option<Vec<Note>>);
 
 impl Notes {
-    /// Takes notes from now on.
     pub(crate) fn begin(&mut self) {
         self.0.get_or_insert_default();
     }
 
-    /// True if notes are taken.
     #[inline]
     pub(crate) const fn are_taken(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Takes a note.
     #[inline]
     pub(crate) fn take(&mut self, note: impl FnOnce() -> Note) {
         if self.are_taken() {
@@ -182,7 +176,7 @@ impl Notes {
         }
     }
 
-    /// Out of the way of packets: hardly anyone reads.
+    /// Off the packet path: recording is rare.
     #[cold]
     #[inline(never)]
     fn push(&mut self, note: impl FnOnce() -> Note) {
@@ -191,14 +185,12 @@ impl Notes {
         }
     }
 
-    /// Hands over the notes of a call.
     pub(crate) fn drain(&mut self) -> Vec<Note> {
         self.0.as_mut().map(core::mem::take).unwrap_or_default()
     }
 }
 
 impl From<Disposition> for Failure {
-    /// Of a request that was refused for good.
     fn from(disposition: Disposition) -> Self {
         match disposition {
             Disposition::Refused(syndrome, refusal) => Self::Refused(syndrome, refusal),

@@ -1,9 +1,7 @@
-//! Packets on their way from the halves of a queue pair to the transmit buffer.
+//! Packets for the transmit buffer.
 
 use crate::wire::{Headers, padding};
 
-/// A packet to send, as the halves of a queue pair yield it: its headers and the length of its
-/// payload.
 #[derive(Debug)]
 pub(super) struct OutgoingPacket {
     pub(super) headers: Headers,
@@ -11,7 +9,7 @@ pub(super) struct OutgoingPacket {
 }
 
 impl OutgoingPacket {
-    /// Writes headers, payload (through `fill`) and padding; returns their length.
+    /// Writes headers, payload (by `fill`) and padding; returns the length.
     pub(super) fn write<E>(
         &self,
         slot: &mut [u8],
@@ -26,14 +24,13 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet that has been written to a slot, without its ICRC. Its path is separate, so that it is
-/// copied only once.
+/// A packet written without ICRC; its path is copied separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,
-    /// Its traffic class, if that is not its path's.
+    /// Overrides the path's.
     pub(crate) traffic_class: Option<u8>,
-    /// True if its ICRC is computed as rxe does for a FLUSH.
+    /// Needs rxe's FLUSH ICRC.
     pub(crate) rxe_flush: bool,
 }
 

@@ -1,48 +1,43 @@
-//! Tail-loss probes: the last packet is sent again after a few round trips without an answer.
+//! Tail-loss probes: retransmit the last packet after a few round trips without a response.
 //!
-//! A lost packet with others behind it is found by a NAK. When the last one is lost, or the answer
-//! to it, nothing shows the loss until the acknowledge timeout, which is 67 ms or more in most
-//! programs. The responder answers a probe with an acknowledgement, or with a NAK for what is
-//! missing before it. Probes change neither the retry counter nor the acknowledge timer, so the
-//! errors of 9.9.2.4.1 come when they did.
+//! NAKs report losses with packets behind them; a lost tail or response would wait for the
+//! acknowledge timeout, 67 ms or more in most programs. A probe gets an acknowledgement or a NAK.
+//! It changes neither retry counter nor acknowledge timer: errors keep their time (9.9.2.4.1).
 //!
-//! A responder sends one NAK for a gap (9.7.5.2.8). If the NAK or the retransmission is lost, it
-//! drops a repeat of the last packet in silence. So where a gap is known, and after a probe without
-//! an answer, the probe is the oldest packet. If its acknowledgement goes no further, the packets
-//! behind it have been dropped.
+//! A responder sends one NAK per gap (9.7.5.2.8). If it or the retransmission is lost, a repeated
+//! last packet is dropped silently. With a known gap, or after an unanswered probe, the oldest
+//! packet is sent; if its acknowledgement covers no more, later packets were dropped.
 //!
-//! The round-trip time is smoothed as in RFC 6298. A packet that was sent twice is not measured
-//! (Karn's rule); until one is measured, the wait stays as long as the last probe's.
+//! Round-trip times are smoothed as in RFC 6298, without retransmissions (Karn's rule); until the
+//! next sample the wait stays that of the last probe.
 
 use crate::{psn::Psn, time::Instant};
 
-/// Probes without an answer in between; after them only the acknowledge timer is left.
+/// Consecutive probes without a response.
 const MOST: u32 = 3;
-/// Number of times that the wait doubles, at most.
+/// Doublings of the wait.
 const LONGEST: u32 = 6;
-/// Nanoseconds before the first probe, at least: a peer's thread that sleeps takes as long to wake.
+/// Minimum, in ns: a sleeping peer thread's wake-up.
 const SHORTEST: u64 = 200_000;
-/// Nanoseconds while no round trip has been measured.
+/// Wait without a sample, in ns.
 const UNMEASURED: u64 = 10_000_000;
 
-/// Estimate of the round-trip time, and when the next probe is due.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     round_trip: Option<RoundTrip>,
-    /// Packet whose answer is being timed, and when it left.
+    /// Timed packet and departure.
     timed: Option<(Psn, Instant)>,
-    /// Probes since the last progress.
     sent: u32,
-    /// Number of times that the wait has doubled since something was measured.
+    /// Doublings since the last sample.
     doubled: u32,
     deadline: Option<Instant>,
-    /// The deadline has passed, and the probe has not left yet.
+    /// The probe has not left yet.
     is_due: bool,
-    /// The oldest packet, which the last probe repeated.
+    /// Oldest packet, if probed last.
     repeated: Option<Psn>,
 }
 
-/// In nanoseconds.
+/// In ns.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
     smoothed: u64,
@@ -50,7 +45,7 @@ struct RoundTrip {
 }
 
 impl Probe {
-    /// A packet that asks for an answer has left; `again` if it was sent before.
+    /// Records a packet needing a response; `again` if retransmitted.
     pub(crate) fn on_sent(&mut self, psn: Psn, again: bool, now: Instant) {
         if again {
             self.timed = None;
@@ -61,7 +56,7 @@ impl Probe {
         self.start(now);
     }
 
-    /// Everything before `end` has been answered; `waits` if more is still to be answered.
+    /// Handles acknowledgement before `end`; `waits`: more is due.
     pub(crate) fn on_progress(&mut self, end: Psn, waits: bool, now: Instant) {
         if let Some((_, left)) = self.timed.filter(|(psn, _)| psn.is_before(end)) {
             self.measure(now.as_nanos().saturating_sub(left.as_nanos()));
@@ -76,13 +71,13 @@ impl Probe {
         }
     }
 
-    /// Packets are about to be sent again, or nothing is to be sent for a while.
+    /// Stops before a retransmission or a pause.
     pub(crate) const fn stop(&mut self) {
         self.deadline = None;
         self.is_due = false;
     }
 
-    /// The same, and the packet being timed will be sent a second time.
+    /// Stops, dropping the sample of a packet to be retransmitted.
     pub(crate) const fn on_loss(&mut self) {
         self.timed = None;
         self.stop();
@@ -92,7 +87,6 @@ impl Probe {
         self.deadline
     }
 
-    /// Returns whether a probe has become due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> bool {
         let becomes_due = self.deadline.is_some_and(|deadline| deadline <= now);
         if becomes_due {
@@ -102,12 +96,11 @@ impl Probe {
         becomes_due
     }
 
-    /// True if a probe is to leave.
     pub(crate) const fn is_due(&self) -> bool {
         self.is_due
     }
 
-    /// True if a probe is to leave now; it counts as sent.
+    /// Takes a due probe as sent.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if !self.is_due {
             return false;
@@ -120,17 +113,14 @@ impl Probe {
         true
     }
 
-    /// True if the probe that was taken is the first one since the last progress.
     pub(crate) const fn is_first(&self) -> bool {
         self.sent == 1
     }
 
-    /// The probe that was taken repeats the oldest packet.
     pub(crate) const fn record_repeated(&mut self, oldest: Psn) {
         self.repeated = Some(oldest);
     }
 
-    /// True if `psn` is the oldest packet and a probe has repeated it.
     pub(crate) fn has_repeated(&self, psn: Psn) -> bool {
         self.repeated == Some(psn)
     }
@@ -141,7 +131,7 @@ impl Probe {
             (self.sent < MOST).then(|| Instant::from_nanos(now.as_nanos().saturating_add(wait)));
     }
 
-    /// Nanoseconds.
+    /// In ns.
     fn wait(&self) -> u64 {
         self.round_trip.map_or(UNMEASURED, |RoundTrip { smoothed, variation }| {
             (smoothed + variation * 4).max(smoothed * 2).max(SHORTEST)
@@ -167,7 +157,6 @@ mod tests {
         Instant::from_nanos(micros * 1000)
     }
 
-    /// A probe estimate after one exchange that took so long.
     fn measured(micros: u64) -> Probe {
         let mut probe = Probe::default();
         probe.on_sent(Psn::new(0), false, at(0));

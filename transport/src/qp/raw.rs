@@ -1,8 +1,6 @@
-//! Raw packets: each send request is a whole Ethernet frame, and each frame fills a receive
-//! request.
+//! Raw packets: send requests are Ethernet frames, and received frames fill receive requests.
 //!
-//! Not of the InfiniBand transport, but of verbs (`IBV_QPT_RAW_PACKET`): states, work queues and
-//! completions are those of every queue pair, and nothing is sent twice, acknowledged or numbered.
+//! Of verbs (`IBV_QPT_RAW_PACKET`), not the transport: no PSNs, acknowledgements or retries.
 
 use alloc::vec::Vec;
 
@@ -17,13 +15,12 @@ use crate::{
     work::{Cause, Half, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Addresses and ethertype, and what a VLAN tag adds.
+/// Addresses and ethertype; a VLAN tag.
 const HEADER: u32 = 14;
 const TAG: u32 = 4;
 const TAG_8021Q: [u8; 2] = [0x81, 0];
 
-/// Writes the next frame to `frame` and completes its request. A request that cannot be sent is
-/// marked as failed.
+/// Writes the next frame, or fails its request.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,
@@ -65,7 +62,6 @@ fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Resul
     if length > limit && !is_tagged { Err(too_long) } else { Ok(()) }
 }
 
-/// Puts a frame into the next receive request.
 pub(super) fn receive(
     common: &Common,
     responder: &mut Responder,

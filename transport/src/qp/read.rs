@@ -1,5 +1,5 @@
-//! READ requests on the wire. One READ of the program becomes as many as keep what is asked for and
-//! not yet here within what the receiver's buffers hold; a peer sees ordinary READs.
+//! READ requests on the wire, split so that outstanding data fits the receiver's buffers; the peer
+//! sees ordinary READs.
 
 use alloc::collections::VecDeque;
 
@@ -9,34 +9,29 @@ use crate::{
     wire::{Bth, ICRC_LEN},
 };
 
-/// Room in a budget that queue pairs share, as one of them sees it during one call.
+/// A shared budget's credits during one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes of one request and its overhead, at most; a request has one packet at least.
+    /// Largest request with overhead, in bytes, at least one packet.
     pub(crate) portion: u64,
-    /// Bytes that may still be taken.
     pub(crate) left: u64,
 }
 
 impl Room {
-    /// For one that does not send.
     pub(crate) const NONE: Self = Self { portion: 0, left: 0 };
-    /// Of a budget that does not exist.
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
-/// Bytes that a queue pair may have asked for by itself when their way loses nothing; half of them
-/// are one request at most. Enough that the peer always has work, and little of its adapter's time.
+/// Outstanding bytes on a lossless path, at most half per request: enough for the peer, without
+/// monopolizing its adapter.
 const BY_MEMORY: u64 = 1 << 20;
 
-/// Bytes of the packets that a host sends with one call, at most: those of a UDP datagram.
+/// Bytes per send call: one UDP datagram.
 const RUN: u32 = 65_507;
-/// Bytes of a packet in the middle of an answer, besides its payload.
 const HEADERS: u32 = (Bth::LEN + ICRC_LEN) as u32;
 
-/// Packets to ask for when there is room for `most`. All of a run are equally long, but the last
-/// may be shorter; the first and the last packet of an answer are longer than the others. So the
-/// first and the second are a run, the last is one, and those between them are to be whole ones.
+/// Returns how many of `most` packets to request. The first two packets of a response form a run,
+/// the last is one: the rest should fill whole runs.
 const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     let run = RUN / (mtu + HEADERS);
     match most.checked_sub(3) {
@@ -45,53 +40,45 @@ const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     }
 }
 
-/// A READ request whose data has not all come.
 #[derive(Clone, Copy, Debug)]
 struct Portion {
     end: Psn,
-    /// Of what has not come.
+    /// Bytes outstanding.
     bytes: u64,
-    /// Of one packet.
+    /// Bytes of one packet.
     cost: u64,
-    /// True for the last one of its work request.
     ends: bool,
 }
 
-/// Those of one queue pair, in the order of their PSNs.
+/// A queue pair's READ requests in PSN order.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
     outstanding: VecDeque<Portion>,
     bytes: u64,
-    /// The next one waits for room.
     waits: bool,
-    /// The peer's packets come through this host's memory, where they wait without loss.
+    /// The peer's packets come through shared memory, without loss.
     by_memory: bool,
 }
 
 impl Portions {
-    /// Bytes of the budget that queue pairs share: asked for and not yet here, with their overhead;
-    /// whole packets counted.
+    /// Returns outstanding bytes of the shared budget.
     pub(super) const fn shared(&self) -> u64 {
         if self.by_memory { 0 } else { self.bytes }
     }
 
-    /// A packet of the peer has come, through memory or a network.
     pub(super) const fn record_way(&mut self, by_memory: bool) {
         self.by_memory = by_memory;
     }
 
-    /// True if a READ waits for room in the shared budget.
     pub(super) const fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Forgets that READs wait for room; the next call tries again.
     pub(super) const fn try_anew(&mut self) {
         self.waits = false;
     }
 
-    /// Asks for so many of the `left` packets of `mtu` bytes that begin at `psn`; returns the PSN
-    /// after them. `None` while there is no room.
+    /// Requests up to `left` packets; returns the PSN after them, `None` without credits.
     pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
         let room = match self.by_memory {
             true => Room { portion: BY_MEMORY / 2, left: BY_MEMORY.saturating_sub(self.bytes) },
@@ -102,7 +89,7 @@ impl Portions {
         let packets = left.min(if self.by_memory { most } else { in_whole_runs(most, mtu) });
         let bytes = u64::from(packets) * cost;
         if bytes > room.left {
-            self.waits = !self.by_memory; // otherwise the next data makes room
+            self.waits = !self.by_memory; // else the next data frees credits
             return None;
         }
         self.waits = false;
@@ -112,13 +99,11 @@ impl Portions {
         Some(end)
     }
 
-    /// The end of the request that asked for `psn`.
     pub(super) fn end_of(&self, psn: Psn) -> Option<Psn> {
         self.outstanding.iter().map(|portion| portion.end).find(|&end| psn.is_before(end))
     }
 
-    /// Everything before `end` has come. Returns how many requests are complete that are not the
-    /// last of their work request.
+    /// Handles data before `end`; returns completed requests that do not end their work request.
     pub(super) fn on_data(&mut self, end: Psn) -> u32 {
         let mut complete = 0;
         while let Some(portion) = self.outstanding.front_mut() {
@@ -135,7 +120,6 @@ impl Portions {
         complete
     }
 
-    /// Nothing is asked for any more.
     pub(super) fn clear(&mut self) {
         *self = Self { by_memory: self.by_memory, ..Self::default() };
     }

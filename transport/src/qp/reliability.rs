@@ -6,9 +6,7 @@ use super::{
     update::{Attribute, QpUpdate},
 };
 
-/// Attributes of a reliable connection, XRC included, as they were given. The requester and the
-/// responder keep what follows from them, which no longer shows the codes and is gone when the
-/// queue pair fails.
+/// Attributes as given; requester and responder hold derived values, lost on failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reliability {
     pub(super) requester: RequesterAttr,
@@ -16,7 +14,6 @@ pub(super) struct Reliability {
 }
 
 impl Reliability {
-    /// Nothing given yet.
     pub(super) const NONE: Self = Self {
         requester: RequesterAttr { timeout: 0, retry_cnt: 0, rnr_retry: 0, max_rd_atomic: 0 },
         responder: ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 0 },

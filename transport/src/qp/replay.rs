@@ -1,5 +1,4 @@
-//! READs and atomics that a responder remembers, so that it can answer them again (9.7.5.1.4,
-//! C9-105).
+//! READs and atomics remembered for duplicates (9.7.5.1.4, C9-105).
 
 use alloc::collections::VecDeque;
 
@@ -8,27 +7,24 @@ use crate::{
     wire::{AtomicEth, Operation, Reth},
 };
 
-/// A request that was carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Remembered {
     pub(crate) first_psn: Psn,
     pub(crate) packets: u32,
-    /// MSN of its answer.
+    /// Of the response.
     pub(crate) msn: Msn,
     pub(crate) op: RememberedOp,
 }
 
-/// The operation of a remembered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RememberedOp {
-    /// Executed again when it is repeated.
+    /// A duplicate is executed too.
     Read(Reth),
-    /// Must not be carried out twice: the value that it found is kept.
+    /// A duplicate gets `found`: an atomic executes once.
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },
 }
 
-/// The latest of them, as many as the next power of two of what was agreed on: rxe rounds its own
-/// limit up like that.
+/// The latest, up to the agreed limit rounded up to a power of two, as in rxe.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayRing {
     entries: VecDeque<Remembered>,
@@ -41,7 +37,6 @@ impl ReplayRing {
         Self { entries: VecDeque::with_capacity(capacity), capacity }
     }
 
-    /// Remembers more from now on, or forgets the oldest.
     pub(crate) fn resize(&mut self, agreed: u8) {
         self.capacity = capacity(agreed);
         let surplus = self.entries.len().saturating_sub(self.capacity);
@@ -59,7 +54,7 @@ impl ReplayRing {
         self.entries.push_back(entry);
     }
 
-    /// The request whose answer holds `psn`.
+    /// Returns the request whose response has `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
         self.entries
             .iter()
@@ -73,13 +68,11 @@ fn capacity(agreed: u8) -> usize {
     if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
-/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent, and how many of those requests
-/// are remembered: more than a requester's window.
+/// Limit of ATOMIC WRITEs and FLUSHes, waiting or remembered: above a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The response
-/// says that this very request was executed, so a repeat of a request that never came must not get
-/// it. A restarted peer may use PSNs that look long past.
+/// The latest ATOMIC WRITEs and FLUSHes. Responses confirm execution, so unknown PSNs must not get
+/// one: a restarted peer may use PSNs that look old.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     answered: VecDeque<(Psn, Msn)>,
@@ -93,7 +86,6 @@ impl Placements {
         self.answered.push_back((psn, msn));
     }
 
-    /// MSN of the answer to the request with this PSN.
     pub(crate) fn find(&self, psn: Psn) -> Option<Msn> {
         self.answered.iter().rev().find(|(its, _)| *its == psn).map(|(_, msn)| *msn)
     }

@@ -1,4 +1,4 @@
-//! Answers of a responder that wait to be sent.
+//! Queued responses of a responder.
 
 use alloc::sync::Arc;
 
@@ -8,7 +8,6 @@ use crate::{
     wire::{Aeth, Reth},
 };
 
-/// An answer that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Reply {
     Acknowledge {
@@ -22,22 +21,21 @@ pub(super) enum Reply {
         found: u64,
         attempt: Attempt,
     },
-    /// To an ATOMIC WRITE or a FLUSH.
+    /// Response to an ATOMIC WRITE or FLUSH.
     Placed {
         psn: Psn,
         aeth: Aeth,
     },
 }
 
-/// Place of an answer with data: first to its request or not. What was agreed on limits the first
-/// ones; the repeats have a limit of their own, so that they take no place from a new request.
+/// First or repeated; limits apply separately, so repeats do not displace new requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     First,
     Repeat,
 }
 
-/// The answer to a READ, sent up to packet `next`.
+/// A READ response, sent up to packet `next`.
 #[derive(Debug)]
 pub(super) struct ReadReply {
     pub(super) first_psn: Psn,
@@ -48,7 +46,7 @@ pub(super) struct ReadReply {
     pub(super) length: u32,
     pub(super) msn: Msn,
     pub(super) attempt: Attempt,
-    /// True if its last packet has waited for another answer.
+    /// Its last packet has waited once.
     pub(super) waited: bool,
 }
 

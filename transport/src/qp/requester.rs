@@ -1,15 +1,14 @@
-//! The requester's sending half: turns send requests into request packets, and retransmits.
+//! The requester's sending half: turns send requests into packets, and retransmits.
 //!
-//! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs),
-//! 9.7.5.1 (responses).
+//! Read first: InfiniBand volume 1, 9.7.2 to 9.7.4 (acknowledgements, PSNs), 9.7.5.1 (responses).
 //!
 //! ```text
 //!        oldest_unacked          cursor             sent_end         next_psn
-//!  acknowledged |  sent, waiting   |   to send again   |  not sent yet  |   not numbered yet
+//!  acknowledged |  sent, waiting   |   to retransmit  |  not sent yet  |   not numbered yet
 //! ```
 //!
-//! A request gets its PSNs when its first packet is built. The cursor is where the next packet
-//! comes from: at `sent_end` normally, behind it after a loss (go-back-N).
+//! A request gets its PSNs with its first packet. The cursor gives the next packet: at `sent_end`
+//! normally, behind it after a loss (go-back-N).
 
 use super::{
     attr::RequesterAttr,
@@ -35,62 +34,56 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 
-/// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
-/// believed. A READ counts its responses and may go beyond by one request.
+/// Limit of unacknowledged packets; responses to others are dropped. A READ counts its responses
+/// and may exceed it once.
 pub(super) const WINDOW: u32 = 512;
 
-/// Bytes that an atomic operation works on.
+/// In bytes.
 const ATOMIC: u32 = 8;
 
-/// Origin of the next packet: a request's running number and the packet inside it.
+/// Request number and packet index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cursor {
     pub(super) number: u64,
     pub(super) packet: u32,
 }
 
-/// The send queue of a queue pair and how far it has come.
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
-    /// Requests that were posted before RTS, and wait for the next one.
+    /// Posted before RTS; they join with the next post.
     early: VecDeque<SendWqe>,
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
     pub(super) next_psn: Psn,
     pub(super) flight: Flight,
-    /// READs and atomics under way.
     pub(super) reads: u32,
     max_reads: u32,
     pub(super) portions: Portions,
     pub(super) retry: Retry,
     pub(super) probe: Probe,
-    /// Sign for which it went back the last time.
+    /// Reason for the last go-back.
     loss: Loss,
 }
 
-/// A request packet that is due. What is in it is found out when it is written.
+/// A due request packet; `write` fills it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
     pub(super) at: Cursor,
     psn: Psn,
-    /// PSN after it, and after its answer.
+    /// PSN after its response.
     end: Psn,
-    /// Nothing of the work request follows.
     pub(super) ends: bool,
-    /// It asks for an acknowledgement.
     asks: bool,
     attempt: Attempt,
 }
 
-/// Contents of a request packet, and where in its message the payload begins.
 pub(super) struct Contents {
     pub(super) packet: OutgoingPacket,
     pub(super) offset: u64,
 }
 
-/// A packet that is new, or one that was sent before.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Attempt {
     First,
@@ -117,14 +110,13 @@ impl Requester {
         }
     }
 
-    /// RTR→RTS of a connection.
     pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, resources: &Resources) {
         self.start_unreliable(psn);
         self.configure(attr, resources.ack_timer);
         self.flight = Flight::new(&resources.congestion.window);
     }
 
-    /// Sets timers, counters and limits while nothing is under way.
+    /// Sets attributes while nothing is outstanding.
     pub(crate) fn configure(&mut self, attr: &RequesterAttr, timer: AckTimer) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
@@ -132,25 +124,23 @@ impl Requester {
         self.probe = Probe::default();
     }
 
-    /// RTR→RTS of a service without acknowledgements.
+    /// RTR→RTS of UC and UD.
     pub(crate) fn start_unreliable(&mut self, psn: Psn) {
         self.oldest_unacked = psn;
         self.sent_end = psn;
         self.next_psn = psn;
     }
 
-    /// RTR→RTS: what was posted before waits for the next request.
+    /// RTR→RTS: earlier posts wait for the next.
     pub(super) fn put_early_aside(&mut self) {
         self.early = self.queue.take();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
     }
 
-    /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         while self.flush().is_some() {}
     }
 
-    /// Takes all requests, on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
         self.join_early();
         let requests = self.queue.take();
@@ -167,7 +157,6 @@ impl Requester {
         self.queue.push(wqe);
     }
 
-    /// Takes requests that were posted before RTS for posted now.
     fn join_early(&mut self) {
         while let Some(wqe) = self.early.pop_front() {
             self.queue.push(wqe);
@@ -178,18 +167,16 @@ impl Requester {
         self.next_psn
     }
 
-    /// True if nothing that was started is incomplete.
+    /// True if nothing started is incomplete.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.oldest().is_none_or(|wqe| !wqe.started)
     }
 
-    /// Takes the oldest request if it has failed.
     pub(crate) fn take_failed(&mut self) -> Option<(SendWqe, WcError)> {
         let error = self.queue.oldest()?.failed?;
         Some((self.queue.pop()?, error))
     }
 
-    /// Takes the oldest request, on the way into the error state.
     pub(crate) fn flush(&mut self) -> Option<SendWqe> {
         self.retry = Retry::default();
         self.probe = Probe::default();
@@ -202,7 +189,7 @@ impl Requester {
         wqe
     }
 
-    /// Marks a request as failed by a local buffer. It completes when everything before it has.
+    /// Fails a request for its local buffer; it completes in order.
     pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
         if let Some(wqe) = self.queue.get_mut(number) {
             wqe.failed.get_or_insert(WcError {
@@ -215,35 +202,32 @@ impl Requester {
     pub(super) fn fail_oldest(&mut self, status: WcStatus, cause: Cause) {
         let head = self.queue.head();
         if let Some(wqe) = self.queue.get_mut(head) {
-            // what was found first, here, is what it failed of
+            // the first error stays
             wqe.failed.get_or_insert(WcError { status, cause });
         }
     }
 
-    /// Takes the oldest request of a datagram queue pair, whose only packet has been built.
+    /// Takes UD's oldest request after its packet.
     pub(super) fn take_datagram(&mut self) -> Option<SendWqe> {
         self.next_psn = self.next_psn.plus(1);
         self.queue.pop()
     }
 
-    /// Takes the oldest request of an unreliable connection, whose last packet has been built.
+    /// Takes UC's oldest request after its last packet.
     pub(super) fn take_sent(&mut self) -> Option<SendWqe> {
         self.queue.pop()
     }
 
-    /// False if it has nothing to send, and no request has failed.
     pub(super) fn may_send(&self) -> bool {
         !self.has_sent_all()
             || self.probe.is_due()
             || self.queue.oldest().is_some_and(|wqe| wqe.failed.is_some())
     }
 
-    /// True if no request waits to be sent, for the first time or again.
     pub(super) fn has_sent_all(&self) -> bool {
         self.queue.get(self.cursor.number).is_none()
     }
 
-    /// True if one packet is all that waits to be sent.
     pub(super) fn has_one_packet(&self, mtu: u32) -> bool {
         let Cursor { number, packet } = self.cursor;
         let is_short = |wqe: &SendWqe| packet == 0 && wqe.length <= mtu;
@@ -254,13 +238,12 @@ impl Requester {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
 
-    /// The next request packet that is due, if any: one in its turn, or else a probe.
+    /// Returns the next due packet, or a probe.
     pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    /// Leaves the queue for room that all queue pairs share, to try again or wait for something
-    /// else. An unused place in the queue keeps the others waiting.
+    /// Leaves the queue for shared credits: an unused place in it would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.try_anew();
         self.flight.try_anew();
@@ -329,8 +312,7 @@ impl Requester {
         Some(request)
     }
 
-    /// A packet that was sent, again, if an answer is overdue: the last one, or the oldest one if
-    /// the responder may be silent for any other.
+    /// Retransmits the last packet, or the oldest if the responder may ignore others.
     fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if !self.probe.take(env.now) || self.outstanding() == 0 {
             return None;
@@ -344,7 +326,7 @@ impl Requester {
             oldest
         };
         let (number, wqe) = self.queue.find(repeated)?;
-        // a READ is asked for again from what has not arrived
+        // a READ resumes at the first missing response
         let from = if wqe.awaits_data() { oldest } else { repeated };
         let packet = from.after(wqe.first_psn).unwrap_or(0);
         let psn = wqe.first_psn.plus(packet);
@@ -356,8 +338,8 @@ impl Requester {
         Some(request)
     }
 
-    /// A packet of a request that has its PSNs; its answer takes those up to `end`. The packet asks
-    /// for an acknowledgement if it ends its request, or if the argument says so.
+    /// Returns a packet of a started request; `end` is the PSN after its response. It requests an
+    /// acknowledgement if it is the request's last, or on `asks`.
     pub(super) fn request(
         &self,
         at: Cursor,
@@ -373,7 +355,6 @@ impl Requester {
         Some(RequestPacket { at, psn, end, ends, asks, attempt })
     }
 
-    /// Headers and payload of a request packet.
     #[inline]
     pub(super) fn contents(
         &self,
@@ -395,8 +376,7 @@ impl Requester {
         Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
-    /// Carries out the binds and invalidations whose turn has come: when they are the oldest,
-    /// nothing is under way.
+    /// Executes due binds and invalidations: at the queue's head nothing is outstanding.
     fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
@@ -415,7 +395,7 @@ impl Requester {
                     let invalidated = env.resources.regions.invalidate(rkey, common.user());
                     invalidated.map_err(|error| (WcStatus::MwBindErr, Cause::Access(error)))
                 }
-                _ => Ok(()), // only those two are local
+                _ => Ok(()), // no other is local
             };
             if let Err((status, cause)) = done {
                 self.fail_oldest(status, cause);
@@ -428,11 +408,11 @@ impl Requester {
         }
     }
 
-    /// Gives a request its PSNs, if its turn has come. Returns whether it has.
+    /// Numbers a request unless it must wait or fails.
     fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
         let Some(wqe) = self.queue.get_mut(number) else { return false };
-        // rxe remembers FLUSHes where it remembers READs, and forgets READs for them
+        // rxe remembers FLUSHes among READs and forgets READs for them
         let as_read =
             common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
         let needs_slot = wqe.op.takes_slot() || as_read;
@@ -440,7 +420,7 @@ impl Requester {
             || wqe.failed.is_some()
             || outstanding >= WINDOW
             || wqe.flags.contains(SendFlags::FENCE) && reads > 0
-            || wqe.op.is_local() // which is done when it is the oldest
+            || wqe.op.is_local() // executed at the queue's head
             || needs_slot && reads >= max_reads && max_reads > 0;
         if waits {
             return false;
@@ -458,8 +438,7 @@ impl Requester {
         true
     }
 
-    /// Writes a request packet; its payload comes from the request's buffers. `None`: there is none
-    /// to write.
+    /// Writes a request packet; `None`: no packet.
     pub(super) fn write(
         &self,
         request: &RequestPacket,
@@ -473,13 +452,11 @@ impl Requester {
         }))
     }
 
-    /// True if a request packet is a FLUSH.
     pub(super) fn is_flush(&self, request: &RequestPacket) -> bool {
         let wqe = self.queue.get(request.at.number);
         wqe.is_some_and(|wqe| matches!(wqe.op, SendOp::Flush { .. }))
     }
 
-    /// Reason for which a request packet leaves.
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
         let part = self.part(request.at.number, request.psn);
         match request.attempt {
@@ -489,7 +466,6 @@ impl Requester {
         }
     }
 
-    /// The packet of a request that has this PSN.
     pub(super) fn part(&self, number: u64, psn: Psn) -> Part {
         self.queue.get(number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
             let index = psn.after(wqe.first_psn).unwrap_or(0);
@@ -497,9 +473,6 @@ impl Requester {
         })
     }
 
-    // Going back.
-
-    /// Sends again from `psn` on, which is unacknowledged.
     fn go_back(&mut self, psn: Psn) {
         if let Some((number, wqe)) = self.queue.find(psn) {
             let packet = psn.after(wqe.first_psn).unwrap_or(0);
@@ -508,7 +481,7 @@ impl Requester {
         }
     }
 
-    /// Keeps the cursor from falling behind what has been acknowledged meanwhile.
+    /// Moves the cursor past acknowledged packets.
     pub(super) fn lift_cursor(&mut self) {
         let head = self.queue.head();
         if self.cursor.number < head {
@@ -525,7 +498,6 @@ impl Requester {
         }
     }
 
-    /// Acts on what the retry counter allows after `psn` was lost.
     pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn, loss: Loss, env: &mut Env<'_>) {
         env.note(|| Note::Recovery { psn, loss, recovery: verdict.into() });
         match verdict {
@@ -541,7 +513,7 @@ impl Requester {
         }
     }
 
-    /// The responder asks for a wait, and then everything from `psn` on.
+    /// Prepares retransmission from `psn` after an RNR pause.
     pub(super) fn wait_for_receiver(&mut self, psn: Psn) {
         self.loss = Loss::NotReady;
         self.go_back(psn);
@@ -558,7 +530,7 @@ impl Requester {
             }
         } else if self.flight.is_held() {
             env.note(|| Note::Timer(Timer::PutOff));
-            self.retry.put_off(env.now); // nothing that could be answered has been sent
+            self.retry.put_off(env.now); // nothing sent awaits a response
         } else {
             env.reports.counters.timeouts += 1;
             let psn = self.oldest_unacked;
@@ -575,7 +547,6 @@ impl Requester {
     }
 }
 
-/// Checks a request before anything of it is sent.
 fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
     let (qp_type, pd) = (common.qp_type, common.receiving.pd);
     let unreliable = matches!(
@@ -601,7 +572,7 @@ fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> 
             cause: Cause::NotAWord { length: wqe.length },
         });
     }
-    // what an answer is written to is looked at when it comes
+    // a response buffer is checked on arrival
     if wqe.awaits_data() {
         return Ok(());
     }
@@ -609,24 +580,21 @@ fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> 
         .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
 }
 
-/// Contents of a request packet.
 struct Description {
     operation: Operation,
     ext: Ext,
-    /// Its offset in the message, and the number of bytes that it carries.
     offset: u32,
     payload: u32,
 }
 
-/// True if each packet of this request, which has begun, is a WRITE by itself.
+/// True if each packet is a WRITE ONLY.
 pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
     (2..=common.posting.write_only_packets).contains(&wqe.packets)
         && common.qp_type.is_reliable()
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }
 
-/// Packet `index` of a request; `None` if it sends none. For a READ it asks for so many packets of
-/// the answer from that one on.
+/// Returns packet `index`, if any. For a READ it requests `packets` response packets.
 fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
     let mtu = common.mtu.bytes();
     let offset = index * mtu;

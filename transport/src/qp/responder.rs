@@ -1,7 +1,6 @@
-//! The responder: carries out the peer's requests and answers them.
+//! The responder: executes the peer's requests and responds.
 //!
-//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.9.3 (responder
-//! error behaviour).
+//! Read first: InfiniBand volume 1, 9.7.4 (inbound requests), 9.9.3 (responder errors).
 
 use alloc::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +21,6 @@ use crate::{
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
-/// The message that the next packet has to continue.
 #[derive(Debug)]
 pub(super) enum Message {
     None,
@@ -30,7 +28,7 @@ pub(super) enum Message {
         wqe: RecvWqe,
         received: u64,
     },
-    /// `region` is `None` for a WRITE of no bytes, which needs no key.
+    /// `region` is `None` for a WRITE of 0 bytes, which needs no key.
     Write {
         region: Option<Arc<Region>>,
         address: u64,
@@ -39,20 +37,19 @@ pub(super) enum Message {
     },
 }
 
-/// The receive queue of a queue pair and how far its peer has come.
 #[derive(Debug)]
 pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so
-    /// that the answer to it never stands for the data of a READ.
+    /// PSN after the last request other than a READ. Repeats are acknowledged up to here: an
+    /// acknowledgement never replaces READ data.
     acknowledged: Psn,
-    /// MSN of an acknowledgement up to `acknowledged`.
+    /// MSN up to `acknowledged`.
     acknowledged_msn: Msn,
-    /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
+    /// A NAK for `expected` is sent or queued; later packets are dropped without another.
     nak_sent: bool,
-    /// PSN after the furthest request that was dropped because it came ahead of `expected`.
+    /// PSN after the furthest request dropped as too early.
     ahead: Option<Psn>,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
@@ -61,28 +58,23 @@ pub(crate) struct Responder {
     pub(super) min_rnr_timer: u8,
 }
 
-/// Result of handling a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair has to go into the error state. `event` is for the case that no completion
-    /// tells of it.
+    /// The queue pair enters ERR; `event` replaces a missing completion.
     Fatal {
         disposition: Disposition,
         event: Option<Event>,
     },
 }
 
-/// Reason why a request in sequence is not carried out.
 pub(super) enum Refused {
     NotReady,
-    /// Too many answers wait; the peer will ask again.
+    /// Too many responses wait; the peer retries.
     Busy,
-    /// It would change what a READ before it has yet to send; the peer is asked for it again when
-    /// that has left.
+    /// The request would change unsent READ data; the peer retransmits.
     BehindRead,
-    /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement,
-    /// and then no more.
+    /// All but the invalidation was executed: acknowledged, then the queue pair fails.
     Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
@@ -115,7 +107,6 @@ impl Responder {
         }
     }
 
-    /// INIT→RTR.
     pub(crate) fn start(&mut self, psn: Psn, attr: &ResponderAttr) {
         self.expected = psn;
         self.acknowledged = psn;
@@ -126,12 +117,10 @@ impl Responder {
         self.min_rnr_timer = attr.min_rnr_timer;
     }
 
-    /// SQD→SQD: sets the number of READs and atomics that the peer may have outstanding.
     pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
         self.replay.resize(agreed);
     }
 
-    /// Forgets everything, posted requests included.
     pub(crate) fn reset(&mut self) {
         while self.queue.pop().is_some() {}
         self.message = Message::None;
@@ -140,7 +129,6 @@ impl Responder {
         self.answers = Answers::default();
     }
 
-    /// Takes all requests, on the way into RESET.
     pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
         let requests = self.queue.take();
         self.reset();
@@ -151,12 +139,10 @@ impl Responder {
         self.expected
     }
 
-    /// True if the next packet has to continue a message.
     pub(super) const fn is_within_message(&self) -> bool {
         !matches!(self.message, Message::None)
     }
 
-    /// Drops the message under way, and the receive request that it was to fill.
     pub(super) fn forget_message(&mut self) {
         self.message = Message::None;
     }
@@ -174,7 +160,6 @@ impl Responder {
         Ok(())
     }
 
-    /// The queue that it receives from: its own, or a shared one.
     pub(super) fn receives<'a>(
         &'a mut self,
         common: &Common,
@@ -186,7 +171,6 @@ impl Responder {
         }
     }
 
-    /// Takes the oldest receive request.
     pub(super) fn take(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RecvWqe> {
         if env.not_ready {
             return None;
@@ -198,16 +182,13 @@ impl Responder {
         Some(wqe)
     }
 
-    /// Takes the oldest receive request, one that is being filled first, on the way into the error
-    /// state.
+    /// Takes the receive request being filled, else the oldest.
     pub(crate) fn flush(&mut self) -> Option<u64> {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             return Some(wqe.id);
         }
         self.queue.pop().map(|wqe| wqe.id)
     }
-
-    // Requests.
 
     pub(super) fn handle(
         &mut self,
@@ -262,7 +243,6 @@ impl Responder {
         }
     }
 
-    /// True if a packet before one that has come is missing, or is to be sent again.
     pub(super) const fn has_gap(&self) -> bool {
         self.nak_sent || self.ahead.is_some()
     }
@@ -274,8 +254,7 @@ impl Responder {
         }
     }
 
-    /// The packet that was missing has come late. What was dropped behind it is missing now. If the
-    /// NAK for the first had left already, its sender repeats everything by itself.
+    /// A late packet filled the gap; packets dropped behind it need a NAK, unless one left already.
     fn close_gap(&mut self, unsent: bool) {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
@@ -284,9 +263,8 @@ impl Responder {
         }
     }
 
-    /// The message of a SEND has come, but the key that it was to invalidate is none that can be.
-    /// The requester is not to blame for more than that: it gets its acknowledgement; the receive
-    /// request and the queue pair fail (9.9.3, class J).
+    /// Acknowledges a SEND with an invalid key; the receive request and queue pair fail (9.9.3,
+    /// class J).
     fn fail_invalidation(
         &mut self,
         packet: &Packet<'_>,
@@ -302,8 +280,6 @@ impl Responder {
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
 
-    // Requests seen before.
-
     fn repeat(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
         let bth = packet.headers.bth();
         let disposition = match (bth.opcode.operation(), packet.headers.ext()) {
@@ -316,7 +292,7 @@ impl Responder {
             (Operation::AtomicWrite | Operation::Flush, _) => {
                 match self.placements.find(bth.psn) {
                     None => Disposition::Dropped(DropReason::ReplayMissing),
-                    // carried out the first time; only the answer is missing
+                    // executed the first time; only the response is missing
                     Some(_) if !self.answers.has_room_for_placed() => {
                         Disposition::Dropped(DropReason::ResponderBusy)
                     }
@@ -337,8 +313,7 @@ impl Responder {
         disposition
     }
 
-    /// A repeated READ, from its start or from inside (9.7.5.1.4): executed again, on the memory as
-    /// it is now.
+    /// Executes a repeated READ, whole or from inside (9.7.5.1.4), on current memory.
     fn repeat_read(
         &mut self,
         psn: Psn,
@@ -366,7 +341,7 @@ impl Responder {
         let packets = common.mtu.packets(reth.dma_length);
         let again = |attempt| ReadReply::new(psn, reth, packets, region, msn, attempt);
         if let Some(under_way) = self.answers.read_at(psn) {
-            // it starts over instead of being sent twice
+            // restart instead of sending twice
             *under_way = again(under_way.attempt);
         } else if self.has_room(Attempt::Repeat) {
             self.answers.push_read(again(Attempt::Repeat));
@@ -376,10 +351,8 @@ impl Responder {
         Disposition::Duplicate
     }
 
-    /// An atomic again: it is answered with what it found the first time.
     fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
-        // FetchAdd leaves the compare field unused, and rxe sends there whatever its buffer held,
-        // each time something else
+        // FetchAdd leaves the compare field unused; rxe sends varying buffer contents there
         let used = |eth: &AtomicEth| AtomicEth {
             compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
             ..*eth
@@ -403,20 +376,15 @@ impl Responder {
         }
     }
 
-    // Answers.
-
-    /// True if one more answer with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
         self.answers.with_data(attempt) < self.replay.capacity()
     }
 
-    /// Everything before `expected` can be acknowledged: the last request was no READ.
     pub(super) const fn record_acknowledged(&mut self) {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    /// The expected packet, of a SEND or a WRITE, has been carried out: it ends its message or does
-    /// not, and asks for an acknowledgement or does not.
+    /// Advances past an executed SEND or WRITE packet.
     pub(super) fn advance(&mut self, psn: Psn, ends: bool, ack_req: bool) {
         self.expected = self.expected.plus(1);
         if ends {
@@ -428,14 +396,12 @@ impl Responder {
         }
     }
 
-    /// Answers with a NAK for the expected PSN.
     fn nak(&mut self, syndrome: Syndrome, refusal: Refusal) -> Disposition {
         self.nak_sent = true;
         self.answers.push_nak(self.expected, syndrome, self.msn);
         Disposition::Refused(syndrome, refusal)
     }
 
-    /// Refuses the expected request for good.
     pub(super) fn refuse(
         &mut self,
         code: NakCode,
@@ -450,7 +416,7 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    /// Completes the receive request that was being filled, if any, with what went wrong.
+    /// Fails a receive being filled; false without one.
     pub(super) fn fail_receive(
         &mut self,
         code: NakCode,
@@ -464,7 +430,7 @@ impl Responder {
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
-            // of a WRITE with immediate data
+            // WRITE with immediate data
             (Refusal::Access(_), _) => WcStatus::LocAccessErr,
             _ => WcStatus::RemInvReqErr,
         };

@@ -8,27 +8,25 @@ use crate::{
     time::{Instant, ack_timeout},
 };
 
-/// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
+/// RNR retry count 7 is unlimited; retry count 7 is 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// Limit of the exponential backoff, in acknowledge timeouts. The timer doubles each time that it
-/// fires: a peer whose processor is busy answers late, and needs time, not more repeats.
+/// Limit of backoff, in acknowledge timeouts: a busy peer needs time, not more packets.
 const LONGEST: u32 = 4;
 
-/// The limit from timeouts of half a second on. A peer that is silent for so long is seldom only
-/// busy, and the program gets the error within twice the time of its settings.
+/// The limit from 0.5 s on: such a peer is rarely just busy, and the error comes within twice the
+/// configured time.
 const LONGEST_OF_LONG: u32 = 2;
 const LONG: u8 = 17;
 
-/// How an adapter keeps acknowledge timeouts.
+/// Handling of acknowledge timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AckTimer {
-    /// Code of the shortest timeout that is kept. 8 by default, 1 ms: no process answers sooner for
-    /// sure.
+    /// Shortest timeout code; default 8, 1 ms: no process responds reliably sooner.
     pub least: u8,
-    /// Time after which the timer fires, in percent of the timeout. 100 by default.
+    /// Expiry in percent of the timeout; default 100.
     pub percent: u32,
-    /// The timer backs off exponentially; true by default.
+    /// Exponential backoff; default true.
     pub backs_off: bool,
 }
 
@@ -44,7 +42,7 @@ impl Default for AckTimer {
 }
 
 impl AckTimer {
-    /// The first time of the timer for a code, if it runs at all, and the greatest multiple of it.
+    /// Returns the timeout and its largest multiple.
     fn of(&self, code: u8) -> (Option<Duration>, u32) {
         let longest = match self.backs_off {
             false => 1,
@@ -56,40 +54,34 @@ impl AckTimer {
     }
 }
 
-/// How many times the acknowledge timeout a peer may put the timer off with answers that do not
-/// help: the rest of a long READ's answer behind a gap, say.
+/// Acknowledge timeouts during which useless responses, such as READ data behind a gap, put the
+/// timer off.
 const PATIENCE: u32 = 64;
 
-/// Counters and timers of a requester.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     timeout: Option<Duration>,
-    /// The greatest multiple of it that the timer takes.
     longest: u32,
     retry_cnt: u8,
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
-    /// Number of times that the timer has fired since something was acknowledged.
+    /// Expiries since progress.
     fired: u32,
     deadline: Option<Instant>,
-    /// The peer was not ready and is left alone until then.
+    /// End of an RNR pause.
     paused_until: Option<Instant>,
-    /// The oldest PSN from which was sent again because a NAK or a gap asked for it, or will be
-    /// when the pause is over. Until that PSN is acknowledged, or the timer fires, further signs of
-    /// the same loss are no news: everything that was under way when it happened shows it.
+    /// PSN of the last go-back. Until it is acknowledged or the timer fires, other signs of this
+    /// loss come from packets in flight: ignore them.
     resent_from: Option<Psn>,
-    /// Since when the peer has been answering what does not help.
     answering_since: Option<Instant>,
 }
 
-/// Verdict of a retry counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Again,
-    /// Recovery from this very loss is already under way.
     UnderWay,
-    /// The counter is used up, after this many transmissions.
+    /// Exhausted after `tries` transmissions.
     GiveUp {
         tries: u8,
     },
@@ -119,26 +111,26 @@ impl Retry {
         }
     }
 
-    /// A packet left that wants an answer.
+    /// Records a packet that needs a response.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.deadline.is_none() {
             self.put_off(now);
         }
     }
 
-    /// The peer acknowledged something new; `outstanding` tells whether it still owes an answer.
+    /// Handles progress; `outstanding`: more responses are due.
     pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
         self.fired = 0;
         self.resent_from = None;
         self.answering_since = None;
-        // during a pause nothing is sent; the timer starts again with what is sent after it
+        // nothing is sent in a pause; the next packet restarts the timer
         let waits = outstanding && !self.is_paused();
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
-    /// A NAK or a gap shows that `psn` was lost.
+    /// Handles a loss shown by a NAK or gap.
     pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
         if self.resent_from == Some(psn) || self.is_paused() {
             return Verdict::UnderWay;
@@ -150,19 +142,17 @@ impl Retry {
         verdict
     }
 
-    /// All from `psn` on is being sent again.
     pub(crate) fn record_resent(&mut self, psn: Psn, now: Instant) {
         self.resent_from = Some(psn);
         self.put_off(now);
     }
 
-    /// True if `psn` was sent again because it was lost, and is the oldest since.
+    /// True if `psn` was retransmitted for a loss.
     pub(crate) fn is_resent(&self, psn: Psn) -> bool {
         self.resent_from == Some(psn)
     }
 
-    /// Data arrived that is no longer wanted, or comes behind a gap. The peer is alive, and the
-    /// repeated response comes behind what it is still sending.
+    /// Handles useless data: the peer is alive, and the repeated response comes behind it.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
         let since = *self.answering_since.get_or_insert(now);
@@ -171,12 +161,10 @@ impl Retry {
         }
     }
 
-    /// Restarts the acknowledge timer.
     pub(crate) fn put_off(&mut self, now: Instant) {
         self.deadline = self.timeout.map(|timeout| now.plus(timeout));
     }
 
-    /// The acknowledge timer fired.
     pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
         self.resent_from = None;
         self.fired += 1;
@@ -186,9 +174,8 @@ impl Retry {
         self.spend()
     }
 
-    /// The peer is not ready for `psn` and asks to be left alone for `pause`. A NAK for the same
-    /// PSN that comes after the pause is late: some peers send one for what was under way behind
-    /// `psn`.
+    /// Handles an RNR NAK. A NAK for `psn` after the pause is late: some peers send one for each
+    /// packet in flight.
     pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
         if self.is_paused() {
             return Verdict::UnderWay;
@@ -205,7 +192,6 @@ impl Retry {
         Verdict::Again
     }
 
-    /// True if the acknowledge timer runs.
     pub(crate) const fn is_running(&self) -> bool {
         self.deadline.is_some()
     }
@@ -214,15 +200,13 @@ impl Retry {
         self.paused_until.is_some()
     }
 
-    /// Ends the pause if it is over; the requester then sends again by itself.
-    /// Returns whether it ended.
+    /// Ends an expired pause; returns whether it did.
     pub(crate) fn end_pause(&mut self, now: Instant) -> bool {
         let was_paused = self.is_paused();
         self.paused_until = self.paused_until.filter(|&until| until > now);
         was_paused && !self.is_paused()
     }
 
-    /// True if the acknowledge timer has fired.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -248,7 +232,6 @@ mod tests {
 
     const T: Duration = Duration::from_millis(1);
 
-    /// One whose acknowledge timeout is `T`, or without.
     fn retrying(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Retry {
         Retry { timeout, ..Retry::new(AckTimer::default(), 1, retry_cnt, rnr_retry) }
     }

@@ -1,4 +1,4 @@
-//! The states of a queue pair and the edges between them (10.3.1).
+//! States of a queue pair and their edges (10.3.1).
 
 use core::fmt;
 
@@ -13,20 +13,17 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
-    /// The sending end of an extended reliable connection (`IBV_QPT_XRC_SEND`): a send queue and no
-    /// receive queue.
+    /// The sending end of XRC (`IBV_QPT_XRC_SEND`), without a receive queue.
     XrcInitiator,
-    /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue
-    /// of its own, but receives into the XRC SRQs of its XRC domain.
+    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues; it uses its domain's XRC
+    /// SRQs.
     XrcTarget,
-    /// Whole Ethernet frames of the program's own (`IBV_QPT_RAW_PACKET`): no transport service,
-    /// only work queues.
+    /// The program's Ethernet frames (`IBV_QPT_RAW_PACKET`).
     RawPacket,
 }
 
 impl QpType {
-    /// The service that its packets' opcodes name. Raw packets have no opcode, and packets of the
-    /// transport never reach such a queue pair; it stands with the datagrams.
+    /// Returns the service in opcodes; raw packets, without opcodes, count as UD.
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
@@ -37,7 +34,7 @@ impl QpType {
         }
     }
 
-    /// True if its requests are acknowledged, and sent again when they are not.
+    /// True if requests are acknowledged and retransmitted.
     #[must_use]
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
@@ -60,17 +57,17 @@ impl fmt::Display for QpType {
 /// A queue pair's state (`ibv_qp_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// New; nothing can be posted.
+    /// New; no posting.
     Reset,
-    /// Receives can be posted; nothing is received.
+    /// Accepts receives; receives nothing.
     Init,
     /// Ready to receive.
     Rtr,
     /// Ready to receive and to send.
     Rts,
-    /// The send queue is draining or drained; nothing new is sent.
+    /// The send queue drains or has drained.
     Sqd,
-    /// Sending has failed (UC, UD and raw packets); receiving goes on.
+    /// Sending failed (UC, UD and raw packets); receiving continues.
     Sqe,
     /// Failed; everything posted is flushed.
     Err,
@@ -96,9 +93,8 @@ impl State {
         [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
 }
 
-/// Every edge that a command can take, besides those from any state to RESET and from any but RESET
-/// to ERR. Only the adapter itself enters SQE. Those that lead back to where they come from only
-/// change attributes.
+/// Edges for commands, besides any→RESET and any but RESET→ERR. Only the adapter enters SQE. Loops
+/// change attributes alone.
 pub const EDGES: &[(State, State)] = &[
     (State::Reset, State::Init),
     (State::Init, State::Init),
@@ -111,14 +107,14 @@ pub const EDGES: &[(State, State)] = &[
     (State::Sqe, State::Rts),
 ];
 
-/// True if a queue pair of this type may be moved from one state to the other.
+/// True if this type has this edge.
 #[must_use]
 pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
     match (from, to) {
         (_, State::Reset) => true,
         (State::Reset, State::Err) => false,
         (_, State::Err) => true,
-        (State::Sqe, _) if qp_type.is_reliable() => false, // a reliable queue pair has no such state
+        (State::Sqe, _) if qp_type.is_reliable() => false, // no such state in reliable services
         edge => EDGES.contains(&edge),
     }
 }

@@ -1,4 +1,4 @@
-//! Unreliable connections: whole messages or nothing, and no answers (9.8.2).
+//! Unreliable connections: whole messages or nothing, without responses (9.8.2).
 
 use super::{
     common::{Common, Env},
@@ -10,8 +10,7 @@ use crate::{
 };
 
 impl Responder {
-    /// Takes a request. A gap in the PSNs, or a packet that does not fit, ends the message under
-    /// way; the next one may start at any PSN.
+    /// Handles a request. A gap or misfit drops the message; the next may start at any PSN.
     pub(super) fn handle_unreliable(
         &mut self,
         packet: &Packet<'_>,
@@ -29,7 +28,7 @@ impl Responder {
         }
         match self.take_message(packet, common, env) {
             Ok(()) => Outcome::Done(Disposition::Executed),
-            // the receive request itself is bad: it completes, and the queue pair fails
+            // an invalid receive request completes, and the queue pair fails
             Err(Refused::Fatal(
                 code @ NakCode::RemoteOperationalError,
                 refusal @ Refusal::LocalBuffer(_),
@@ -54,7 +53,7 @@ impl Responder {
         }
     }
 
-    /// Forgets the message under way. Its receive request serves the next.
+    /// Drops the message; its receive request serves the next.
     fn abandon(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             self.receives(common, env).put_back(wqe);

@@ -1,4 +1,4 @@
-//! Unreliable datagrams: one packet a message, nothing acknowledged (9.8.3).
+//! Unreliable datagrams: one packet per message, unacknowledged (9.8.3).
 
 use core::net::IpAddr;
 
@@ -18,8 +18,7 @@ use crate::{
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Writes the next datagram to `slot` and completes its request; its path comes with it. A request
-/// that cannot be sent is marked as failed.
+/// Writes the next datagram and returns its path, or fails its request.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,
@@ -86,7 +85,7 @@ fn write(
     Ok((Built::new(length), path))
 }
 
-/// Puts a datagram into the next receive request: the 40-byte GRH area, then the payload.
+/// Delivers a datagram: 40-byte GRH area, then payload.
 pub(super) fn receive(
     common: &Common,
     responder: &mut Responder,

@@ -1,4 +1,4 @@
-//! A datagram as a link hands it over.
+//! Datagrams received from a link.
 
 use alloc::vec::Vec;
 
@@ -8,49 +8,44 @@ use super::{
     packet::ICRC_LEN,
 };
 
-/// A datagram that has arrived.
+/// A received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Datagram<'a> {
-    /// Its network headers.
+    /// Network headers.
     pub net: &'a NetHeader,
-    /// Its UDP payload, BTH to ICRC.
+    /// UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// Further knowledge of the link.
+    /// Link metadata.
     pub meta: DatagramMeta,
 }
 
-/// Facts about a datagram that its bytes do not show.
+/// Facts beyond the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DatagramMeta {
-    /// True if it finds its receiver not ready: as if no receive request were posted, although
-    /// there may be one. A SEND, or a WRITE with immediate data, of a reliable connection is then
-    /// answered with an RNR NAK; a request that needs no receive request is carried out. This
-    /// injects a fault into a program under test.
+    /// Injects "receiver not ready" even with a receive request: on reliable connections a SEND or
+    /// WRITE with immediate gets an RNR NAK, others execute.
     pub not_ready: bool,
-    /// True if the datagram has never left this host's memory, so that its bytes are those that an
-    /// adapter built. Its ICRC is not checked, and may be [omitted](Datagram::sealed).
+    /// From this host's memory: the ICRC is unchecked and may be [omitted](Datagram::sealed).
     pub checksum_verified: bool,
-    /// True if a receive buffer of this host fills. The sender is notified as if a switch had
-    /// marked the datagram with "congestion experienced".
+    /// A receive buffer fills; the sender gets a CNP.
     pub congested: bool,
 }
 
 impl<'a> Datagram<'a> {
-    /// A datagram from a network, without a fault.
+    /// Returns a datagram without metadata.
     #[must_use]
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
         let meta = DatagramMeta { not_ready: false, checksum_verified: false, congested: false };
         Self { net, bytes, meta }
     }
 
-    /// True if its sender has left its ICRC away, because nobody was to look at it.
+    /// True if the sender omitted the ICRC.
     #[must_use]
     pub fn lacks_icrc(&self) -> bool {
         self.meta.checksum_verified && self.bytes.ends_with(&[0; ICRC_LEN])
     }
 
-    /// Its bytes, and its ICRC if that was left away: for those who show them, or pass them on to
-    /// where it is looked at. `room` is for a copy.
+    /// Returns the bytes with their ICRC, for viewers and forwarding; `room` is for a copy.
     pub fn sealed<'b>(&'b self, room: &'b mut Vec<u8>) -> &'b [u8] {
         match self.bytes.split_last_chunk::<ICRC_LEN>() {
             Some((body, _)) if self.lacks_icrc() => {
@@ -64,30 +59,29 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Datagrams that have arrived together, from one sender to one receiver, alike in what is known of
-/// them: each `segment` bytes long but the last, which may be shorter. IPv4 identifications count
-/// up.
+/// Datagrams received together, alike but for contents: `segment` bytes each, the last possibly
+/// fewer; IPv4 identifications count up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramRun<'a> {
-    /// Network headers of the first.
+    /// Of the first.
     pub net: &'a NetHeader,
-    /// UDP payloads, one behind the other.
+    /// Concatenated UDP payloads.
     pub bytes: &'a [u8],
-    /// Length of every payload but the last.
+    /// Payload length, except of the last.
     pub segment: usize,
-    /// Further knowledge of the link.
+    /// Link metadata.
     pub meta: DatagramMeta,
 }
 
 impl<'a> DatagramRun<'a> {
-    /// The payloads.
+    /// Returns the payloads.
     pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
-        // a datagram without a payload is one all the same
+        // an empty datagram counts
         let none = self.bytes.is_empty().then_some(&[][..]);
         self.bytes.chunks(self.segment.max(1)).chain(none)
     }
 
-    /// The last payload apart, if it is an acknowledgement behind nothing but requests.
+    /// Splits off a final acknowledgement behind requests only.
     pub(crate) fn split_acknowledgement(&self) -> (&'a [u8], Option<&'a [u8]>) {
         let (length, segment) = (self.bytes.len(), self.segment.max(1));
         if length <= segment {
@@ -102,7 +96,7 @@ impl<'a> DatagramRun<'a> {
         if is_behind { (before, Some(last)) } else { (self.bytes, None) }
     }
 
-    /// Calls `act` with every datagram, in order.
+    /// Calls `act` for each datagram.
     pub fn for_each(&self, mut act: impl FnMut(&Datagram<'_>)) {
         let mut net = *self.net;
         for bytes in self.payloads() {

@@ -1,5 +1,4 @@
-//! The 40-byte area in front of a received datagram: the fields of the network header, in the place
-//! of an InfiniBand global route header.
+//! The 40-byte area before a datagram, in place of a GRH.
 
 use core::net::IpAddr;
 
@@ -12,9 +11,8 @@ use crate::addr::{Gid, RoceVersion};
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
-/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. For RoCE v1 it is the GRH, over
-/// IPv6 the IPv6 header. Over IPv4 it is 20 zero bytes, then the IPv4 header with a right checksum,
-/// by which readers tell the two apart.
+/// Returns the area for `udp_payload` bytes, BTH to ICRC: the GRH (RoCE v1), the IPv6 header, or 20
+/// zero bytes and the IPv4 header, identified by its checksum.
 #[must_use]
 pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     let mut area = [0; GRH_LEN];
@@ -39,7 +37,7 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
                 Ident::Likely(id) => (id, true),
             };
             header[..2].copy_from_slice(&[0x45, net.traffic_class]);
-            // wraps only for more bytes than IPv4 carries, which no link delivers
+            // wraps only beyond IPv4's length
             header[2..4].copy_from_slice(&udp_length.wrapping_add(20).to_be_bytes());
             header[4..6].copy_from_slice(&id.to_be_bytes());
             header[6] = u8::from(dont_fragment) << 6;
@@ -49,33 +47,32 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
             let sum = checksum(header);
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
-        // no datagram has one address of each family
+        // addresses never mix families
         (src, dst) => ipv6(src.into(), dst.into(), udp_length, NEXT_HEADER_UDP),
     }
     area
 }
 
-/// Contents of the area in front of a received datagram.
+/// The parsed area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grh {
     /// Source address.
     pub src: IpAddr,
-    /// Destination address: of this host, or of a multicast group.
+    /// Destination address, or multicast group.
     pub dst: IpAddr,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
-    /// Version of RoCE.
+    /// RoCE version.
     pub version: RoceVersion,
-    /// IPv6 flow label; 0 over IPv4.
+    /// IPv6 flow label, else 0.
     pub flow_label: u32,
-    /// IPv4 TTL or IPv6 hop limit, as it arrived.
+    /// Received TTL or hop limit.
     pub hop_limit: u8,
 }
 
 impl Grh {
-    /// Reads the area. Adapters leave different things in front of an IPv4 header, so it is taken
-    /// for one only if it looks like one: version 4, no options, a right checksum. `None`: neither
-    /// that nor an IPv6 header.
+    /// Parses the area; `None`: no IP header. Adapters differ before an IPv4 header, so it needs
+    /// version 4, no options and a correct checksum.
     #[must_use]
     pub fn parse(area: &[u8; GRH_LEN]) -> Option<Self> {
         let v4 = &area[20..];
@@ -94,7 +91,7 @@ impl Grh {
             return None;
         }
         let first = u32::from_be_bytes([area[0], area[1], area[2], area[3]]);
-        // RoCE v1 has addresses of IPv4 as mapped ones; an IPv6 packet with them is not of IPv4
+        // RoCE v1 maps IPv4 addresses; IPv6 keeps mapped ones
         let version = if area[6] == NEXT_HEADER_IBA { RoceVersion::V1 } else { RoceVersion::V2 };
         let address = |at: usize| -> Option<IpAddr> {
             let address: IpAddr = <[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into();
@@ -111,7 +108,7 @@ impl Grh {
     }
 }
 
-/// The Internet checksum (RFC 1071) of an even number of bytes.
+/// Returns the Internet checksum (RFC 1071) of even-length bytes.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 =
@@ -172,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Hardware leaves what it likes in front of the IPv4 header.
+    /// Hardware leaves anything before the IPv4 header.
     #[test]
     fn only_a_right_checksum_makes_an_ipv4_header() {
         let net = NetHeader {

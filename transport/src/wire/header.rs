@@ -1,4 +1,4 @@
-//! The base transport header and the extended ones: fixed layouts, big-endian.
+//! Transport headers: fixed, big-endian.
 
 use core::fmt;
 
@@ -17,26 +17,24 @@ fn put_u24(out: &mut [u8], value: u32) {
     out.copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// Base transport header, 12 bytes (9.2). The pad count is not here: it follows from the payload's
-/// length. Nor is the transport version, which is always 0.
+/// Base transport header, 12 bytes (9.2), without pad count, known from the length, and version, 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// Service and operation.
     pub opcode: Opcode,
-    /// The receiver is asked for a solicited event.
+    /// Requests a solicited event.
     pub solicited: bool,
-    /// Path migration state: "migrated". Hardware sends 1 in its normal state, rxe 0; either is
-    /// accepted.
+    /// "Migrated": 1 from most hardware, 0 from rxe; both are accepted.
     pub mig_req: bool,
     /// Partition key.
     pub pkey: PKey,
-    /// Forward congestion notification; not covered by the ICRC.
+    /// Forward congestion, outside the ICRC.
     pub fecn: bool,
-    /// Backward congestion notification; not covered by the ICRC.
+    /// Backward congestion, outside the ICRC.
     pub becn: bool,
     /// Destination queue pair.
     pub dest_qp: Qpn,
-    /// The responder is asked to acknowledge.
+    /// Requests an acknowledgement.
     pub ack_req: bool,
     /// Packet sequence number.
     pub psn: Psn,
@@ -45,11 +43,10 @@ pub struct Bth {
 impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
-    /// Bytes before the PSN, which is the last field.
+    /// Offset of the PSN.
     pub(super) const PSN: usize = 9;
 
-    /// A header with everything at its usual value: migrated, default partition, no request for an
-    /// acknowledgement.
+    /// Returns a migrated header of the default partition, without acknowledgement request.
     #[must_use]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
@@ -99,11 +96,11 @@ impl Bth {
 /// RDMA extended transport header, 16 bytes (9.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
-    /// Address in the responder's region.
+    /// Address in the region.
     pub virtual_address: u64,
     /// The responder's R_Key.
     pub rkey: RKey,
-    /// Length of the whole message in bytes.
+    /// Message bytes.
     pub dma_length: u32,
 }
 
@@ -111,7 +108,7 @@ impl Reth {
     /// Bytes on the wire.
     pub const LEN: usize = 16;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *b;
@@ -122,7 +119,7 @@ impl Reth {
         }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
@@ -133,48 +130,46 @@ impl Reth {
     }
 }
 
-/// Reason of a responder for refusing a request for good.
+/// Reason for a NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NakCode {
-    /// A packet is missing: the requester is to send again from the PSN of the NAK.
+    /// A packet is missing: retransmit from this PSN.
     PsnSequenceError = 0,
-    /// The request is not valid for this queue pair.
+    /// Invalid for this queue pair.
     InvalidRequest = 1,
-    /// The R_Key, its rights or its bounds do not allow the access.
+    /// R_Key, rights or bounds deny access.
     RemoteAccessError = 2,
-    /// The responder failed to carry the request out.
+    /// Execution failed.
     RemoteOperationalError = 3,
     /// Reliable datagram only.
     InvalidRdRequest = 4,
 }
 
-/// The syndrome of an AETH (tables "AETH syndrome field" and "NAK codes").
+/// Syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// Positive; the 5-bit credit count, 31 for "no end-to-end flow control".
+    /// ACK with credits; 31: no end-to-end flow control.
     Ack {
-        /// Encoded credits, 0..=31.
+        /// Code, 0..=31.
         credits: u8,
     },
-    /// Receiver not ready; the 5-bit code of how long to wait.
+    /// Receiver not ready.
     RnrNak {
-        /// Timer code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
+        /// Code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
         timer: u8,
     },
-    /// Refused.
+    /// NAK.
     Nak(NakCode),
-    /// A value that the specification reserves.
+    /// Reserved.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// A positive acknowledgement without credits, as sent by a responder without end-to-end flow
-    /// control.
+    /// ACK without flow control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
-    /// Receive requests that an acknowledgement grants, beyond the message that its MSN names
-    /// (table "end-to-end flow control credits"). `None`: it counts none.
+    /// Returns receives granted beyond the MSN (table "end-to-end flow control credits"), if any.
     #[must_use]
     pub const fn granted(self) -> Option<u32> {
         match self {
@@ -187,7 +182,7 @@ impl Syndrome {
         }
     }
 
-    /// The value of this byte.
+    /// Parses the syndrome.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Self {
         match (byte >> 5, byte & 0x1F) {
@@ -202,7 +197,7 @@ impl Syndrome {
         }
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[must_use]
     pub const fn to_wire(self) -> u8 {
         match self {
@@ -236,9 +231,9 @@ impl fmt::Display for Syndrome {
 /// ACK extended transport header, 4 bytes (9.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
-    /// Answer of the responder.
+    /// ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
-    /// Number of messages that it has completed.
+    /// Messages completed.
     pub msn: Msn,
 }
 
@@ -246,13 +241,13 @@ impl Aeth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         Self { syndrome: Syndrome::from_wire(b[0]), msn: Msn::new(u24([b[1], b[2], b[3]])) }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = self.msn.get().to_be_bytes();
@@ -264,9 +259,9 @@ impl Aeth {
 /// Datagram extended transport header, 8 bytes (9.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deth {
-    /// The destination's queue key.
+    /// Queue key.
     pub qkey: QKey,
-    /// The sender's queue pair.
+    /// Sender's queue pair.
     pub source_qp: Qpn,
 }
 
@@ -274,7 +269,7 @@ impl Deth {
     /// Bytes on the wire.
     pub const LEN: usize = 8;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         Self {
@@ -283,7 +278,7 @@ impl Deth {
         }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
@@ -293,8 +288,7 @@ impl Deth {
     }
 }
 
-/// XRC extended transport header, 4 bytes (A14): the shared receive queue of the responder that a
-/// request is for. It stands right after the BTH, ahead of every other header.
+/// XRC extended transport header, 4 bytes (A14), directly after the BTH: the XRC SRQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XrcEth(pub SrqId);
 
@@ -302,13 +296,13 @@ impl XrcEth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub const fn parse(b: &[u8; Self::LEN]) -> Self {
         Self(SrqId::new(u32::from_be_bytes(*b)))
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(self) -> [u8; Self::LEN] {
         self.0.get().to_be_bytes()
@@ -318,13 +312,13 @@ impl XrcEth {
 /// Atomic extended transport header, 28 bytes (9.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
-    /// Address in the responder's region, a multiple of 8.
+    /// Aligned address in the region.
     pub virtual_address: u64,
     /// The responder's R_Key.
     pub rkey: RKey,
-    /// The value to swap in, or to add.
+    /// Value to swap or add.
     pub swap_or_add: u64,
-    /// The value to compare with; unused by FetchAdd.
+    /// Expected value, unused by FetchAdd.
     pub compare: u64,
 }
 
@@ -332,7 +326,7 @@ impl AtomicEth {
     /// Bytes on the wire.
     pub const LEN: usize = 28;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         let u64_at = |i: usize| u64::from_be_bytes(core::array::from_fn(|k| b[i + k]));
@@ -344,7 +338,7 @@ impl AtomicEth {
         }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
@@ -356,7 +350,7 @@ impl AtomicEth {
     }
 }
 
-/// The value that an atomic operation found, 8 bytes (9.3.5.3).
+/// Old value from an atomic, 8 bytes (9.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicAckEth(pub u64);
 
@@ -364,24 +358,24 @@ impl AtomicAckEth {
     /// Bytes on the wire.
     pub const LEN: usize = 8;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         Self(u64::from_be_bytes(*b))
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         self.0.to_be_bytes()
     }
 }
 
-/// Immediate data, 4 bytes (9.3.6): passed to the receiver's completion as they are.
+/// Immediate data, 4 bytes (9.3.6), unchanged to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Immediate(pub [u8; 4]);
 
-/// Invalidate extended transport header, 4 bytes (9.3.7): the R_Key to invalidate at the receiver.
+/// Invalidate extended transport header, 4 bytes (9.3.7): the receiver's R_Key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InvalidateEth(pub RKey);
 
@@ -389,25 +383,25 @@ impl InvalidateEth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub const fn parse(b: &[u8; Self::LEN]) -> Self {
         Self(RKey(u32::from_be_bytes(*b)))
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(self) -> [u8; Self::LEN] {
         self.0.0.to_be_bytes()
     }
 }
 
-/// Flush extended transport header, 4 bytes: what to flush and how far.
+/// Flush extended transport header, 4 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Feth {
-    /// Placement types, 4 bits: 1 global visibility, 2 persistence.
+    /// 4 bits: 1 global, 2 persistent.
     pub placement: u8,
-    /// Selectivity level, 2 bits: 0 the range, 1 the whole region.
+    /// 2 bits: 0 range, 1 whole region.
     pub selectivity: u8,
 }
 
@@ -415,13 +409,13 @@ impl Feth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub const fn parse(b: &[u8; Self::LEN]) -> Self {
         Self { placement: b[3] & 0x0F, selectivity: b[3] >> 4 & 3 }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(&self) -> [u8; Self::LEN] {
         [0, 0, 0, (self.selectivity & 3) << 4 | self.placement & 0x0F]

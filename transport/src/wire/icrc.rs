@@ -1,12 +1,10 @@
-//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over everything
-//! that no router changes.
+//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over bytes that
+//! routers keep.
 //!
-//! The ICRC covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC
-//! is linear: if all bytes but a few unknown bits are right, the difference between the received
-//! and the computed CRC gives those bits. An unknown identification is therefore *computed*. The
-//! packet is accepted if only the identification and the "don't fragment" bit had to change. That
-//! leaves 15 of the 32 bits of checking for such packets; over IPv6, and wherever the link knows
-//! the identification, all 32 are checked.
+//! It covers the IPv4 identification, which UDP sockets hide. CRCs are linear: the difference
+//! between received and computed reveals a few unknown bits. The identification is therefore
+//! *computed*; a packet passes if only it and "don't fragment" differ. This checks 15 of 32 bits;
+//! IPv6, or a link that reports it, checks all.
 
 use core::{
     fmt,
@@ -18,23 +16,22 @@ use crc32fast::Hasher;
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
-/// Knowledge of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
-/// neither.
+/// An IPv4 header's identification and "don't fragment" bit, as known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
     /// Both are known.
     Known {
-        /// The identification.
+        /// Identification.
         id: u16,
-        /// The "don't fragment" bit.
+        /// "Don't fragment" bit.
         dont_fragment: bool,
     },
-    /// Neither is known; this identification with "don't fragment" set is likely.
+    /// Unknown; this one with "don't fragment" is likely.
     Likely(u16),
 }
 
 impl Ident {
-    /// Identification of the next datagram of a run.
+    /// Returns the next datagram's, in a run.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -51,30 +48,29 @@ impl Ident {
 pub struct NetHeader {
     /// Sender's address.
     pub src: IpAddr,
-    /// Receiver's address; of the same family as `src`.
+    /// Receiver's address.
     pub dst: IpAddr,
     /// UDP source port.
     pub src_port: u16,
-    /// IPv4 TOS or IPv6 traffic class, ECN bits included.
+    /// IPv4 TOS or IPv6 traffic class, with ECN bits.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
     /// IPv4 identification.
     pub ident: Ident,
-    /// Fields that only links that build frames send and see.
+    /// Fields of frames.
     pub frame: FrameFields,
 }
 
-/// Fields that only a link sends and sees which builds its frames itself. Others send RoCEv2, leave
-/// the rest to the kernel, and have the defaults in what they receive.
+/// Fields of links that build frames; otherwise the kernel sets them, and packets are RoCEv2.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FrameFields(u32);
 
 impl FrameFields {
     const V1: u32 = 1 << 31;
 
-    /// Four bits of the service level count, 0 to 15; the lower three are the priority in the VLAN
-    /// tag. Of the flow label (IPv6 header, or GRH of RoCE v1) 20 bits count.
+    /// Returns fields: 4 bits of service level, the low 3 being VLAN priority, and 20 of flow label
+    /// (IPv6, or GRH of RoCE v1).
     #[must_use]
     pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
         let version = match version {
@@ -84,19 +80,19 @@ impl FrameFields {
         Self(version | (service_level as u32 & 0xF) << 20 | flow_label & 0xF_FFFF)
     }
 
-    /// Version of RoCE.
+    /// Returns the RoCE version.
     #[must_use]
     pub const fn version(self) -> RoceVersion {
         if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
     }
 
-    /// Service level, 0 to 15.
+    /// Returns the service level, 4 bits.
     #[must_use]
     pub const fn service_level(self) -> u8 {
         (self.0 >> 20) as u8 & 0xF
     }
 
-    /// Flow label, 20 bits.
+    /// Returns the flow label, 20 bits.
     #[must_use]
     pub const fn flow_label(self) -> u32 {
         self.0 & 0xF_FFFF
@@ -114,30 +110,29 @@ impl fmt::Debug for FrameFields {
 }
 
 impl NetHeader {
-    /// True if a router has marked the packet "congestion experienced" (RFC 3168). RoCE v1 has no
-    /// such mark.
+    /// True for "congestion experienced" (RFC 3168), which RoCE v1 lacks.
     #[must_use]
     pub const fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
     }
 }
 
-/// Kind of match of a packet's ICRC.
+/// Kind of match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IcrcMatch {
-    /// All 32 bits match with what was known.
+    /// All 32 bits match.
     Exact,
-    /// A match with this identification and "don't fragment" bit, which were not known before.
+    /// Computed fields.
     Solved {
-        /// The identification.
+        /// Identification.
         id: u16,
-        /// The "don't fragment" bit.
+        /// "Don't fragment" bit.
         dont_fragment: bool,
     },
 }
 
 impl IcrcMatch {
-    /// The network header with the identification that makes the ICRC right.
+    /// Returns the header with the computed identification.
     #[must_use]
     pub const fn identify(self, net: &NetHeader) -> NetHeader {
         match self {
@@ -149,17 +144,14 @@ impl IcrcMatch {
     }
 }
 
-/// The ICRC of a packet: `bytes` is the UDP payload from the BTH to the padding, without the ICRC
-/// itself. It is sent least significant byte first. Total: more bytes than a datagram carries, or
-/// fewer than a BTH has, give some number.
+/// Returns the ICRC, sent least significant byte first, of BTH to padding, for any length.
 #[must_use]
 pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, &[])
 }
 
-/// The ICRC that rxe computes for a FLUSH, and expects of one: everything from the BTH on counts a
-/// second time, unmasked. Up to Linux 6.12 at least, its opcode table does not say where the
-/// payload of a FLUSH begins.
+/// Returns rxe's ICRC of a FLUSH: BTH onwards counts twice, the second time unmasked. Through Linux
+/// 6.12 at least its opcode table lacks the payload offset.
 #[must_use]
 pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, bytes)
@@ -185,11 +177,10 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     transport(crc, bytes, again)
 }
 
-/// Goes on with what comes from the BTH on.
 fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
-    /// A packet of so many bytes is one piece, of a longer one the BTH is.
+    /// Longest packet handled whole.
     const SHORT: usize = 64;
-    /// FECN, BECN and what is reserved beside them.
+    /// FECN, BECN and reserved bits.
     const CONGESTION: usize = 4;
     let mut piece = [0; SHORT];
     let first = if bytes.len() <= SHORT { bytes.len() } else { Bth::LEN };
@@ -205,22 +196,21 @@ fn transport(mut crc: Hasher, bytes: &[u8], again: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// The packets from one IPv4 socket to another: what the ICRC covers before the BTH is the same in
-/// all of them, but for lengths and identification.
+/// An IPv4 flow: only lengths and identification vary before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IcrcFlow {
     src: Ipv4Addr,
     dst: Ipv4Addr,
     src_port: u16,
-    /// The CRC of that, with lengths and identification of zero, and "don't fragment" set.
+    /// With lengths and identification 0 and "don't fragment".
     crc: u32,
 }
 
 impl IcrcFlow {
-    /// Bytes of ones in the place of a local route header, an IPv4 header, and a UDP header.
+    /// Local route header (ones), IPv4 and UDP headers.
     const LEN: usize = IP + IPV4_LEN + UDP_LEN;
 
-    /// The flow of a packet; `None`: it is over IPv6, or of RoCE v1.
+    /// `None` for IPv6 and RoCE v1.
     pub(crate) fn of(net: &NetHeader) -> Option<Self> {
         let (IpAddr::V4(src), IpAddr::V4(dst), RoceVersion::V2) =
             (net.src, net.dst, net.frame.version())
@@ -232,7 +222,7 @@ impl IcrcFlow {
 
     fn new(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> Self {
         const UDP: usize = IP + IPV4_LEN;
-        // traffic class, hop limit and checksums are not covered
+        // traffic class, hop limit and checksums are excluded
         let mut bytes = [0xFF; Self::LEN];
         bytes[IP] = 0x45;
         bytes[IP + 2..IP + 8].copy_from_slice(&[0, 0, 0, 0, DONT_FRAGMENT, 0]);
@@ -245,7 +235,6 @@ impl IcrcFlow {
         Self { src, dst, src_port, crc: crc32fast::hash(&bytes) }
     }
 
-    /// True if a packet is of it.
     pub(crate) fn has(&self, net: &NetHeader) -> bool {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (net.src, net.dst) else { return false };
         src == self.src
@@ -254,7 +243,7 @@ impl IcrcFlow {
             && net.frame.version() == RoceVersion::V2
     }
 
-    /// The [ICRC](icrc) of a packet of it.
+    /// Returns a packet's [ICRC](icrc).
     pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
         self.icrc_with(ident, bytes, &[])
     }
@@ -265,8 +254,7 @@ impl IcrcFlow {
             Ident::Likely(id) => (id, true),
         };
         let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC
-        // wrong and must not panic
+        // wraps only beyond IPv4's length: a wrong ICRC, not a panic
         let length = udp_length.wrapping_add(IPV4_LEN as u16);
         let fields = [length, id, udp_length].map(u16::to_be_bytes);
         let mut crc = self.crc;
@@ -280,13 +268,13 @@ impl IcrcFlow {
     }
 }
 
-/// The IPv4 header behind eight bytes of ones.
+/// After eight bytes of ones.
 const IP: usize = 8;
 const DONT_FRAGMENT: u8 = 1 << 6;
-/// The byte with "don't fragment".
+/// Byte of "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// Change of the CRC of a [`IcrcFlow`] by a non-zero byte at this offset: a CRC is linear.
+/// Returns a byte's effect on the [`IcrcFlow`] CRC, which is linear.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);
@@ -297,8 +285,7 @@ const fn change(byte: u8, at: usize) -> u32 {
     crc
 }
 
-/// The same for both bytes of the length of the IPv4 packet, of its identification, and of the
-/// length of the UDP datagram.
+/// For IPv4 length, identification and UDP length.
 static CHANGES: [[[u32; 256]; 2]; 3] = {
     let places = [IP + 2, IP + 4, IP + IPV4_LEN + 4];
     let mut tables = [[[0; 256]; 2]; 3];
@@ -315,14 +302,12 @@ static CHANGES: [[[u32; 256]; 2]; 3] = {
     tables
 };
 
-/// Checks the ICRC at the end of a packet; `bytes` is the UDP payload from the
-/// BTH to the ICRC. That of a FLUSH may also be [as rxe has it](rxe_flush_icrc).
+/// Verifies the ICRC of BTH to ICRC; a FLUSH may have [rxe's](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
     verify(net, bytes, |body, again| icrc_with(net, body, again))
 }
 
-/// The same for a packet of this flow.
 pub(crate) fn verify_icrc_of(
     flow: Option<IcrcFlow>,
     net: &NetHeader,
@@ -354,29 +339,25 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
     })
 }
 
-/// The change of the network header that would explain a wrong ICRC, as a number: two packets whose
-/// headers were changed alike, and nothing else, have the same. `bytes` is the UDP payload from the
-/// BTH to the ICRC. `None`: it has no length of a packet.
+/// Returns a number for the header change behind a wrong ICRC, equal for equal changes without
+/// other damage. `bytes` is BTH to ICRC; `None`: impossible length.
 #[must_use]
 pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
     unshift(icrc(net, body) ^ u32::from_le_bytes(*received), UDP_LEN + body.len())
 }
 
-/// A difference of CRCs before so many bytes were shifted through it; `None`: these are no words,
-/// or more than a packet has.
+/// Returns a CRC difference before `bytes` of shifts; `None`: not whole words, or too many.
 fn unshift(difference: u32, bytes: usize) -> Option<u32> {
     let divisor = INVERSE_SHIFTS.get(bytes / 4).filter(|_| bytes.is_multiple_of(4))?;
     Some(multiply(difference, *divisor))
 }
 
-/// The change of the IPv4 header's bytes 4 to 7 (identification, flags, fragment offset) that
-/// explains this difference of CRCs. `None` if it changes more than the identification and "don't
-/// fragment".
+/// Returns the change of IPv4 bytes 4 to 7 that explains a difference; `None` beyond identification
+/// and "don't fragment".
 ///
-/// Feeding four bytes into a zero CRC register equals shifting them through it. So the difference
-/// is the changed word times x^(32 + 8·n) modulo the polynomial, with n bytes behind it. Division
-/// by that power gives the word.
+/// Feeding four bytes into a zero register equals shifting them through. With n bytes behind, the
+/// difference is the word times x^(32 + 8·n) modulo the polynomial; division gives the word.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let change = unshift(difference, 4 + IPV4_AFTER_IDENT + UDP_LEN + body)?;
     if change & !0x0040_FFFF != 0 {
@@ -392,12 +373,12 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 pub(super) const NEXT_HEADER_UDP: u8 = 17;
-/// "Next header" of a GRH behind which a BTH comes.
+/// GRH "next header" for a BTH.
 pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// Bytes that the CRC covers before the BTH. First eight bytes of ones for an InfiniBand local
-/// route header; then the IP and UDP headers or the GRH, with ones wherever a router may write.
+/// CRC input before the BTH: eight ones bytes for a local route header, then IP and UDP headers or
+/// GRH, ones where routers write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
@@ -411,14 +392,13 @@ impl Pseudo {
         self.len += bytes.len();
     }
 
-    /// The header of RoCE v1, before so many bytes less those of a UDP header.
     #[cold]
     fn global_route(&mut self, net: &NetHeader, udp_length: u16) {
         let length = udp_length.wrapping_sub(UDP_LEN as u16);
         self.ipv6(net.src.into(), net.dst.into(), length, NEXT_HEADER_IBA);
     }
 
-    /// The header of IPv6, which that of a global route is as well.
+    /// Also a GRH.
     fn ipv6(&mut self, src: Gid, dst: Gid, length: u16, next_header: u8) {
         self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
         self.put(&length.to_be_bytes());
@@ -428,10 +408,10 @@ impl Pseudo {
     }
 }
 
-/// The polynomial of CRC-32, reflected: bit 31 is x^0.
+/// Reflected: bit 31 is x^0.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 
-/// The product of two polynomials modulo [`POLYNOMIAL`].
+/// Returns the product modulo [`POLYNOMIAL`].
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 1 << 31;
@@ -445,14 +425,12 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// Entry k is x^(-32·k): the inverse of shifting k words through the CRC. Enough of them for the
-/// largest packet.
+/// Entry k is x^(-32·k), inverse to shifting k words, up to the largest packet.
 static INVERSE_SHIFTS: [u32; 1100] = {
     let mut word = 1 << 31;
     let mut i = 0;
     while i < 32 {
-        // dividing by x: if the constant term is set, the polynomial is added first, which clears
-        // it
+        // division by x: the polynomial first clears a set constant term
         word = if word & 1 << 31 != 0 { (word ^ POLYNOMIAL) << 1 | 1 } else { word << 1 };
         i += 1;
     }
@@ -514,7 +492,7 @@ mod tests {
         }
     }
 
-    /// Whatever they carry, and for as long as nothing else is wrong.
+    /// For any payload without more damage.
     #[test]
     fn packets_whose_headers_were_changed_alike_show_it() {
         for [a, b, other] in
@@ -604,7 +582,7 @@ mod tests {
                 Some(IcrcMatch::Solved { id: 0, dont_fragment: true })
             );
         }
-        // but nothing else may
+        // only a FLUSH may
         bytes[0] = 0x04;
         bytes.extend(rxe_flush_icrc(&net, &bytes).to_le_bytes());
         assert_eq!(verify_icrc(&net, &bytes), None);
@@ -623,8 +601,7 @@ mod tests {
         );
     }
 
-    /// Of corrupted packets with an unknown identification, about one in 2^15 may pass; with a
-    /// known one none of these.
+    /// With unknown identification about one corruption in 2^15 may pass; none here.
     #[test]
     fn corruption_is_found() {
         let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));

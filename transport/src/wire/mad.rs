@@ -1,6 +1,6 @@
-//! Management datagrams: the frame that every message to QP1 has (13.4).
+//! Management datagrams to QP1 (13.4).
 
-/// Bytes of a management datagram; a packet to QP1 has exactly so many of payload.
+/// Payload of packets to QP1.
 pub const MAD_LEN: usize = 256;
 
 /// Bytes after the header.
@@ -9,37 +9,37 @@ pub const MAD_DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
 /// The common header, 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MadHeader {
-    /// Version of the frame; 1.
+    /// Frame version, 1.
     pub base_version: u8,
-    /// Subject of the message; see [`MadHeader::CM_CLASS`].
+    /// Class, such as [`MadHeader::CM_CLASS`].
     pub class: u8,
-    /// Version of the class.
+    /// Class version.
     pub class_version: u8,
-    /// Method: the request, with a bit for an answer.
+    /// Method: request, with a response bit.
     pub method: u8,
-    /// Status, in an answer.
+    /// Status of a response.
     pub status: u16,
-    /// For the class to use.
+    /// Class-specific field.
     pub class_specific: u16,
-    /// Names the exchange that the message belongs to.
+    /// Transaction identifier.
     pub transaction: u64,
-    /// Kind of message within the class.
+    /// Kind of message.
     pub attribute: u16,
-    /// More about that.
+    /// Attribute modifier.
     pub modifier: u32,
 }
 
 impl MadHeader {
     /// Bytes on the wire.
     pub const LEN: usize = 24;
-    /// The class of connection management.
+    /// Connection management class.
     pub const CM_CLASS: u8 = 0x07;
-    /// Its version.
+    /// Class version.
     pub const CM_VERSION: u8 = 2;
-    /// The method of every message of it: Send.
+    /// Method of its messages: Send.
     pub const SEND: u8 = 0x03;
 
-    /// The value of these bytes.
+    /// Parses the header.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
         let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
@@ -56,7 +56,7 @@ impl MadHeader {
         }
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];

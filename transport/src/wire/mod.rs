@@ -1,8 +1,7 @@
-//! The formats on the wire: opcodes, headers, whole packets and the invariant CRC.
+//! Wire formats.
 //!
-//! Read first: InfiniBand volume 1, chapter 9.2 and 9.3 (base and extended transport headers);
-//! annexes A14 (XRC), A17 (RoCEv2). Everything is a plain value. Parsing is total: any byte string
-//! gives a value or a [`ParseError`]. Reserved fields are ignored on parsing and zero on encoding.
+//! Read first: InfiniBand volume 1, 9.2 and 9.3 (headers); annexes A14 (XRC), A17 (RoCEv2). Parsing
+//! is total: a value or a [`ParseError`]. Reserved fields are ignored in parsing, zero in encoding.
 
 mod datagram;
 mod grh;

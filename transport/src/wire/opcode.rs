@@ -1,9 +1,8 @@
-//! The opcode table: which operations exist, where in a message they stand and which headers follow
-//! the BTH.
+//! Opcodes: operations, positions, extended headers.
 
 use core::fmt;
 
-/// The transport service: the upper three bits of an opcode.
+/// Transport service, an opcode's upper three bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Service {
@@ -15,7 +14,7 @@ pub enum Service {
     Ud = 3,
     /// Congestion notification.
     Cnp = 4,
-    /// Extended reliable connection (annex A14).
+    /// XRC (A14).
     Xrc = 5,
 }
 
@@ -31,7 +30,7 @@ impl Service {
         }
     }
 
-    /// The name as opcodes spell it.
+    /// Returns the name used in opcodes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,11 +46,11 @@ impl Service {
 /// Position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PacketPosition {
-    /// The first of several.
+    /// First of several.
     First,
     /// Neither first nor last.
     Middle,
-    /// The last of several.
+    /// Last of several.
     Last,
     /// The whole message.
     Only,
@@ -70,7 +69,7 @@ impl PacketPosition {
         matches!(self, Self::Last | Self::Only)
     }
 
-    /// The place of packet `index` of `count`.
+    /// Returns a packet's position.
     #[must_use]
     pub const fn of(index: u32, count: u32) -> Self {
         match (index == 0, index + 1 >= count) {
@@ -82,8 +81,7 @@ impl PacketPosition {
     }
 }
 
-/// The extended transport headers that follow a BTH, in their order; in the requests of XRC, the
-/// XRCETH stands before them.
+/// Extended headers after BTH or XRCETH.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it stands for")]
 pub enum Extension {
@@ -102,7 +100,7 @@ pub enum Extension {
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $position:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
-        /// Operation of a packet: the lower five bits of an opcode.
+        /// Operation, an opcode's lower five bits.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Operation {
@@ -120,19 +118,19 @@ macro_rules! operations {
                 }
             }
 
-            /// The name, as the specification's opcode table has it.
+            /// Returns the specification's name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Position of such a packet in its message.
+            /// Returns its position.
             #[must_use]
             pub const fn position(self) -> PacketPosition {
                 match self { $(Self::$variant => PacketPosition::$position,)* }
             }
 
-            /// True if it answers a request.
+            /// True for a response.
             #[must_use]
             pub const fn is_response(self) -> bool {
                 (self as u8) >= Self::ReadResponseFirst as u8 && (self as u8) <= Self::AtomicAcknowledge as u8
@@ -154,62 +152,61 @@ macro_rules! operations {
     (@ext $ext:ident) => { Some(Extension::$ext) };
 }
 
-// code, variant, name, place; then the headers after the BTH in RC (and XRC), UC, UD and CNP; "-":
-// the service has no such packet.
+// code, variant, name, position; headers after the BTH in RC (and XRC), UC, UD, CNP; "-": none
 operations! {
-    /// The first packet of a SEND.
+    /// First packet of a SEND.
     0x00 SendFirst "SEND First" First  None None - -;
-    /// A packet in the middle of a SEND. In the congestion service this code is unused.
+    /// Middle packet of a SEND; unused in CNPs.
     0x01 SendMiddle "SEND Middle" Middle  None None - None;
-    /// The last packet of a SEND.
+    /// Last packet of a SEND.
     0x02 SendLast "SEND Last" Last  None None - -;
-    /// The last packet of a SEND, with immediate data.
+    /// Last packet with immediate.
     0x03 SendLastImm "SEND Last with Immediate" Last  Imm Imm - -;
     /// A SEND of one packet.
     0x04 SendOnly "SEND Only" Only  None None Deth -;
-    /// A SEND of one packet, with immediate data.
+    /// One packet with immediate.
     0x05 SendOnlyImm "SEND Only with Immediate" Only  Imm Imm DethImm -;
-    /// The first packet of an RDMA WRITE.
+    /// First packet of an RDMA WRITE.
     0x06 WriteFirst "RDMA WRITE First" First  Reth Reth - -;
-    /// A packet in the middle of an RDMA WRITE.
+    /// Middle packet of an RDMA WRITE.
     0x07 WriteMiddle "RDMA WRITE Middle" Middle  None None - -;
-    /// The last packet of an RDMA WRITE.
+    /// Last packet of an RDMA WRITE.
     0x08 WriteLast "RDMA WRITE Last" Last  None None - -;
-    /// The last packet of an RDMA WRITE, with immediate data.
+    /// Last packet with immediate.
     0x09 WriteLastImm "RDMA WRITE Last with Immediate" Last  Imm Imm - -;
     /// An RDMA WRITE of one packet.
     0x0A WriteOnly "RDMA WRITE Only" Only  Reth Reth - -;
-    /// An RDMA WRITE of one packet, with immediate data.
+    /// One packet with immediate.
     0x0B WriteOnlyImm "RDMA WRITE Only with Immediate" Only  RethImm RethImm - -;
-    /// The request for an RDMA READ.
+    /// An RDMA READ request.
     0x0C ReadRequest "RDMA READ Request" Only  Reth - - -;
-    /// The first packet of the answer to an RDMA READ.
+    /// First packet of a READ response.
     0x0D ReadResponseFirst "RDMA READ response First" First  Aeth - - -;
-    /// A packet in the middle of the answer to an RDMA READ.
+    /// Middle packet of a READ response.
     0x0E ReadResponseMiddle "RDMA READ response Middle" Middle  None - - -;
-    /// The last packet of the answer to an RDMA READ.
+    /// Last packet of a READ response.
     0x0F ReadResponseLast "RDMA READ response Last" Last  Aeth - - -;
-    /// The answer to an RDMA READ in one packet.
+    /// A READ response of one packet.
     0x10 ReadResponseOnly "RDMA READ response Only" Only  Aeth - - -;
-    /// An acknowledgement, positive or negative.
+    /// An ACK or NAK.
     0x11 Acknowledge "Acknowledge" Only  Aeth - - -;
-    /// The answer to an atomic operation.
+    /// An atomic response.
     0x12 AtomicAcknowledge "ATOMIC Acknowledge" Only  AethAtomicAck - - -;
     /// An atomic compare and swap.
     0x13 CmpSwap "CmpSwap" Only  Atomic - - -;
     /// An atomic fetch and add.
     0x14 FetchAdd "FetchAdd" Only  Atomic - - -;
-    /// The last packet of a SEND that invalidates an R_Key.
+    /// Last packet with invalidation.
     0x16 SendLastInvalidate "SEND Last with Invalidate" Last  Ieth - - -;
-    /// A SEND of one packet that invalidates an R_Key.
+    /// One packet with invalidation.
     0x17 SendOnlyInvalidate "SEND Only with Invalidate" Only  Ieth - - -;
     /// A FLUSH of remote memory.
     0x1C Flush "FLUSH" Only  FethReth - - -;
-    /// An atomic write of eight bytes.
+    /// An ATOMIC WRITE of eight bytes.
     0x1D AtomicWrite "ATOMIC WRITE" Only  Reth - - -;
 }
 
-/// An opcode that this transport knows: a service and an operation that exists in it.
+/// A service and its operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Opcode {
     service: Service,
@@ -225,7 +222,7 @@ impl Opcode {
         extension: Extension::None,
     };
 
-    /// The opcode of `operation` in `service`; `None` where the service has no such operation.
+    /// Returns the opcode, if the service has it.
     #[must_use]
     pub const fn new(service: Service, operation: Operation) -> Option<Self> {
         match operation.extension(service) {
@@ -234,7 +231,6 @@ impl Opcode {
         }
     }
 
-    /// The opcode of an operation that the service is known to have.
     #[must_use]
     pub(crate) const fn known(service: Service, operation: Operation) -> Self {
         match Self::new(service, operation) {
@@ -243,8 +239,7 @@ impl Opcode {
         }
     }
 
-    /// The opcode of this byte, or `None` when it is reserved or of a service that this transport
-    /// does not implement.
+    /// Returns a supported opcode.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Option<Self> {
         match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {
@@ -253,32 +248,31 @@ impl Opcode {
         }
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[must_use]
     pub const fn to_wire(self) -> u8 {
         (self.service as u8) << 5 | self.operation as u8
     }
 
-    /// The transport service.
+    /// Returns the service.
     #[must_use]
     pub const fn service(self) -> Service {
         self.service
     }
 
-    /// Operation of the packet.
+    /// Returns the operation.
     #[must_use]
     pub const fn operation(self) -> Operation {
         self.operation
     }
 
-    /// True if an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in
-    /// no response.
+    /// True for XRC requests.
     #[must_use]
     pub const fn has_xrceth(self) -> bool {
         matches!(self.service, Service::Xrc) && !self.operation.is_response()
     }
 
-    /// Headers that follow the BTH, or the XRCETH.
+    /// Returns the extended headers.
     #[must_use]
     pub const fn extension(self) -> Extension {
         self.extension

@@ -1,4 +1,4 @@
-//! A whole packet: the UDP payload of a RoCEv2 datagram.
+//! A packet: the UDP payload.
 
 use thiserror::Error;
 
@@ -10,23 +10,22 @@ use super::{
 };
 use crate::psn::Psn;
 
-/// Bytes of the invariant CRC at a packet's end.
+/// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 
-/// The most bytes that a BTH and what follows it take before the payload: BTH, XRCETH and
-/// AtomicETH.
+/// Most header bytes: BTH, XRCETH, AtomicETH.
 pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
-/// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
+/// Longest packet sent: headers, 4,096 bytes, ICRC.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
 
-/// Number of zero bytes that follow a payload so that it ends on a multiple of four.
+/// Returns the padding to a multiple of four.
 #[must_use]
 pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
 }
 
-/// The headers that follow the BTH.
+/// Extended headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it holds")]
 pub enum Ext {
@@ -44,7 +43,7 @@ pub enum Ext {
 }
 
 impl Ext {
-    /// Kind of these headers.
+    /// Returns their kind.
     #[must_use]
     pub const fn extension(&self) -> Extension {
         match self {
@@ -62,7 +61,7 @@ impl Ext {
         }
     }
 
-    /// The immediate data, where there is some.
+    /// Returns immediate data, if any.
     #[must_use]
     pub const fn immediate(&self) -> Option<Immediate> {
         match self {
@@ -71,7 +70,7 @@ impl Ext {
         }
     }
 
-    /// The RETH, where there is one.
+    /// Returns the RETH, if any.
     #[must_use]
     pub const fn reth(&self) -> Option<Reth> {
         match self {
@@ -80,7 +79,7 @@ impl Ext {
         }
     }
 
-    /// The AETH, where there is one.
+    /// Returns the AETH, if any.
     #[must_use]
     pub const fn aeth(&self) -> Option<Aeth> {
         match self {
@@ -136,7 +135,6 @@ impl Ext {
     }
 }
 
-/// The first bytes of what is left.
 fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (head, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -155,7 +153,6 @@ impl Writer<'_> {
     }
 }
 
-/// Opcodes of packets that have no header behind the BTH, and do not end a message.
 const MIDDLES: [u8; 5] = [
     Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
     Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
@@ -172,28 +169,27 @@ const WRITE_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::WriteOnlyImm).t
 const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
 const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
 
-/// A packet of RC that is a whole message or response, of the kinds that are most common.
+/// A common RC packet that is a whole message or response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single<'a> {
     pub(crate) kind: SingleKind,
     pub(crate) bth: Bth,
-    /// Of a SEND or a WRITE.
+    /// Of a SEND or WRITE.
     pub(crate) immediate: Option<Immediate>,
     pub(crate) payload: &'a [u8],
 }
 
-/// Kind of such a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SingleKind {
     Send,
     Write(Reth),
     ReadResponse,
-    /// Positive.
+    /// ACK.
     Acknowledge,
 }
 
 impl<'a> Single<'a> {
-    /// `None`: it may be any other packet, or none.
+    /// `None`: another packet, or invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -225,7 +221,7 @@ impl<'a> Single<'a> {
     }
 }
 
-/// A BTH and the headers that follow it.
+/// A BTH with extended headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     bth: Bth,
@@ -234,15 +230,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// These headers, or `None` when `ext` is not what the opcode calls for, or it calls for an
-    /// XRCETH.
+    /// Returns headers if `ext` fits an opcode without XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
         Self::checked(bth, None, ext)
     }
 
-    /// The headers of a request of XRC; `None` for another opcode, or when `ext` is not what it
-    /// calls for.
+    /// Returns XRC request headers if they fit.
     #[must_use]
     pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
         Self::checked(bth, Some(xrceth), ext)
@@ -254,42 +248,40 @@ impl Headers {
         fits.then_some(Self { bth, xrceth, ext })
     }
 
-    /// For packets that this transport builds itself, whose opcode and headers agree by
-    /// construction.
+    /// For headers that fit by construction.
     pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
         debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
         Self { bth, xrceth: None, ext }
     }
 
-    /// The same with the XRCETH that a request of XRC has, and nothing else.
+    /// Adds an XRC request's XRCETH.
     pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
         debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
         Self { xrceth, ..self }
     }
 
-    /// The base transport header.
+    /// Returns the BTH.
     #[must_use]
     pub const fn bth(&self) -> &Bth {
         &self.bth
     }
 
-    /// The XRCETH, which every request of XRC has.
+    /// Returns the XRCETH of an XRC request.
     #[must_use]
     pub const fn xrceth(&self) -> Option<XrcEth> {
         self.xrceth
     }
 
-    /// Bytes that follow them.
+    /// Returns the extended headers.
     #[must_use]
     pub const fn ext(&self) -> &Ext {
         &self.ext
     }
 
-    /// Writes the headers of a packet with `payload` bytes of payload to the start of `out`, and
-    /// returns their length.
+    /// Writes headers for `payload` bytes; returns their length.
     ///
     /// # Panics
-    /// When `out` is shorter than the headers; [`HEADERS_MAX`] bytes are always enough.
+    /// If `out` is too short; [`HEADERS_MAX`] suffices.
     pub fn encode(&self, payload: usize, out: &mut [u8]) -> usize {
         let mut writer = Writer { out, at: 0 };
         writer.put(&self.bth.encode(padding(payload) as u8));
@@ -300,8 +292,7 @@ impl Headers {
         writer.at
     }
 
-    /// The same, without padding, for packets that are all alike but for the PSN, and have no
-    /// headers behind the BTH but the XRCETH.
+    /// Returns headers of a run: BTH and XRCETH only, unpadded.
     pub(crate) fn of_middles(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
@@ -314,7 +305,7 @@ impl Headers {
     }
 }
 
-/// Headers of packets from the middle of a message, as they are written but for the PSN.
+/// Encoded except the PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MiddleHeaders {
     bytes: [u8; Self::MAX],
@@ -324,11 +315,10 @@ pub(crate) struct MiddleHeaders {
 impl MiddleHeaders {
     const MAX: usize = Bth::LEN + XrcEth::LEN;
 
-    /// Writes them with a PSN to the start of `out`, and returns what is behind them, where what
-    /// was is overwritten in part.
+    /// Writes headers with `psn`; returns the rest, partly overwritten.
     ///
     /// # Panics
-    /// When `out` is shorter than BTH and XRCETH.
+    /// If `out` is shorter than BTH and XRCETH.
     pub(crate) fn write<'a>(&self, psn: Psn, out: &'a mut [u8]) -> &'a mut [u8] {
         out[..Self::MAX].copy_from_slice(&self.bytes);
         out[Bth::PSN..Bth::LEN].copy_from_slice(&psn.get().to_be_bytes()[1..]);
@@ -336,19 +326,19 @@ impl MiddleHeaders {
     }
 }
 
-/// Fault of bytes that should be a packet.
+/// Reason for rejecting bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum ParseError {
-    /// Fewer bytes than its headers and the ICRC take.
+    /// Shorter than headers and ICRC.
     #[error("shorter than its headers")]
     TooShort,
-    /// Not a multiple of four bytes, or a pad count larger than the payload.
+    /// Not whole words, or excess pad count.
     #[error("length and pad count do not fit")]
     Padding,
-    /// An opcode that is reserved, or of a service not spoken here.
+    /// Reserved or unsupported opcode.
     #[error("unknown opcode {0:#04x}")]
     Opcode(u8),
-    /// A transport version other than 0.
+    /// Version other than 0.
     #[error("unknown transport version {0}")]
     Version(u8),
 }
@@ -358,18 +348,17 @@ pub enum ParseError {
 pub struct Packet<'a> {
     /// The headers.
     pub headers: Headers,
-    /// The payload, without its padding.
+    /// Payload without padding.
     pub payload: &'a [u8],
-    /// The invariant CRC as it came, in the order of [`icrc`](super::icrc).
+    /// ICRC in the order of [`icrc`](super::icrc).
     pub icrc: u32,
 }
 
 impl<'a> Packet<'a> {
-    /// Parses a UDP payload, BTH to ICRC.
+    /// Parses BTH to ICRC.
     ///
     /// # Errors
-    /// A [`ParseError`] for every byte string that is no packet of this transport. The ICRC is not
-    /// checked here, because it covers headers that are not in `bytes`.
+    /// A [`ParseError`]; the ICRC, covering other headers, is unchecked.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -393,8 +382,7 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// BTH and payload of a middle packet of a SEND, a WRITE or a READ response in RC or UC. `None`
-    /// for every other packet, and if it asks for an acknowledgement.
+    /// Parses an RC or UC middle packet without acknowledgement request; `None`: another.
     pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
         if !MIDDLES.contains(bytes.first()?) {
             return None;
@@ -402,15 +390,15 @@ impl<'a> Packet<'a> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
         let asks = bth[8] & 0x80 != 0;
-        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or of another version
+        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or another version
         if asks || is_padded {
             return None;
         }
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
-    /// The PSN and the payload of a packet that is, but for these, like one [from the
-    /// middle](Self::parse_middle) of a message, and as long.
+    /// Returns PSN and payload of a packet otherwise like `before`, a [middle
+    /// packet](Self::parse_middle).
     pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
@@ -418,12 +406,10 @@ impl<'a> Packet<'a> {
         is_like.then(|| (Bth::psn_of(bth), payload))
     }
 
-    /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its
-    /// length.
+    /// Writes the packet with padding and ICRC; returns its length.
     ///
     /// # Panics
-    /// When `out` is too short: [`HEADERS_MAX`], the padded payload and [`ICRC_LEN`] are always
-    /// enough.
+    /// If `out` is too short; [`HEADERS_MAX`], padded payload and [`ICRC_LEN`] suffice.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let headers = self.headers.encode(self.payload.len(), out);
         let mut writer = Writer { out, at: headers };

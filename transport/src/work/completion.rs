@@ -15,18 +15,18 @@ use crate::{
 /// A work completion (`ibv_wc`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Wc {
-    /// The request's identifier.
+    /// Request identifier.
     pub wr_id: u64,
-    /// The queue pair it was posted to; for a receive from a shared queue, the one that received.
+    /// Queue pair.
     pub qpn: Qpn,
-    /// Time of its completion, by the adapter's clock (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    /// Adapter time (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
     pub timestamp: Instant,
-    /// Its result.
+    /// Result.
     pub result: Result<WcOk, WcError>,
 }
 
 impl Wc {
-    /// A place for a completion to be polled into; it means nothing itself.
+    /// A placeholder for polling.
     pub const UNUSED: Self = Self {
         wr_id: 0,
         qpn: Qpn::new(0),
@@ -35,69 +35,67 @@ impl Wc {
     };
 }
 
-/// Kind of a completed request (`ibv_wc_opcode`).
+/// Kind of completed request (`ibv_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
-    /// A SEND of ours.
+    /// SEND.
     Send,
-    /// An RDMA WRITE of ours.
+    /// RDMA WRITE.
     RdmaWrite,
-    /// An RDMA READ of ours.
+    /// RDMA READ.
     RdmaRead,
-    /// A compare and swap of ours.
+    /// Compare and swap.
     CompSwap,
-    /// A fetch and add of ours.
+    /// Fetch and add.
     FetchAdd,
-    /// A bind of a memory window of ours.
+    /// Window bind.
     BindMw,
-    /// A local invalidation.
+    /// Local invalidation.
     LocalInv,
-    /// A FLUSH of ours.
+    /// FLUSH.
     Flush,
-    /// An ATOMIC WRITE of ours.
+    /// ATOMIC WRITE.
     AtomicWrite,
-    /// A receive request, by a SEND of the peer.
+    /// Receive of a SEND.
     Recv,
-    /// A receive request, by an RDMA WRITE with immediate of the peer.
+    /// Receive of a WRITE with immediate.
     RecvRdmaWithImm,
 }
 
-/// Contents of the 40 bytes in front of a received datagram.
+/// Contents of the GRH area, 40 bytes before a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GrhArea {
-    /// Its IPv4 header, in the last 20 bytes.
+    /// IPv4 header, in the last 20 bytes.
     Ipv4,
-    /// Its IPv6 header.
+    /// IPv6 header.
     Ipv6,
-    /// The global route header of RoCE v1.
+    /// Global route header of RoCE v1.
     GlobalRoute,
 }
 
 /// A success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WcOk {
-    /// The kind of request.
+    /// Kind of request.
     pub opcode: WcOpcode,
-    /// Bytes received or read, 8 for an atomic. On a datagram queue pair the 40 bytes of the GRH
-    /// area count too. 0 for SEND and WRITE.
+    /// Bytes received or read, with UD's 40-byte GRH area; 8 for an atomic, 0 for SEND and WRITE.
     pub byte_len: u32,
-    /// Immediate data that came with the message.
+    /// Immediate data.
     pub immediate: Option<Immediate>,
-    /// The key of ours that the message has invalidated (`IBV_WC_WITH_INV`).
+    /// Invalidated local key (`IBV_WC_WITH_INV`).
     pub invalidated: Option<RKey>,
-    /// The sender's queue pair, for a datagram.
+    /// Sender's queue pair (UD).
     pub src_qp: Option<Qpn>,
-    /// Index of the P_Key that a datagram came with; 0 for everything else.
+    /// P_Key index (UD), else 0.
     pub pkey_index: u16,
-    /// Contents of the 40-byte GRH area with which the receive buffer starts, if it does
-    /// (`IBV_WC_GRH`).
+    /// GRH area in the buffer (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
-    /// The tag of the flow by which a raw packet came (`ibv_wc_read_flow_tag`); 0: it has none.
+    /// Flow tag of a raw packet (`ibv_wc_read_flow_tag`), or 0.
     pub flow_tag: u32,
 }
 
 impl WcOk {
-    /// A success without further values.
+    /// Returns a success.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
         Self {
@@ -113,12 +111,12 @@ impl WcOk {
     }
 }
 
-/// A failure: the specification's status and, where known, what lies behind it.
+/// A failure: status and known cause.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub struct WcError {
-    /// The specification's status.
+    /// Status of the specification.
     pub status: WcStatus,
-    /// Cause of the failure.
+    /// Cause.
     pub cause: Cause,
 }
 
@@ -134,7 +132,7 @@ impl fmt::Display for WcError {
 
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal;)*) => {
-        /// Status of a request (`ibv_wc_status`); the numbers are those of the C API.
+        /// Status of a request (`ibv_wc_status`), numbered as in C.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
@@ -148,80 +146,80 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The message does not fit the posted buffer, or is longer than the service allows.
+    /// Message beyond buffer or service limit.
     LocLenErr = 1 "local length error";
-    /// Something inside the queue pair is inconsistent, or a local invalidation named a wrong key.
+    /// Inconsistent queue pair, or invalidation of a wrong key.
     LocQpOpErr = 2 "local QP operation error";
-    /// A local scatter or gather element is not valid for this use.
+    /// Invalid local SGE.
     LocProtErr = 4 "local protection error";
-    /// The queue pair went into the error state before this request was carried out.
+    /// ERR before execution.
     WrFlushErr = 5 "work request flushed";
-    /// A memory window cannot be bound as asked.
+    /// Window bind refused.
     MwBindErr = 6 "memory window bind error";
-    /// The responder answered with something that does not fit the request.
+    /// Unfitting response.
     BadRespErr = 7 "bad response";
-    /// A receive buffer turned out not to allow the access of an incoming RDMA WRITE.
+    /// A receive buffer denied a WRITE.
     LocAccessErr = 8 "local access error";
-    /// The responder found the request invalid.
+    /// Invalid request, by the responder.
     RemInvReqErr = 9 "remote invalid request";
-    /// The responder refused the access to its memory.
+    /// Access denied by the responder.
     RemAccessErr = 10 "remote access error";
-    /// The responder could not carry the request out.
+    /// Execution failed at the responder.
     RemOpErr = 11 "remote operation error";
-    /// The responder did not answer, however often it was asked.
+    /// No response despite retries.
     RetryExcErr = 12 "transport retry counter exceeded";
-    /// The responder was not ready, however often it was asked.
+    /// Not ready despite retries.
     RnrRetryExcErr = 13 "RNR retry counter exceeded";
 }
 
-/// Cause of a failed completion.
+/// Cause of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The queue pair was in the error state.
+    /// The queue pair was in ERR.
     Flushed,
-    /// A local buffer.
+    /// Local buffer access.
     Access(AccessError),
-    /// Answer of the responder, which knows the reason.
+    /// The responder's NAK, without a reason.
     Responder(Syndrome),
-    /// No answer to this many tries.
+    /// No response.
     NoAnswer {
-        /// Transmissions of the oldest packet.
+        /// Transmissions.
         tries: u8,
     },
-    /// A message longer than what it may be.
+    /// Message too long.
     TooLong {
         /// Its bytes.
         length: u32,
-        /// The bytes allowed.
+        /// Limit in bytes.
         limit: u32,
     },
-    /// A frame shorter than its header.
+    /// Frame shorter than its header.
     TooShort {
         /// Its bytes.
         length: u32,
-        /// The fewest bytes.
+        /// Minimum in bytes.
         least: u32,
     },
-    /// A memory window.
+    /// Window bind.
     Bind(WindowError),
-    /// The list of an atomic is not of eight bytes.
+    /// Atomic SGEs other than 8 bytes.
     NotAWord {
-        /// Its bytes.
+        /// Their bytes.
         length: u32,
     },
-    /// The queue pair was connected with `max_rd_atomic` 0, so it does no READs and no atomics.
+    /// `max_rd_atomic` is 0: no READs or atomics.
     NoReadsAllowed,
-    /// A READ response whose opcode or length does not fit the request.
+    /// READ response with a wrong opcode or length.
     ResponseMismatch,
-    /// Answer of our responder to the peer when this receive request was being filled.
+    /// Our responder refused the message.
     Refused(Refusal),
-    /// The address handle names a GID index that does not exist, or one of another address family.
+    /// The GID index is missing or of another address family.
     NoRoute,
-    /// The address handle belongs to another protection domain than the queue pair.
+    /// Address handle of another protection domain.
     ForeignAddressHandle,
-    /// The operation does not exist in this service.
+    /// The service lacks the operation.
     WrongOperation,
-    /// It was to fail on request.
+    /// Injected failure.
     Injected,
 }
 

@@ -1,4 +1,4 @@
-//! Completion counters: how much has completed, without a completion for each request.
+//! Completion counters.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,36 +8,35 @@ use bitflags::bitflags;
 use super::request::SendOp;
 use crate::wire::Operation;
 
-/// Unit in which a completion counter counts successful requests (`ibv_comp_cntr_type`).
+/// Unit of a completion counter (`ibv_comp_cntr_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counted {
-    /// The requests.
+    /// Requests.
     Requests,
-    /// Their bytes.
+    /// Bytes.
     Bytes,
 }
 
 bitflags! {
-    /// Operations of a queue pair that a completion counter counts (`ibv_qp_attach_comp_cntr_op`).
+    /// Operations to count (`ibv_qp_attach_comp_cntr_op`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct CountedOps: u32 {
-        /// SENDs of its own.
+        /// Own SENDs.
         const SEND = 1;
-        /// Receive requests of its own, those that a WRITE with immediate has taken included.
+        /// Own receives, with WRITEs with immediate.
         const RECV = 1 << 1;
-        /// READs of its own.
+        /// Own READs.
         const READ = 1 << 2;
-        /// READs of the peer.
+        /// The peer's READs.
         const REMOTE_READ = 1 << 3;
-        /// WRITEs of its own.
+        /// Own WRITEs.
         const WRITE = 1 << 4;
-        /// WRITEs of the peer.
+        /// The peer's WRITEs.
         const REMOTE_WRITE = 1 << 5;
     }
 }
 
 impl CountedOps {
-    /// The one that a send request is; none for those that are not counted.
     pub(crate) const fn of_send(op: &SendOp) -> Self {
         match op {
             SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
@@ -49,7 +48,6 @@ impl CountedOps {
         }
     }
 
-    /// The one that a request of the peer is; none for those that are not counted.
     pub(crate) const fn of_request(operation: Operation) -> Self {
         use Operation as Op;
         match operation {
@@ -65,9 +63,8 @@ impl CountedOps {
     }
 }
 
-/// Completion counter (`ibv_comp_cntr`): counts what completes on the queue pairs that it is
-/// attached to, signaled or not, and apart from that those that complete in error. Both numbers
-/// start over at zero after [`u64::MAX`].
+/// A completion counter (`ibv_comp_cntr`) of successes, signaled or not, and failures; both wrap
+/// after [`u64::MAX`].
 #[derive(Debug)]
 pub struct CompletionCounter {
     counted: Counted,
@@ -76,53 +73,52 @@ pub struct CompletionCounter {
 }
 
 impl CompletionCounter {
-    /// One with both numbers at zero.
+    /// Returns a counter at zero.
     #[must_use]
     pub const fn new(counted: Counted) -> Self {
         Self { counted, completed: AtomicU64::new(0), failed: AtomicU64::new(0) }
     }
 
-    /// Number of requests that have succeeded, or of their bytes.
+    /// Returns successful requests or bytes.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Number of requests that have failed, those that were flushed included.
+    /// Returns failed requests, with flushed ones.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Sets the first number.
+    /// Sets the successes.
     pub fn set_completed(&self, number: u64) {
         self.completed.store(number, Ordering::Release);
     }
 
-    /// Sets the second number.
+    /// Sets the failures.
     pub fn set_failed(&self, number: u64) {
         self.failed.store(number, Ordering::Release);
     }
 
-    /// Adds to the first number.
+    /// Adds successes.
     pub fn add_completed(&self, number: u64) {
         self.completed.fetch_add(number, Ordering::AcqRel);
     }
 
-    /// Adds to the second number.
+    /// Adds failures.
     pub fn add_failed(&self, number: u64) {
         self.failed.fetch_add(number, Ordering::AcqRel);
     }
 }
 
-/// A queue pair's completion counters.
 #[derive(Debug, Default)]
 pub(crate) struct CompletionCounters {
     attached: Vec<(CountedOps, Arc<CompletionCounter>)>,
 }
 
 impl CompletionCounters {
-    /// Attaches one, if none counts any of these operations yet.
+    /// Attaches a counter to operations without one.
     pub(crate) fn attach(&mut self, ops: CountedOps, counter: Arc<CompletionCounter>) -> bool {
         let free = !self.attached.iter().any(|(others, _)| others.intersects(ops));
         if free {
@@ -131,12 +127,11 @@ impl CompletionCounters {
         free
     }
 
-    /// True if nothing is counted.
     pub(crate) const fn is_empty(&self) -> bool {
         self.attached.is_empty()
     }
 
-    /// An operation has ended, and has moved so many bytes if it succeeded.
+    /// Counts an operation; `bytes` is `None` for a failure.
     pub(crate) fn count(&self, op: CountedOps, bytes: Option<u32>) {
         let Some((_, counter)) = self.attached.iter().find(|(ops, _)| ops.intersects(op)) else {
             return;

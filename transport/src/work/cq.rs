@@ -1,5 +1,4 @@
-//! Completion queues. The adapter fills them, and their owner empties them without asking the
-//! adapter.
+//! Completion queues: filled by the adapter, polled without it.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -11,11 +10,11 @@ use super::{
 };
 use crate::{ids::CqId, time::Instant};
 
-/// Completions that wake a reader that armed the queue (`ibv_req_notify_cq`).
+/// Completions that notify an armed reader (`ibv_req_notify_cq`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NotifyKind {
-    /// Only one that the sender marked as solicited, or a failure.
+    /// Solicited or failed.
     Solicited = 1,
     /// Any.
     Next = 2,
@@ -23,26 +22,24 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// Time that an armed queue waits for more completions before it wakes its reader
-/// (`ibv_moderate_cq`). Only completions of the kind it is armed for count, from the time of
-/// arming. With both at zero, the default, it does not wait.
+/// Delay of an armed queue's event (`ibv_moderate_cq`), default none. Completions of the armed kind
+/// count, from arming.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
-    /// Number of completions that end the waiting (`cq_count`); 0: no limit.
+    /// Completions before the event (`cq_count`); 0: no limit.
     pub count: u16,
-    /// Time after the first completion that ends it, in whole microseconds up to 65,535
-    /// (`cq_period`). 0: no time limit, so no event comes until the count is reached.
+    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: the event waits for
+    /// the count.
     pub period: Duration,
 }
 
 impl CqModeration {
-    /// The longest period: 65,535 µs.
+    /// Longest period: 65,535 µs.
     pub const MAX_PERIOD: Duration = Duration::from_micros(u16::MAX as u64);
 }
 
-/// Completions in order: bounded, taken without a lock, shared between an adapter and the queue's
-/// owner. A completion that has been polled makes everything visible that was written to memory
-/// before it.
+/// A bounded queue of completions, polled without a lock. Polled completions make earlier memory
+/// writes visible.
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
@@ -53,34 +50,33 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Room for completions. To make it takes as long as it is large, so those who have the adapter
-/// behind a lock make it before they take that.
+/// Storage for completions, allocated outside the adapter's lock: allocation takes time in its
+/// size.
 #[derive(Debug)]
 pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
 
 impl CqRoom {
-    /// Room for so many completions, at least one.
+    /// Returns storage for at least one completion.
     #[must_use]
     pub fn new(completions: usize) -> Self {
         Self(ArrayQueue::new(completions))
     }
 
-    /// Number of completions that it is for.
+    /// Returns the capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 }
 
-/// Validity of completions. Those of a queue pair share one until it discards them; then it gets
-/// another.
+/// Validity of completions, replaced when a queue pair discards them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity {
     discarded: Arc<AtomicBool>,
 }
 
 impl Validity {
-    /// Polling finds none of them any more.
+    /// Hides completions.
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
     }
@@ -90,24 +86,23 @@ impl Validity {
     }
 }
 
-/// True if a completion has come since a taker found none. An event is lost unless additions and
-/// requests for events are in one order, as with `armed`.
+/// Completions since an empty poll. Without this, an event is lost unless pushes and arming are in
+/// one order, as in `armed`.
 #[derive(Debug, Default)]
 struct Unpolled {
-    /// One did, and there was no event since.
+    /// A poll found none since the last event.
     found_none: AtomicBool,
-    /// Number of completions that were marked as solicited, and what it was when nothing was found.
+    /// Solicited completions, now and at the empty poll.
     solicited: AtomicU32,
     solicited_before: AtomicU32,
 }
 
 impl Unpolled {
-    /// To be asked before the queue is looked at.
+    /// Returns the count to take before polling.
     fn solicited(&self) -> u32 {
         self.solicited.load(Ordering::SeqCst)
     }
 
-    /// Nothing was found.
     fn find_none(&self, solicited: u32) {
         if self.solicited_before.load(Ordering::Relaxed) != solicited {
             self.solicited_before.store(solicited, Ordering::Relaxed);
@@ -117,7 +112,7 @@ impl Unpolled {
         }
     }
 
-    /// True if what is in the queue came since, and one of this kind among it.
+    /// True if one of this kind came since the empty poll.
     fn has(&self, kind: NotifyKind) -> bool {
         let any = self.found_none.load(Ordering::Relaxed);
         any && match kind {
@@ -129,32 +124,29 @@ impl Unpolled {
     }
 }
 
-/// Members that only the adapter reads and writes, under its lock: atomic so that the queue can be
-/// shared, no more.
+/// Used by the adapter alone, under its lock; atomic for sharing.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
     period_us: AtomicU16,
-    /// Completions since the queue was armed that wait for an event.
+    /// Completions waiting for an event.
     waiting: AtomicU16,
-    /// Time when they have waited long enough, in nanoseconds; `NEVER` while none wait, or time
-    /// does not matter.
+    /// Event time in ns; `NEVER` without one.
     deadline: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
-/// Result of adding a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
     Quietly,
-    /// The queue was armed for such a completion: its reader is to be woken.
+    /// Notify now.
     Waking,
-    /// The reader is to be woken later: the queue has got a [deadline](CompletionQueue::deadline).
+    /// Notify at the [deadline](CompletionQueue::deadline).
     Deferred,
-    /// Overrun. Returned once; the queue takes nothing more.
+    /// First overrun; nothing more is accepted.
     Overrun,
-    /// The queue has overflowed before.
+    /// Dropped after an overrun.
     Lost,
 }
 
@@ -166,38 +158,37 @@ impl CompletionQueue {
         Self { id, ring: Ring::of(room.0), armed, unpolled, overrun, moderation }
     }
 
-    /// Its name in the adapter.
+    /// Returns the identifier.
     #[must_use]
     pub const fn id(&self) -> CqId {
         self.id
     }
 
-    /// Number of completions that it can hold.
+    /// Returns the capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.limit()
     }
 
-    /// Number of completions that it holds, those that were discarded included.
+    /// Returns the completions held, discarded ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// True if it holds none.
+    /// True if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True if a completion was lost for want of room. Such a queue takes no more, and its queue
-    /// pairs are in error.
+    /// True after an overrun, which also fails its queue pairs.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
     }
 
-    /// Time that it waits before it wakes its reader.
+    /// Returns the moderation.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         let Moderation { count, period_us, .. } = &self.moderation;
@@ -205,7 +196,7 @@ impl CompletionQueue {
         CqModeration { count: count.load(Ordering::Relaxed), period }
     }
 
-    /// Takes the oldest completions, as many as there are and `to` holds; returns how many.
+    /// Polls up to `to.len()` completions; returns how many.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         let mut count = 0;
         for slot in to {
@@ -230,45 +221,43 @@ impl CompletionQueue {
         None
     }
 
-    /// Asks for one event at the next completion of this kind that is added from now on. A queue
-    /// armed for any completion stays so when it is armed again for solicited ones.
+    /// Arms for one event at the next completion of this kind, or of any if so armed already.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    /// The same, for who does not look once more: returns true if one has come since a taker found
-    /// nothing. Then the queue is not armed, and its reader is to be woken.
+    /// Arms without another poll; true, disarmed, if a completion came since an empty poll: notify
+    /// the reader.
     pub fn req_notify_unpolled(&self, kind: NotifyKind) -> bool {
         self.req_notify(kind);
         self.unpolled.has(kind) && !self.is_empty() && self.disarm()
     }
 
-    /// The room without which it cannot hold so many completions; `None`: it has that.
+    /// Returns storage missing for `capacity`.
     #[must_use]
     pub fn lacks(&self, capacity: usize) -> Option<CqRoom> {
         self.ring.lacks(capacity).map(CqRoom::new)
     }
 
-    /// Changes how many completions it can hold. `Err`: it holds so many, more than would fit.
+    /// Changes the capacity; `Err`: more are held.
     pub(crate) fn resize(&self, capacity: usize, room: Option<CqRoom>) -> Result<(), usize> {
         self.ring.resize(capacity, room.map(|room| room.0))
     }
 
-    /// Sets the moderation. Returns whether the reader is to be woken now: an event that had been
-    /// deferred is not deferred again.
+    /// Sets the moderation; true if an event is due.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
         self.moderation.count.store(count, Ordering::Relaxed);
         self.moderation.period_us.store(period_us, Ordering::Relaxed);
         self.moderation.waiting.load(Ordering::Relaxed) > 0 && self.disarm()
     }
 
-    /// Time at which [`expire`](Self::expire) is to be called.
+    /// Returns the time to call [`expire`](Self::expire).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = self.moderation.deadline.load(Ordering::Relaxed);
         (deadline != NEVER).then(|| Instant::from_nanos(deadline))
     }
 
-    /// Says whether the reader is to be woken because completions have waited long enough.
+    /// True past the deadline: notify the reader.
     pub(crate) fn expire(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
     }
@@ -312,13 +301,13 @@ impl CompletionQueue {
         Pushed::Deferred
     }
 
-    /// True if it waits for a completion to wake its reader.
+    /// True if armed.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Ends the waiting; returns whether the queue was armed. The caller wakes the reader.
+    /// Disarms; true if it was armed, and the caller notifies the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
@@ -359,7 +348,7 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// A program that polls until the queue is empty, and asks then.
+    /// The program polls until empty, then arms.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

@@ -1,21 +1,15 @@
-//! The specification's freedom of order and time, used to the full: bytes are placed out of order
-//! and late, completions and events come late. For tests: a program that relies on more than the
-//! specification promises fails.
+//! Late, reordered placement and late completions: the specification's full freedom, for tests.
 //!
-//! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when the bytes of
-//! a WRITE may be relied upon), 10.8.3.3 (ordering and fences).
+//! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when WRITE data is
+//! reliable), 10.8.3.3 (ordering and fences).
 //!
-//! Bytes that one half of a queue pair has to place wait in pieces, each with a time of its own.
-//! All of them are placed before
+//! Bytes of a queue pair's half wait in pieces, each with its time. All are placed before
 //!
-//! - a completion of that half is visible, which waits for them;
-//! - any response (an acknowledgement, a READ's data), which waits;
-//! - an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, a READ behind a fence, and the
-//!   placing of bytes that overlap them;
-//! - a key is taken back, and the queue pair is reset or destroyed.
+//! - a completion of that half or any response, which wait;
+//! - an atomic, FLUSH or ATOMIC WRITE, a fenced READ, or overlapping bytes;
+//! - a key is revoked, or the queue pair is reset or destroyed.
 //!
-//! Completions of one queue stay in their order, and events in theirs. An event never overtakes a
-//! completion.
+//! A queue's completions stay in order, as do events, which never overtake completions.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -37,47 +31,43 @@ use crate::{
     time::Instant,
 };
 
-/// How late an adapter places bytes and tells of completions, at most; by default it is not late.
+/// Longest delays, default 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LateConfig {
     /// Seed of orders and times.
     pub seed: u64,
-    /// Bytes of WRITEs, messages and READs are placed in pieces of up to 64 bytes, in any order, up
-    /// to so long after the first has come. Zero: at once, in order. Answers wait so long, too:
-    /// much less than the peer's acknowledge timeout is right. What READs and atomics bring may
-    /// take five times as long.
+    /// Delay of bytes, placed in any order in pieces of up to 64; 0: at once. Responses wait too:
+    /// stay well below the peer's acknowledge timeout. READ and atomic data may take five times as
+    /// long.
     pub place: Duration,
-    /// Completions, their events and asynchronous events come up to so much later; zero: at once.
+    /// Delay of completions and events.
     pub tell: Duration,
 }
 
 impl LateConfig {
-    /// Longest time for bytes that is below every acknowledge timeout.
+    /// Longest delay below every acknowledge timeout.
     pub const PLACE: Duration = Duration::from_micros(400);
-    /// A time for completions that a program notices.
+    /// Delay that programs notice.
     pub const TELL: Duration = Duration::from_millis(2);
 }
 
-/// One half of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Half {
     Requester,
     Responder,
 }
 
-/// Owner of bytes and completions.
 pub(crate) type Flow = (u32, Half);
 
-/// The longest piece.
+/// In bytes.
 const LONGEST: u64 = 64;
-/// How many times as late as other bytes those are that a READ or an atomic brings.
+/// Factor for READ and atomic data.
 const ANSWER: u32 = 5;
-/// The part of its time within which every second queue pair places what it has.
+/// Divisor for about half the placements.
 const SHORT: u32 = 16;
-/// Pieces begin at multiples of this.
+/// Alignment in bytes.
 const GRAIN: u64 = 8;
 
-/// Bytes, completions and events that wait.
 #[derive(Debug)]
 pub(crate) struct Late {
     config: LateConfig,
@@ -87,12 +77,11 @@ pub(crate) struct Late {
     serial: u64,
 }
 
-/// Bytes of one half that wait to be placed.
 #[derive(Debug)]
 struct Unplaced {
-    /// Time at which all of them are.
+    /// Time by which all are placed.
     until: Instant,
-    /// Where they belong, by the memory's own numbers.
+    /// Ranges by the memory's origin.
     extents: Vec<Range<u64>>,
     pieces: BTreeMap<(Instant, u64), Piece>,
 }
@@ -105,7 +94,6 @@ struct Piece {
     part: Range<usize>,
 }
 
-/// A completion that waits to be told.
 #[derive(Debug)]
 pub(crate) struct Untold {
     at: Instant,
@@ -117,7 +105,7 @@ pub(crate) struct Untold {
 }
 
 impl Late {
-    /// `None` if nothing is to be late.
+    /// Returns `None` without delays.
     pub(crate) fn new(config: LateConfig) -> Option<Self> {
         (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self {
             config,
@@ -128,7 +116,7 @@ impl Late {
         })
     }
 
-    /// A time from just after `now` on, up to `longest` later.
+    /// Returns a random time up to `longest` later.
     fn soon(&mut self, now: Instant, longest: Duration) -> Instant {
         match longest.as_nanos() as u64 {
             0 => now,
@@ -136,9 +124,6 @@ impl Late {
         }
     }
 
-    // Bytes.
-
-    /// Takes bytes for a range of a region that was checked.
     pub(crate) fn place(
         &mut self,
         flow: Flow,
@@ -152,7 +137,7 @@ impl Late {
         }
         let mut copy: Arc<[u8]> = bytes.into();
         if let Some(there) = Arc::get_mut(&mut copy) {
-            region.read(address, there)?; // what cannot be reached is said now
+            region.read(address, there)?; // report unreachable memory now
             there.copy_from_slice(bytes);
         }
         let start = region.origin(address);
@@ -161,9 +146,9 @@ impl Late {
         if self.unplaced.get(&flow).is_some_and(|there| there.extents.iter().any(overlaps)) {
             self.place_all_of(flow);
         }
-        // nobody waits for what a READ brings but the program
+        // only the program waits for READ data
         let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
-        // now and then soon, before what came earlier on another queue pair
+        // sometimes sooner than earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
         let latest = now.plus(self.config.place * times / parts);
         let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
@@ -191,25 +176,22 @@ impl Late {
         Ok(())
     }
 
-    /// True if bytes of this half wait.
     pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
         self.unplaced.contains_key(&flow)
     }
 
-    /// Places all bytes of one half.
     pub(crate) fn place_all_of(&mut self, flow: Flow) {
         let there = self.unplaced.remove(&flow);
         there.into_iter().flat_map(|there| there.pieces.into_values()).for_each(Piece::place);
     }
 
-    /// Places all bytes.
     pub(crate) fn place_all(&mut self) {
         while let Some((_, there)) = self.unplaced.pop_first() {
             there.pieces.into_values().for_each(Piece::place);
         }
     }
 
-    /// Places what is due; the queue pairs that have nothing left of which bytes were to be placed.
+    /// Places due pieces; returns finished queue pairs.
     pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
         let mut due = Vec::new();
         for there in self.unplaced.values_mut() {
@@ -218,7 +200,7 @@ impl Late {
                 due.push(first.remove_entry());
             }
         }
-        // in the order of their times, which a program may see that looks at its memory
+        // programs may see the order
         due.sort_unstable_by_key(|(key, _)| *key);
         due.into_iter().for_each(|(_, piece)| piece.place());
         let mut done = Vec::new();
@@ -231,9 +213,7 @@ impl Late {
         done
     }
 
-    // Completions.
-
-    /// Takes a completion, to be told later. Gives it back if it is to be told now.
+    /// Takes a completion, or returns it if due.
     pub(crate) fn tell(&mut self, new: Untold, now: Instant) -> Option<Untold> {
         let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.tell).max(placed);
@@ -246,7 +226,7 @@ impl Late {
         None
     }
 
-    /// The next completion that is due, whose bytes are placed.
+    /// Takes a due completion after placing its bytes.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<Untold> {
         loop {
             let mut queues = self.untold.values_mut();
@@ -259,20 +239,16 @@ impl Late {
         }
     }
 
-    /// Forgets what was to be told in a queue.
     pub(crate) fn forget_cq(&mut self, id: CqId) {
         self.untold.remove(&id);
     }
 
-    // Events.
-
-    /// The time of an event that comes now: behind the completions that are not told yet.
+    /// Returns the time of a new event.
     pub(crate) fn time_of_event(&mut self, now: Instant) -> Instant {
         let told = self.untold.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
         self.soon(now, self.config.tell).max(told.unwrap_or(now))
     }
 
-    /// Time at which bytes or completions are due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let pieces = self.unplaced.values().filter_map(|there| there.pieces.first_key_value());
         let pieces = pieces.map(|((at, _), _)| *at);
@@ -282,7 +258,7 @@ impl Late {
 }
 
 impl Piece {
-    /// Memory that is gone by now is nobody's any more.
+    /// Ignores lost memory.
     fn place(self) {
         let Self { region, address, bytes, part } = self;
         let _ = region.write(address, &bytes[part]);

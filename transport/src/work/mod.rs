@@ -1,6 +1,6 @@
-//! Work: requests as values, the queues that hold them, and completions.
+//! Work requests, queues and completions.
 //!
-//! Read first: InfiniBand volume 1, 10.8 (work requests) and 11.4 (posting and polling).
+//! Read first: InfiniBand volume 1, 10.8 (work requests), 11.4 (posting, polling).
 
 mod completion;
 mod counter;

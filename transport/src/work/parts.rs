@@ -1,5 +1,4 @@
-//! Parts of completion queues. The concurrency models (`models/`) replace this file, and so run the
-//! code of the queues itself.
+//! Parts of completion queues; concurrency models (`models/`) replace this file.
 
 pub(super) use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,

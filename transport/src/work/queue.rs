@@ -1,4 +1,4 @@
-//! Work queues: requests that were posted and are not complete.
+//! Work queues: posted, incomplete requests.
 
 use alloc::{collections::VecDeque, sync::Arc};
 
@@ -14,14 +14,13 @@ use crate::{
     psn::Psn,
 };
 
-/// A piece of a region that a posted request holds, so that the memory outlives the request.
+/// An SGE of a posted request, keeping its memory.
 #[derive(Debug)]
 struct Piece {
     region: Option<Arc<Region>>,
     sge: Sge,
 }
 
-/// A scatter or gather list of a posted request.
 #[derive(Debug, Default)]
 struct Gather {
     pieces: SmallVec<[Piece; 2]>,
@@ -36,13 +35,12 @@ impl Gather {
         Self { pieces }
     }
 
-    /// Bytes in all. Posting refuses a request of 4 GiB and more.
+    /// Returns the length; posting refuses 4 GiB and more.
     fn length(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
-    /// Checks that a queue pair of `pd` may use every piece for `needed`. An empty piece is not
-    /// looked at.
+    /// Checks non-empty pieces.
     fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
@@ -52,7 +50,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Copies `to.len()` bytes from `offset` on; the caller stays inside [`length`](Self::length).
+    /// Reads from `offset`; the caller stays within [`length`](Self::length).
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, to.len(), |region, address, len| {
@@ -62,7 +60,7 @@ impl Gather {
         })
     }
 
-    /// Has `from` placed at `offset`; the caller stays inside [`length`](Self::length).
+    /// Places at `offset`; the caller stays within [`length`](Self::length).
     fn write(
         &self,
         offset: u64,
@@ -77,7 +75,7 @@ impl Gather {
         })
     }
 
-    /// The region, and the address there, of a range that lies in one piece.
+    /// Returns region and address of a range within one piece.
     fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         let mut skip = offset;
         for Piece { region, sge } in &self.pieces {
@@ -91,7 +89,7 @@ impl Gather {
         None
     }
 
-    /// Calls `each` with every piece's part of the range, in order.
+    /// Calls `each` for every part of the range.
     fn walk(
         &self,
         offset: u64,
@@ -115,14 +113,12 @@ impl Gather {
     }
 }
 
-/// The bytes of a posted send request.
 #[derive(Debug)]
 enum Bytes {
     Gather(Gather),
     Inline(SmallVec<[u8; 64]>),
 }
 
-/// A posted send request.
 #[derive(Debug)]
 pub(crate) struct SendWqe {
     pub(crate) id: u64,
@@ -131,15 +127,14 @@ pub(crate) struct SendWqe {
     pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
-    /// True if packets of it have been built; only then are the next two meaningful.
+    /// Packets have been built; only then are the next two valid.
     pub(crate) started: bool,
     pub(crate) first_psn: Psn,
-    /// Sequence numbers that it takes: request packets, or response packets of a READ.
+    /// PSNs used: request packets, or a READ's response packets.
     pub(crate) packets: u32,
-    /// True if it counts as one of the READs and atomics that may be outstanding; known when it is
-    /// started.
+    /// Counts as an outstanding READ or atomic.
     pub(crate) holds_slot: bool,
-    /// A local error found before its turn to complete; nothing after it is sent.
+    /// A local error; nothing later is sent.
     pub(crate) failed: Option<WcError>,
 }
 
@@ -163,23 +158,20 @@ impl SendWqe {
         }
     }
 
-    /// True if the responder answers it with data, so that an acknowledgement of something later
-    /// shows a loss.
+    /// True if a later acknowledgement implies a lost response.
     pub(crate) const fn awaits_data(&self) -> bool {
         self.op.awaits_data()
     }
 
-    /// True if the responder answers it with more than an acknowledgement.
+    /// True if the response is more than an acknowledgement.
     pub(crate) const fn awaits_answer(&self) -> bool {
         self.op.awaits_data() || self.op.awaits_placement()
     }
 
-    /// The PSN after its last.
     pub(crate) const fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.packets)
     }
 
-    /// Checks that a queue pair of `pd` may use its local buffers as its operation needs.
     pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
         let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
         match &self.bytes {
@@ -188,7 +180,6 @@ impl SendWqe {
         }
     }
 
-    /// Copies payload from `offset` on.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.read(offset, to),
@@ -200,7 +191,6 @@ impl SendWqe {
         }
     }
 
-    /// The region, and the address there, of a part of its payload that lies in one piece.
     pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.piece(offset, length),
@@ -208,7 +198,6 @@ impl SendWqe {
         }
     }
 
-    /// Has data placed that a READ or an atomic brought.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -217,13 +206,12 @@ impl SendWqe {
     ) -> Result<(), AccessError> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.write(offset, from, place),
-            Bytes::Inline(_) => Ok(()), // which cannot be posted with inline data
+            Bytes::Inline(_) => Ok(()), // never posted inline
         }
     }
 }
 
-/// The send queue: requests by their running number, so that a position outlives the requests
-/// before it.
+/// The send queue, by number: positions survive completions.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<SendWqe>,
@@ -236,12 +224,10 @@ impl SendQueue {
         Self { wqes: VecDeque::new(), head: 0, capacity }
     }
 
-    /// The number of the oldest request.
     pub(crate) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// Number of further requests that it takes.
     pub(crate) fn room(&self) -> usize {
         (self.capacity as usize).saturating_sub(self.wqes.len())
     }
@@ -250,7 +236,6 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
-    /// All requests, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &SendWqe> {
         self.wqes.iter()
     }
@@ -265,7 +250,6 @@ impl SendQueue {
         Some(wqe)
     }
 
-    /// Takes all requests.
     pub(crate) fn take(&mut self) -> VecDeque<SendWqe> {
         self.head += self.wqes.len() as u64;
         core::mem::take(&mut self.wqes)
@@ -279,10 +263,9 @@ impl SendQueue {
         self.wqes.get_mut(number.checked_sub(self.head)? as usize)
     }
 
-    /// The started request that holds `psn`, with its number.
+    /// Returns the started request with `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u64, &SendWqe)> {
-        // started requests come first, and all their ends lie within half of the number space after
-        // the oldest
+        // started requests come first and end within half the PSN space
         let oldest = self.wqes.front()?.first_psn;
         let at = psn.after(oldest)?;
         let index = self.wqes.partition_point(|wqe| {
@@ -293,23 +276,20 @@ impl SendQueue {
     }
 }
 
-/// A posted receive request.
 #[derive(Debug)]
 pub(crate) struct RecvWqe {
     pub(crate) id: u64,
     gather: Gather,
-    /// Protection domain of the queue that it was posted to.
+    /// Protection domain of its queue.
     pd: PdId,
     pub(crate) length: u64,
 }
 
 impl RecvWqe {
-    /// Checks that messages may be written to every piece.
     pub(crate) fn check(&self) -> Result<(), AccessError> {
         self.gather.check(self.pd, Access::LOCAL_WRITE)
     }
 
-    /// Calls `each` with the places where a part of a message goes.
     pub(crate) fn visit(
         &self,
         offset: u64,
@@ -319,7 +299,7 @@ impl RecvWqe {
         self.gather.walk(offset, length, each)
     }
 
-    /// Has a part of a message placed at `offset`; the caller stays inside the length.
+    /// Places part of a message; the caller stays within the length.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -330,8 +310,7 @@ impl RecvWqe {
     }
 }
 
-/// Requests that were taken from a queue pair and do not complete. To drop them takes as long as
-/// there are many.
+/// Requests without completions; dropping takes time in their number.
 #[must_use = "they are to be dropped without the adapter's lock"]
 #[derive(Default, Debug)]
 pub struct AbandonedRequests {
@@ -340,14 +319,13 @@ pub struct AbandonedRequests {
 }
 
 impl AbandonedRequests {
-    /// Number of send requests and of receive requests.
+    /// Returns the counts of sends and receives.
     #[must_use]
     pub fn len(&self) -> [usize; 2] {
         [self.sends.len(), self.recvs.len()]
     }
 }
 
-/// A receive queue.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
     wqes: VecDeque<RecvWqe>,
@@ -384,7 +362,6 @@ impl RecvQueue {
         self.wqes.front()
     }
 
-    /// Puts back a request that was taken and not completed.
     pub(crate) fn put_back(&mut self, wqe: RecvWqe) {
         self.wqes.push_front(wqe);
     }
@@ -393,7 +370,6 @@ impl RecvQueue {
         self.wqes.pop_front()
     }
 
-    /// Takes all requests.
     pub(crate) fn take(&mut self) -> VecDeque<RecvWqe> {
         core::mem::take(&mut self.wqes)
     }

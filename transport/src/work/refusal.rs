@@ -1,45 +1,43 @@
-//! Reasons of a responder for refusing a request.
+//! Refusals by a responder.
 
 use core::fmt;
 
 use crate::mem::AccessError;
 
-/// Reason why a responder answered with a NAK.
+/// Reason for a responder's NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// An earlier packet is missing.
     MissingPacket,
-    /// It would change memory that a READ before it has yet to send; it is asked for again behind
-    /// that.
+    /// An unfinished READ uses the memory; the peer retransmits.
     UnansweredRead,
-    /// No receive request is posted.
+    /// No receive request.
     NoReceiveRequest,
-    /// The packet does not continue the message under way.
+    /// The packet does not continue the message.
     OpcodeOrder,
-    /// The payload's length is wrong for the packet's place, or does not add up to the announced
-    /// length.
+    /// The length does not fit the position or announcement.
     Length,
-    /// The message is longer than the posted buffer.
+    /// The message exceeds the buffer.
     BufferTooSmall,
-    /// The queue pair does not allow this operation.
+    /// The queue pair denies the operation.
     NotEnabled,
-    /// More READs than agreed on.
+    /// More READs than the limit.
     TooManyReads,
-    /// The R_Key or the access does not fit.
+    /// R_Key or access is invalid.
     Access(AccessError),
-    /// The responder's own receive request is bad.
+    /// The receive request is invalid.
     LocalBuffer(AccessError),
-    /// The address of an atomic is not a multiple of eight.
+    /// An atomic's address is not 8-byte aligned.
     Misaligned,
-    /// The key that a SEND was to invalidate cannot be.
+    /// The SEND's key cannot be invalidated.
     Invalidate(AccessError),
-    /// A FLUSH with reserved bits, or without a placement type.
+    /// A FLUSH of a reserved or missing type.
     FlushKind,
-    /// No XRC SRQ has the number that the request names.
+    /// The XRC SRQ does not exist.
     UnknownXrcSrq,
-    /// The XRC SRQ that the request names is of another XRC domain than the target.
+    /// The XRC SRQ is of another domain.
     ForeignXrcSrq,
-    /// The completion queue of the XRC SRQ that the request names has overflowed.
+    /// The XRC SRQ's completion queue overflowed.
     FailedXrcSrq,
 }
 

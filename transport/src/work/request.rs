@@ -1,4 +1,4 @@
-//! Work requests: plain values that say what to do with which bytes.
+//! Work requests as plain values.
 
 use bitflags::bitflags;
 use smallvec::SmallVec;
@@ -10,25 +10,24 @@ use crate::{
     wire::Immediate,
 };
 
-/// A piece of a local region (`ibv_sge`). Checked when the request is carried out, not when it is
-/// posted.
+/// A piece of a region (`ibv_sge`), checked at execution.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sge {
-    /// The region's key.
+    /// Region key.
     pub lkey: LKey,
-    /// First address, as the region counts.
+    /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
-/// A scatter or gather list; up to two elements need no allocation.
+/// A scatter/gather list, inline up to two SGEs.
 pub type SgeList = SmallVec<[Sge; 2]>;
 
-/// A place in the peer's memory.
+/// Memory of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Remote {
-    /// First address, as the peer's region counts.
+    /// First address.
     pub address: u64,
     /// The peer's key.
     pub rkey: RKey,
@@ -37,20 +36,18 @@ pub struct Remote {
 /// Destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UdDestination {
-    /// The way to the peer.
+    /// Address vector.
     pub av: AddressVector,
-    /// The peer's queue pair; [`Qpn::MULTICAST`] for everyone attached to the group that `av`
-    /// names. One without the other is sent as it stands, and not received.
+    /// Queue pair, or [`Qpn::MULTICAST`] for the group in `av`; a mismatch is not received.
     pub qpn: Qpn,
-    /// Its queue key; with the high bit set, the sender's own queue key is used instead.
+    /// Queue key; the high bit selects the sender's.
     pub qkey: QKey,
-    /// The protection domain of the address handle that the way comes from: only queue pairs of the
-    /// same domain may use it. `None`: a plain way, for any.
+    /// The address handle's protection domain, required of the queue pair; `None` fits any.
     pub pd: Option<PdId>,
 }
 
 impl UdDestination {
-    /// A queue pair, or with [`Qpn::MULTICAST`] a group, at the end of a plain way.
+    /// Returns a destination without a protection domain.
     #[must_use]
     pub const fn new(av: AddressVector, qpn: Qpn, qkey: QKey) -> Self {
         Self { av, qpn, qkey, pd: None }
@@ -60,118 +57,111 @@ impl UdDestination {
 /// Operation of a send request (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOp {
-    /// A message to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
+    /// Sends to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
     Send {
-        /// Immediate data for the receiver's completion.
+        /// Immediate data.
         immediate: Option<Immediate>,
     },
-    /// The same on a datagram queue pair.
+    /// Sends on a UD queue pair.
     SendTo {
         /// The receiver.
         to: UdDestination,
-        /// Immediate data for the receiver's completion.
+        /// Immediate data.
         immediate: Option<Immediate>,
     },
-    /// A message that also invalidates a key of the peer's, one of a memory window of type 2
-    /// (`IBV_WR_SEND_WITH_INV`).
+    /// Sends, and invalidates the peer's type 2 window (`IBV_WR_SEND_WITH_INV`).
     SendInvalidate {
         /// The key.
         rkey: RKey,
     },
-    /// Writes the bytes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
+    /// Writes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
     Write {
         /// Destination.
         remote: Remote,
-        /// Immediate data; with it the write uses up a receive request of the peer and completes
-        /// it.
+        /// Immediate data, which completes a receive request.
         immediate: Option<Immediate>,
     },
-    /// Reads the peer's memory into the list (`IBV_WR_RDMA_READ`).
+    /// Reads the peer's memory (`IBV_WR_RDMA_READ`).
     Read {
         /// Source.
         remote: Remote,
     },
-    /// Replaces an 8-byte word of the peer's memory if it has a certain value
-    /// (`IBV_WR_ATOMIC_CMP_AND_SWP`). The list, of eight bytes, gets the value found, in this
-    /// host's byte order.
+    /// Replaces an 8-byte word if it equals `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The SGEs get
+    /// its 8 old bytes in host order.
     CompareSwap {
-        /// The word; its address is a multiple of eight.
+        /// The aligned word.
         remote: Remote,
-        /// The value it must have.
+        /// Expected value.
         compare: u64,
-        /// The value it gets.
+        /// New value.
         swap: u64,
     },
-    /// Adds to an 8-byte word of the peer's memory (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The list, of
-    /// eight bytes, gets the value found, in this host's byte order.
+    /// Adds to an 8-byte word (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs get its 8 old bytes in host
+    /// order.
     FetchAdd {
-        /// The word; its address is a multiple of eight.
+        /// The aligned word.
         remote: Remote,
-        /// The addend; the sum wraps.
+        /// Addend; the sum wraps.
         add: u64,
     },
-    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): a reader of the
-    /// word sees all of them or none.
+    /// Writes eight bytes atomically (`IBV_WR_ATOMIC_WRITE`).
     AtomicWrite {
-        /// The word; its address is a multiple of eight.
+        /// The aligned word.
         remote: Remote,
     },
-    /// Completes when what was written to the peer's memory before is visible there, or lasting
-    /// (`IBV_WR_FLUSH`). Without bytes.
+    /// Waits until earlier writes are visible or persistent (`IBV_WR_FLUSH`).
     Flush {
-        /// First address. With `whole` only the key counts.
+        /// First address, unused with `whole`.
         remote: Remote,
-        /// Bytes of the range.
+        /// Bytes.
         length: u32,
-        /// Placement that is asked for.
+        /// Placement.
         placement: Placement,
-        /// The whole region or window instead of the range (`IBV_FLUSH_MR`).
+        /// Whole region or window (`IBV_FLUSH_MR`).
         whole: bool,
     },
-    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`). Without bytes, and nothing goes to
-    /// the peer. It starts when everything posted before is complete, and what is posted after it
-    /// starts when the window is bound.
+    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`) locally, after all earlier and
+    /// before all later requests.
     BindWindow(WindowBind),
-    /// Invalidates a memory window of type 2 that was bound with this queue pair
-    /// (`IBV_WR_LOCAL_INV`). Without bytes; it starts as a bind does.
+    /// Invalidates this queue pair's type 2 window (`IBV_WR_LOCAL_INV`), ordered like a bind.
     LocalInvalidate {
-        /// The window's key.
+        /// Key.
         rkey: RKey,
     },
 }
 
 impl SendOp {
-    /// True if the responder answers it with data.
+    /// True if the response carries data.
     #[must_use]
     pub const fn awaits_data(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
-    /// True if it changes the peer's memory in one step, which adapters without atomics do not.
+    /// True for an atomic change of memory, refused by adapters without atomics.
     #[must_use]
     pub const fn is_atomic(&self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. } | Self::AtomicWrite { .. })
     }
 
-    /// True if the responder answers it as it does a READ, but without data.
+    /// True for a READ-style response without data.
     #[must_use]
     pub const fn awaits_placement(&self) -> bool {
         matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
     }
 
-    /// True if it counts as one of the READs and atomics that may be outstanding.
+    /// True if it counts as a READ or atomic.
     #[must_use]
     pub const fn takes_slot(&self) -> bool {
         self.awaits_data() || matches!(self, Self::AtomicWrite { .. })
     }
 
-    /// True if it is carried out here, without a packet.
+    /// True if executed locally.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::BindWindow(_) | Self::LocalInvalidate { .. })
     }
 
-    /// True if it has no bytes of its own.
+    /// True without bytes.
     #[must_use]
     pub const fn is_bare(&self) -> bool {
         self.is_local() || matches!(self, Self::Flush { .. })
@@ -179,18 +169,18 @@ impl SendOp {
 }
 
 bitflags! {
-    /// Placement types of a FLUSH (`ibv_placement_type`); at least one of them.
+    /// Placement types of a FLUSH (`ibv_placement_type`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct Placement: u8 {
-        /// Everyone who reads the memory sees them.
+        /// Visible to all readers.
         const GLOBAL = 1;
-        /// They survive a loss of power.
+        /// Survives power loss.
         const PERSISTENT = 2;
     }
 }
 
 impl Placement {
-    /// The rights that it needs of the region and of the responder's queue pair.
+    /// Returns the required rights.
     #[must_use]
     pub fn needed(self) -> Access {
         let mut needed = Access::empty();
@@ -201,24 +191,24 @@ impl Placement {
 }
 
 bitflags! {
-    /// Modifiers of a send request (`ibv_send_flags`).
+    /// Send request flags (`ibv_send_flags`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct SendFlags: u32 {
-        /// Not before all READs and atomics posted earlier are complete.
+        /// Waits for earlier READs and atomics.
         const FENCE = 1;
-        /// Success gives a completion. Failure always does.
+        /// Completes on success too.
         const SIGNALED = 1 << 1;
-        /// The receiver's completion counts as solicited.
+        /// Solicits the receiver's completion.
         const SOLICITED = 1 << 2;
     }
 }
 
-/// The bytes of a send request.
+/// Bytes of a send request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Data {
-    /// Pieces of regions, read when packets are built (written, for a READ or an atomic).
+    /// SGEs, read when packets are built (written by READs and atomics).
     Sges(SgeList),
-    /// Bytes copied when the request is posted (`IBV_SEND_INLINE`); not for a READ or an atomic.
+    /// Copied at posting (`IBV_SEND_INLINE`); not for READs or atomics.
     Inline(SmallVec<[u8; 64]>),
 }
 
@@ -235,7 +225,7 @@ impl Data {
         Self::Inline(SmallVec::from_slice(bytes))
     }
 
-    /// Bytes in all; more than 2^32 cannot be sent anyway.
+    /// Returns the length, even beyond the limit.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -257,49 +247,48 @@ impl From<Sge> for Data {
     }
 }
 
-/// A request for the send queue (`ibv_send_wr`).
+/// A send request (`ibv_send_wr`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SendWr {
-    /// Returned in the completion.
+    /// Identifier.
     pub wr_id: u64,
-    /// The operation.
+    /// Operation.
     pub op: SendOp,
-    /// With which bytes.
+    /// Payload or buffer.
     pub data: Data,
     /// Flags.
     pub flags: SendFlags,
-    /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the
-    /// message, and its protection domain holds for READs, WRITEs and atomics. `None` on other
-    /// queue pairs.
+    /// The peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`), from XRC initiators only: it receives,
+    /// and its protection domain applies.
     pub remote_srq: Option<SrqId>,
 }
 
 impl SendWr {
-    /// A signaled SEND.
+    /// Returns a signaled SEND.
     #[must_use]
     pub fn send(wr_id: u64, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Send { immediate: None }, data.into())
     }
 
-    /// A signaled SEND on a datagram queue pair.
+    /// Returns a signaled UD SEND.
     #[must_use]
     pub fn send_to(wr_id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::SendTo { to, immediate: None }, data.into())
     }
 
-    /// A signaled WRITE.
+    /// Returns a signaled WRITE.
     #[must_use]
     pub fn write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Write { remote, immediate: None }, data.into())
     }
 
-    /// A signaled READ.
+    /// Returns a signaled READ.
     #[must_use]
     pub fn read(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Read { remote }, data.into())
     }
 
-    /// A signaled compare and swap.
+    /// Returns a signaled compare and swap.
     #[must_use]
     pub fn compare_swap(
         wr_id: u64,
@@ -311,31 +300,31 @@ impl SendWr {
         Self::signaled(wr_id, SendOp::CompareSwap { remote, compare, swap }, data.into())
     }
 
-    /// A signaled fetch and add.
+    /// Returns a signaled fetch and add.
     #[must_use]
     pub fn fetch_add(wr_id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::FetchAdd { remote, add }, data.into())
     }
 
-    /// A signaled SEND that invalidates a key of the peer's.
+    /// Returns a signaled SEND with invalidation.
     #[must_use]
     pub fn send_invalidate(wr_id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::SendInvalidate { rkey }, data.into())
     }
 
-    /// A signaled atomic WRITE of eight bytes.
+    /// Returns a signaled ATOMIC WRITE.
     #[must_use]
     pub fn atomic_write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::AtomicWrite { remote }, data.into())
     }
 
-    /// A signaled FLUSH of `length` bytes.
+    /// Returns a signaled FLUSH of a range.
     #[must_use]
     pub fn flush(wr_id: u64, remote: Remote, length: u32, placement: Placement) -> Self {
         Self::bare(wr_id, SendOp::Flush { remote, length, placement, whole: false })
     }
 
-    /// A signaled FLUSH of the whole region or window that has this key.
+    /// Returns a signaled FLUSH of a region or window.
     #[must_use]
     pub fn flush_all(wr_id: u64, rkey: RKey, placement: Placement) -> Self {
         Self::bare(
@@ -349,13 +338,13 @@ impl SendWr {
         )
     }
 
-    /// A signaled bind of a memory window.
+    /// Returns a signaled bind.
     #[must_use]
     pub fn bind_window(wr_id: u64, bind: WindowBind) -> Self {
         Self::bare(wr_id, SendOp::BindWindow(bind))
     }
 
-    /// A signaled invalidation of a memory window.
+    /// Returns a signaled invalidation.
     #[must_use]
     pub fn local_invalidate(wr_id: u64, rkey: RKey) -> Self {
         Self::bare(wr_id, SendOp::LocalInvalidate { rkey })
@@ -369,7 +358,7 @@ impl SendWr {
         Self::signaled(wr_id, op, Data::empty())
     }
 
-    /// The same request with immediate data, where its operation can carry some.
+    /// Adds immediate data if possible.
     #[must_use]
     pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
         match &mut self.op {
@@ -383,14 +372,14 @@ impl SendWr {
         self
     }
 
-    /// The same request for this XRC SRQ of the peer.
+    /// Sets the peer's XRC SRQ.
     #[must_use]
     pub const fn to_srq(mut self, srq: SrqId) -> Self {
         self.remote_srq = Some(srq);
         self
     }
 
-    /// The same request with exactly these flags.
+    /// Replaces the flags.
     #[must_use]
     pub const fn with_flags(mut self, flags: SendFlags) -> Self {
         self.flags = flags;
@@ -398,17 +387,17 @@ impl SendWr {
     }
 }
 
-/// A request for the receive queue (`ibv_recv_wr`).
+/// A receive request (`ibv_recv_wr`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecvWr {
-    /// Returned in the completion.
+    /// Identifier.
     pub wr_id: u64,
-    /// Buffers of the message.
+    /// Buffers.
     pub sges: SgeList,
 }
 
 impl RecvWr {
-    /// A request with these pieces of regions.
+    /// Returns a request.
     #[must_use]
     pub fn new(wr_id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
         Self { wr_id, sges: sges.into_iter().collect() }

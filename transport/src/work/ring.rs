@@ -1,39 +1,34 @@
-//! A bounded queue that can be resized while others take from it.
+//! A bounded queue, resizable under concurrent pops.
 
 use alloc::boxed::Box;
 
 use super::parts::{ArrayQueue, AtomicUsize, OnceBox, Ordering};
 
-/// Growing at least doubles what is allocated, so that a queue of one element comes to 2^31 with
-/// these.
+/// Growth doubles: enough from 1 to 2^31 elements.
 const GROWN: usize = 31;
 
-/// A queue with one owner who adds and resizes, and any number of takers, who need no lock and
-/// never wait for a resize.
+/// A queue with one owner, which pushes and resizes, and lock-free pops by any thread.
 ///
-/// An array cannot be replaced under takers, so growing appends a second, larger one. The owner
-/// adds to the newest; takers empty an older array before they go on; nothing is copied. Shrinking
-/// only lowers the limit. Old arrays stay allocated; all arrays together have less than twice the
-/// elements of the newest.
+/// An array in use cannot be replaced: growth appends a larger one for pushes, while pops empty
+/// older ones first. Shrinking only lowers the limit. All arrays stay, with less than twice the
+/// newest's elements.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     first: ArrayQueue<T>,
     grown: [OnceBox<ArrayQueue<T>>; GROWN],
-    /// The array that is added to. Set after it has been made.
+    /// For pushes; set after its creation.
     newest: AtomicUsize,
-    /// The oldest array that may still hold something.
+    /// May hold elements.
     oldest: AtomicUsize,
     limit: AtomicUsize,
 }
 
 impl<T> Ring<T> {
-    /// For `limit` elements, at least one.
     #[cfg(test)]
     pub(super) fn new(limit: usize) -> Self {
         Self::of(ArrayQueue::new(limit))
     }
 
-    /// For as many elements as this array has.
     pub(super) fn of(first: ArrayQueue<T>) -> Self {
         let limit = first.capacity();
         Self {
@@ -56,25 +51,23 @@ impl<T> Ring<T> {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Number of elements that it holds. While others take, there may already be fewer.
+    /// Concurrent pops may leave fewer.
     pub(super) fn len(&self) -> usize {
         let newest = self.newest.load(Ordering::Acquire);
         let oldest = self.oldest.load(Ordering::Acquire).min(newest);
         (oldest..=newest).filter_map(|index| self.array(index)).map(ArrayQueue::len).sum()
     }
 
-    /// Takes the oldest element.
     pub(super) fn pop(&self) -> Option<T> {
         loop {
             let oldest = self.oldest.load(Ordering::Acquire);
-            // asked before the array is looked at: if there is a newer one, nothing is added to
-            // this one any more
+            // first: with a newer array nothing is added here
             let is_newest = oldest == self.newest.load(Ordering::Acquire);
             let taken = self.array(oldest)?.pop();
             if taken.is_some() || is_newest {
                 return taken;
             }
-            // another taker may have gone on already
+            // another thread may have
             let _ = self.oldest.compare_exchange(
                 oldest,
                 oldest + 1,
@@ -84,27 +77,26 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Adds an element, or gives it back for want of room. The owner's alone.
+    /// Pushes, or returns the element; owner only.
     pub(super) fn push(&self, value: T) -> Result<(), T> {
         let newest = self.newest.load(Ordering::Relaxed);
         match self.array(newest) {
-            // the first is full when there is no room, unless the limit has been lowered
+            // full at the limit, unless that was lowered
             Some(array) if newest == 0 && array.capacity() == self.limit() => array.push(value),
             Some(array) if self.len() < self.limit() => array.push(value),
             _ => Err(value),
         }
     }
 
-    /// Elements of the array without which it cannot hold so many; `None`: it needs no other.
+    /// Returns the array size needed for `limit`, if larger.
     pub(super) fn lacks(&self, limit: usize) -> Option<usize> {
         let newest = self.newest.load(Ordering::Acquire);
         let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
         (limit > allocated).then(|| limit.max(allocated.saturating_mul(2)))
     }
 
-    /// Changes the number of elements that it may hold, at least one, with the array that it
-    /// [lacks](Self::lacks), if it does; without, it makes one. `Err`: it holds so many already,
-    /// more than would fit. The owner's alone.
+    /// Changes the limit, at least 1, with the array it [lacks](Self::lacks) or a new one. `Err`:
+    /// more elements are held; owner only.
     pub(super) fn resize(&self, limit: usize, array: Option<ArrayQueue<T>>) -> Result<(), usize> {
         let held = self.len();
         if held > limit {
@@ -112,7 +104,7 @@ impl<T> Ring<T> {
         }
         if let Some(lacking) = self.lacks(limit) {
             let newest = self.newest.load(Ordering::Relaxed);
-            let place = self.grown.get(newest).ok_or(held)?; // there are always more places than doublings
+            let place = self.grown.get(newest).ok_or(held)?; // never full: more slots than doublings
             let array = array.filter(|array| array.capacity() >= lacking);
             let _ = place.set(Box::new(array.unwrap_or_else(|| ArrayQueue::new(lacking))));
             self.newest.store(newest + 1, Ordering::Release);
@@ -166,8 +158,7 @@ mod tests {
         assert!(ring.newest.load(Ordering::Relaxed) <= 11);
     }
 
-    /// Two threads take while the owner adds and resizes: each element comes out once, and to each
-    /// taker in order.
+    /// Two threads pop under pushes and resizes: each element once, in order per thread.
     #[test]
     fn takers_do_not_notice_a_resize() {
         const COUNT: usize = if cfg!(miri) { 500 } else { 200_000 };

@@ -1,4 +1,4 @@
-//! Shared receive queues: receive requests for whichever queue pair needs one first (10.2.9).
+//! Shared receive queues (10.2.9).
 
 use alloc::{collections::BTreeSet, sync::Arc};
 
@@ -11,15 +11,14 @@ use crate::{
     ids::{PdId, Qpn, SrqId, XrcdId},
 };
 
-/// The shared receive queues of an adapter.
 pub(crate) type SrqTable = HashMap<SrqId, SharedQueue, IdHasher>;
 
 /// Sizes of a shared receive queue (`ibv_srq_attr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SrqAttr {
-    /// Receive requests at once.
+    /// Receive requests.
     pub max_wr: u32,
-    /// Elements in one request's list.
+    /// SGEs per request.
     pub max_sge: u32,
 }
 
@@ -28,46 +27,42 @@ pub struct SrqAttr {
 pub struct SrqInfo {
     /// Sizes.
     pub attr: SrqAttr,
-    /// With fewer requests than this an event is raised, once; 0: none is.
+    /// Raises an event once below it; 0: none.
     pub limit: u32,
-    /// Requests that are posted and not taken.
+    /// Posted requests.
     pub posted: u32,
 }
 
-/// Reason why a shared receive queue cannot be changed as asked. Nothing has changed.
+/// Reason why a change fails; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum SrqError {
-    /// There is no such queue.
+    /// No such queue.
     #[error("no such shared receive queue")]
     UnknownSrq,
-    /// More requests than the adapter grants, or none.
+    /// None, or above the adapter's limit.
     #[error("max_wr must be within 1..={0}")]
     Size(u32),
-    /// More requests are posted than it would hold.
+    /// More are posted.
     #[error("{0} requests are posted, more than it would hold")]
     Posted(u32),
-    /// The limit is beyond the queue's size.
+    /// The limit exceeds the queue's size.
     #[error("the limit must not be more than max_wr, {0}")]
     Limit(u32),
 }
 
-/// A shared receive queue.
 pub(crate) struct SharedQueue {
     pub(crate) pd: PdId,
     pub(crate) queue: RecvQueue,
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
-    /// Of an XRC SRQ.
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// The part that makes a shared receive queue an XRC SRQ: it is reached from any target of a
-/// domain, and completes in a queue of its own.
+/// An XRC SRQ's domain and completion queue.
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,
-    /// Targets that serve it just now.
     pub(crate) targets: BTreeSet<Qpn>,
 }
 
@@ -90,7 +85,7 @@ impl SharedQueue {
         }
     }
 
-    /// True if the limit was just passed: once, until it is set again.
+    /// True once below the limit.
     pub(crate) fn passes_limit(&mut self) -> bool {
         let passes = self.queue.len() < self.limit;
         if passes {

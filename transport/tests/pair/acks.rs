@@ -1,4 +1,4 @@
-//! When a requester asks for acknowledgements, and when a responder gives them (9.7.2, 9.7.5.1.2).
+//! Acknowledgements (9.7.2, 9.7.5.1.2).
 
 use roce_transport::{
     addr::Mtu,
@@ -37,8 +37,7 @@ fn at_least_every_64th_packet_asks() {
     assert_eq!(asking, [63, 127, 191, 199]);
 }
 
-/// No more than 512 packets are under way, whatever their bytes, and the acknowledgements that are
-/// asked for in between let more follow.
+/// Intermediate acknowledgements release more.
 #[test]
 fn no_more_than_512_packets_wait_for_acknowledgement() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -64,7 +63,7 @@ fn one_acknowledgement_stands_for_all_before_it() {
     assert_eq!(half.node.adapter.poll_timeout(), None, "nothing is left to wait for");
 }
 
-/// Credits are read, and hold nothing back: the peer refuses what it has no receive request for.
+/// The peer refuses requests without receives.
 #[test]
 fn credits_hold_nothing_back() {
     let mut half = Half::new(Options::default());
@@ -80,7 +79,7 @@ fn credits_hold_nothing_back() {
     assert_eq!(half.qp.send_outcomes(), all_ok(1..=4, 0));
 }
 
-/// An acknowledgement from the middle of a message moves the window, and completes nothing.
+/// A mid-message acknowledgement only moves the window.
 #[test]
 fn a_message_completes_with_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -107,7 +106,7 @@ fn a_responder_answers_only_who_asks() {
     half.expect_nothing();
 }
 
-/// It is shorter than a packet with four bytes or more, and so ends its run of datagrams.
+/// The acknowledgement is shorter than packets of four bytes or more and ends the run.
 #[test]
 fn an_acknowledgement_leaves_behind_the_only_packet_of_a_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -150,13 +149,13 @@ fn an_adapter_tells_when_acknowledgements_are_all_that_it_sends() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// A polling thread looks at this first: it misses nothing, and there is seldom anything.
+/// A polling thread's first check, usually false.
 #[test]
 fn an_adapter_tells_whether_it_has_anything_to_do() {
     let mut half = Half::new(Options::default());
     let buffer = half.buffer(64);
     let is_due = |half: &mut Half| half.node.adapter.is_due(half.now);
-    assert_eq!(half.take().len(), 0); // its queue pair has just been made
+    assert_eq!(half.take().len(), 0); // the queue pair is new
     assert!(!is_due(&mut half));
     half.post_recv(&RecvWr::new(1, []));
     assert!(!is_due(&mut half));
@@ -199,8 +198,7 @@ fn acknowledgements_of_one_batch_become_one() {
     assert_eq!(pair.trace.from(Side::B).count(), 1);
 }
 
-/// The MSN counts messages, not packets; a READ counts when it is carried out, a WRITE when its
-/// last packet is.
+/// A READ counts when executed, a WRITE at its last packet.
 #[test]
 fn the_msn_counts_messages() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -219,8 +217,7 @@ fn the_msn_counts_messages() {
     half.expect(&[ack(0x204, 3)]);
 }
 
-/// Answers leave in the order of the requests: the acknowledgement of what came after a READ waits
-/// for the READ's data.
+/// An acknowledgement waits for earlier READ data.
 #[test]
 fn answers_keep_the_order_of_requests() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -244,7 +241,7 @@ fn credits_are_not_used() {
         panic!("{answers:?}")
     };
     assert_eq!(credits, 31, "31 says that there is no end-to-end flow control");
-    // and the peer's credits are not used
+    // the peer's credits are ignored
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     half.send(&pkt(Op::Acknowledge, 0x100).aeth(Syndrome::Ack { credits: 0 }, 1));
@@ -252,7 +249,7 @@ fn credits_are_not_used() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// An address with a key that does not exist: good for no bytes.
+/// Returns an address for 0 bytes.
 fn half_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
 }

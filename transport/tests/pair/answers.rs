@@ -1,5 +1,4 @@
-//! Answers to READs of a peer that drops what comes behind a gap, and asks again when its timer
-//! fires, as the kernel's rxe does.
+//! READ responses to a peer that, like rxe, drops packets behind a gap and retries on timeout.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,17 +8,17 @@ use crate::common::{Half, Options, Pkt, pattern, pkt};
 
 const MTU: usize = 4096;
 const STEP: Duration = Duration::from_micros(250);
-/// Packets that the way to the peer lets through in a step: 50 MB/s.
+/// Packets per step: 50 MB/s.
 const STEP_PACKETS: usize = 3;
-/// Packets that wait on the way at most.
+/// Packets queued on the path.
 const QUEUE: usize = 128;
 const TIMEOUT: Duration = Duration::from_millis(67);
 
-/// The peer, and the way to it.
+/// The peer and its path.
 struct Slow {
     half: Half,
     remote: Remote,
-    /// Packets that it wants, and those of them that it has.
+    /// Packets requested, and received.
     packets: usize,
     arrived: Vec<u8>,
     way: VecDeque<Pkt>,
@@ -40,7 +39,6 @@ impl Slow {
         self.arrived.len() / MTU
     }
 
-    /// It asks for what is missing.
     fn ask(&mut self) {
         let from =
             Remote { address: self.remote.address + self.arrived.len() as u64, ..self.remote };
@@ -49,8 +47,7 @@ impl Slow {
         self.half.send(&pkt(Op::ReadRequest, psn).reth(from, left as u32).ask());
     }
 
-    /// One step of the time: a turn of the adapter, and what the way lets through. True if
-    /// something arrived that the peer takes.
+    /// Advances a step; true if the peer accepted anything.
     fn step(&mut self) -> bool {
         self.half.advance(STEP);
         for packet in self.half.take_turn() {
@@ -70,8 +67,7 @@ impl Slow {
     }
 }
 
-/// At the rate at which they leave at first the peer would wait for its timer 63 times, and for all
-/// of them seven times as long as they take.
+/// The initial rate would cost 63 timeouts and seven times the time.
 #[test]
 fn answers_that_are_lost_come_slower() {
     let bytes = pattern(1, 8192 * MTU);
@@ -94,8 +90,7 @@ fn answers_that_are_lost_come_slower() {
     assert!(peer.lost < 5 * peer.packets, "{} lost", peer.lost);
 }
 
-/// The last packet of a long answer is as long as the first of the next one, and leaves with it if
-/// that is asked for meanwhile. It does not wait for more than a transmit buffer.
+/// A long response's last packet waits up to one buffer to share a run with the next response.
 #[test]
 fn answers_share_a_run() {
     const PACKETS: usize = 18;

@@ -1,5 +1,4 @@
-//! Atomic operations: an eight-byte word of the peer's memory changes exactly once, however often
-//! it is asked for (9.4.5, 9.7.5.1.4).
+//! Atomics change a word exactly once (9.4.5, 9.7.5.1.4).
 
 use roce_transport::{
     event::{Disposition, DropReason, Refusal},
@@ -73,8 +72,7 @@ fn requests_and_answers_on_the_wire() {
     assert_eq!(word(&far, 0), 77);
 }
 
-/// The answer that was lost is given again, with the value of the first time; the word is left
-/// alone.
+/// A repeat gets the first value.
 #[test]
 fn a_repeat_is_answered_and_not_carried_out() {
     let mut half = Half::new(Options::default());
@@ -87,14 +85,13 @@ fn a_repeat_is_answered_and_not_carried_out() {
     for _ in 0..3 {
         assert_eq!(half.send(&add), Disposition::Duplicate);
         assert_eq!(half.send(&swap), Disposition::Duplicate);
-        // nothing else changes, but the message sequence number is of now
+        // only the message sequence number is current
         assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
     }
     assert_eq!((word(&far, 0), answers.len()), (9, 2));
 }
 
-/// The field that FetchAdd does not use need not be the same twice: rxe sends there whatever was in
-/// its buffer.
+/// rxe sends buffer garbage there.
 #[test]
 fn the_unused_field_of_a_repeat_does_not_matter() {
     let mut half = Half::new(Options::default());
@@ -128,7 +125,7 @@ fn another_request_with_the_same_psn_is_no_repeat() {
     half.expect_nothing();
 }
 
-/// Request and answer lost in turn: the counter counts every operation once.
+/// Requests and responses are lost.
 #[test]
 fn exactly_once_under_loss() {
     for lost in [
@@ -166,7 +163,7 @@ fn exactly_once_under_loss() {
     }
 }
 
-/// Atomics count with READs against what was agreed on, and hold up a fence.
+/// Atomics count as READs and hold up a fence.
 #[test]
 fn slots_and_fence() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
@@ -202,7 +199,7 @@ fn the_wrong_kind_of_answer() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
 }
 
-/// A plain acknowledgement brings no value.
+/// An acknowledgement has no value.
 #[test]
 fn an_acknowledgement_is_no_answer() {
     let mut half = Half::new(Options::default());
@@ -246,7 +243,7 @@ fn what_is_refused() {
     }
 }
 
-/// The list for the value found must have eight bytes.
+/// The old value needs eight bytes.
 #[test]
 fn a_list_of_another_length() {
     for length in [0, 7, 9] {
@@ -258,7 +255,6 @@ fn a_list_of_another_length() {
     }
 }
 
-/// Two connections add to one word; nothing is lost between them.
 #[test]
 fn from_two_sides() {
     let mut pair = Pair::new();

@@ -1,5 +1,4 @@
-//! Attacks by one who can send packets, or who is a peer with a queue pair of his own. See
-//! docs/security.md, which names the threat that each of these tests.
+//! Attacks by senders or peers; docs/security.md names each threat.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ fn options() -> Options {
     Options { access: RIGHTS, ..Options::default() }
 }
 
-/// Every kind of request that names memory, for eight bytes there.
+/// Returns every kind of request for eight bytes.
 fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     [
         pkt(Op::WriteOnly, psn).reth(remote, 8).payload(&[7; 8]),
@@ -33,10 +32,7 @@ fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     ]
 }
 
-// Keys.
-
-/// Each bit of a key is one in about half of all keys; no two keys are equal, and none comes back
-/// soon after it was given up.
+/// Each bit is set in about half of the keys.
 #[test]
 fn keys_are_random_and_not_given_again_soon() {
     let mut half = Half::new(Options::default());
@@ -52,7 +48,7 @@ fn keys_are_random_and_not_given_again_soon() {
             half.node.adapter.dealloc_window(WindowId::of(rkey)).unwrap();
         }
     }
-    // as many as are remembered
+    // as many as quarantined
     for (n, key) in keys.iter().enumerate() {
         assert!(!keys[n + 1..].iter().take(4096).any(|other| other == key), "key {n} comes again");
     }
@@ -66,7 +62,6 @@ fn keys_are_random_and_not_given_again_soon() {
     }
 }
 
-/// The numbers of one adapter tell nothing of another's keys, queue pair numbers and PSNs.
 #[test]
 fn another_seed_gives_other_numbers() {
     let numbers = |seed: u8| {
@@ -86,8 +81,7 @@ fn another_seed_gives_other_numbers() {
     assert_eq!(all.len(), 200);
 }
 
-/// An attacker who guesses a key has one guess: then the connection is gone, and setting up another
-/// takes its owner's help.
+/// A new connection needs its owner's help.
 #[test]
 fn a_wrong_guess_costs_the_connection() {
     for index in 0..6 {
@@ -105,8 +99,7 @@ fn a_wrong_guess_costs_the_connection() {
     }
 }
 
-/// No sum of an address and a length can wrap into a region, nor into a window that counts from
-/// zero.
+/// Zero-based windows included.
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
@@ -135,7 +128,7 @@ fn addresses_that_wrap() {
                     continue; // eight bytes are inside
                 }
                 let packet = match requests(0x200, remote)[index].clone() {
-                    // a WRITE that goes on; an ATOMIC WRITE has eight bytes in any case
+                    // an unfinished WRITE; an ATOMIC WRITE always has eight bytes
                     Pkt { operation: Op::WriteOnly, .. } => pkt(Op::WriteFirst, 0x200)
                         .reth(remote, length.max(1025))
                         .payload(&[7; 1024]),
@@ -158,8 +151,7 @@ fn addresses_that_wrap() {
     }
 }
 
-/// A peer may invalidate only windows of its own connection. An attempt with another's ends its own
-/// connection, and the other goes on.
+/// The attempt fails the attacker's connection alone.
 #[test]
 fn a_window_of_another_connection_cannot_be_invalidated() {
     for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
@@ -185,10 +177,7 @@ fn a_window_of_another_connection_cannot_be_invalidated() {
     }
 }
 
-// Packets from anywhere.
-
-/// A queue pair that is not connected, or a number that is none's: a flood of requests is counted
-/// and nothing else.
+/// The flood is only counted.
 #[test]
 fn a_flood_at_a_queue_pair_that_is_not_connected() {
     let mut half = Half::reset(options());
@@ -219,8 +208,7 @@ fn a_flood_at_a_queue_pair_that_is_not_connected() {
     assert_eq!(half.node.adapter.poll_timeout(), None);
 }
 
-/// Answers go only to the peer's address: a request from another address gets none at all. So a
-/// small READ cannot make a large answer go to a third host.
+/// A small READ cannot flood a third host.
 #[test]
 fn a_read_with_another_source_is_not_answered() {
     let mut half = Half::new(options());
@@ -241,8 +229,7 @@ fn a_read_with_another_source_is_not_answered() {
     assert_eq!(to, [Half::PEER_IP].into());
 }
 
-/// An attacker who does not know the PSN hits a window of at most 512 answers, or the one expected
-/// request, in 16 million. Everything else changes nothing.
+/// Without the PSN an attacker hits 512 responses at most, or one request, in 16 million.
 #[test]
 fn psns_far_outside() {
     let mut half = Half::new(options());
@@ -268,9 +255,8 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// Notifications slow a queue pair down, as far as the least window and rate, and no further than
-/// one in 50 µs would. They send nothing and complete nothing, and from another source address they
-/// do not count.
+/// CNPs slow a queue pair to the minimum window and rate, one per 50 µs; other source addresses do
+/// not count.
 #[test]
 fn forged_notifications_slow_down_and_nothing_else() {
     let mut half = Half::new(options());
@@ -300,7 +286,7 @@ fn forged_notifications_slow_down_and_nothing_else() {
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }
 
-/// A wrong queue key looks to a peer as an unknown queue pair does; only the counters differ.
+/// A wrong queue key looks like an unknown queue pair, except in counters.
 #[test]
 fn a_guessed_queue_key() {
     let mut pair = Pair::new();
@@ -321,10 +307,7 @@ fn a_guessed_queue_key() {
     assert_eq!(pair.trace.from(crate::common::Side::B).count(), 0);
 }
 
-// A peer's excesses.
-
-/// More READs than agreed on end the connection; what a peer repeats takes turns with what waits
-/// already.
+/// Excess READs end the connection; repeats take turns.
 #[test]
 fn a_flood_of_reads() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..options() });
@@ -339,7 +322,7 @@ fn a_flood_of_reads() {
     assert_eq!(answers.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
 }
 
-/// Nothing that a peer or a program asks for has no limit; and what is given back can be had again.
+/// Every resource is limited and reusable.
 #[test]
 fn every_resource_has_a_limit() {
     let limits = Limits {
@@ -420,7 +403,6 @@ fn every_resource_has_a_limit() {
                 "{caps:?}"
             );
         }
-        // everything goes, and comes again in the next round
         qps.into_iter().for_each(|qpn| adapter.destroy_qp(qpn).unwrap());
         srqs.into_iter().for_each(|srq| adapter.destroy_srq(srq).unwrap());
         cqs.iter().for_each(|cq| adapter.destroy_cq(cq.id()).unwrap());
@@ -431,7 +413,6 @@ fn every_resource_has_a_limit() {
     }
 }
 
-/// A request may not make the responder write where its own receive request does not allow it.
 #[test]
 fn a_message_longer_than_was_offered_spares_what_is_behind() {
     let mut half = Half::new(options());

@@ -1,5 +1,4 @@
-//! Attributes that a transition may change besides what it needs: which edge takes which, for every
-//! service (11.2.4.2).
+//! Optional attributes per edge and service (11.2.4.2).
 
 use roce_transport::{
     addr::{AddressVector, QKey, StaticRate},
@@ -13,7 +12,7 @@ use roce_transport::{
 
 use super::states::{TYPES, go, go_with, in_state, node};
 
-/// A change of just this attribute, to a value that it has at no other time.
+/// Returns a unique change of one attribute.
 fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     let mut changes = QpUpdate::default();
     let av = AddressVector {
@@ -38,7 +37,7 @@ fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     changes
 }
 
-/// The attributes of a queue pair once this one has been changed so.
+/// Returns the attributes changed.
 fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     let changes = change_of(attribute, info.state);
     info.pkey_index = changes.pkey_index.unwrap_or(info.pkey_index);
@@ -57,7 +56,7 @@ fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     info
 }
 
-/// Every optional attribute on every edge that can be taken with some, existing or not.
+/// Covers every edge, existing or not.
 #[test]
 fn exactly_the_optional_attributes_of_the_table_are_taken() {
     let mut taken = 0;
@@ -73,7 +72,7 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
             }
             for &attribute in Attribute::ALL {
                 let mut node = node();
-                // what the edge alone leads to
+                // result of the edge alone
                 let Some(plain) = in_state(&mut node, qp_type, from) else { continue };
                 let exists = go(&mut node, &plain, qp_type, to).is_ok();
                 let expected = node.adapter.query_qp(plain.qpn).unwrap();
@@ -112,8 +111,7 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
     assert_eq!(taken, 103);
 }
 
-/// The table itself, as Linux's verbs have it: of RC, UC, UD, XRC initiators and XRC targets, the
-/// attributes that an edge takes without need of them.
+/// Linux verbs' table for RC, UC, UD, XRC initiators and targets.
 #[test]
 fn the_table_of_optional_attributes() {
     let peer = "PKEY ACCESS";
@@ -174,7 +172,7 @@ fn the_table_of_optional_attributes() {
     }
 }
 
-/// Of several changes one that is wrong is enough, and each is named.
+/// One wrong change refuses all.
 #[test]
 fn changes_are_checked_before_anything_changes() {
     let mut node = node();
@@ -246,7 +244,6 @@ fn changes_are_checked_before_anything_changes() {
     );
 }
 
-/// A program that is wrong about the state changes nothing.
 #[test]
 fn a_wrong_current_state_changes_nothing() {
     let mut node = node();

@@ -1,4 +1,4 @@
-//! Requests behind an unanswered READ look as if they came after it.
+//! Requests behind an unfinished READ appear to follow it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn half() -> Half {
     Half::new(Options { mtu: Mtu::B256, access: ALL_RIGHTS, ..Options::default() })
 }
 
-/// The answer to the first request, a READ of these bytes.
+/// Returns the response to a READ, the first request.
 fn answer(bytes: &[u8]) -> Vec<Pkt> {
     let last = bytes.len().div_ceil(MTU).saturating_sub(1);
     let packet = |(at, bytes): (usize, &[u8])| {
@@ -99,7 +99,7 @@ fn a_message_does_not_show_in_it() {
     half.expect(&answer(&pattern(1, 600)));
 }
 
-/// By another region, by a window of either, under other addresses.
+/// Regions, windows and addresses.
 #[test]
 fn other_keys_of_the_same_memory() {
     let mut half = half();
@@ -135,8 +135,7 @@ fn other_keys_of_the_same_memory() {
     assert_eq!(memory.part(350, 1), [0xDD]);
 }
 
-/// Requests that would need too much memory are requested again when the READ is answered, and
-/// executed then.
+/// Requests needing too much memory are retransmitted.
 #[test]
 fn what_is_too_much_waits_for_the_answer() {
     const PACKETS: usize = 300;
@@ -166,7 +165,7 @@ fn what_is_too_much_waits_for_the_answer() {
     assert_eq!(memory.bytes(), [0xEE; PACKETS * MTU]);
 }
 
-/// The first packet of a message leaves no trace when it has to wait.
+/// The first packet of a waiting message leaves no trace.
 #[test]
 fn a_message_that_waits_begins_anew() {
     const PACKETS: usize = 300;
@@ -193,7 +192,7 @@ fn a_message_that_waits_begins_anew() {
     assert_eq!(half.send(&pkt(Op::WriteLast, psn + 3).payload(&[2; 1])), Disposition::Executed);
 }
 
-/// Its program may change the memory as soon as it knows of the message.
+/// The program may change memory once it knows of the message.
 #[test]
 fn a_receive_completes_when_it_is_answered() {
     let mut half = half();
@@ -214,7 +213,6 @@ fn a_receive_completes_when_it_is_answered() {
     assert_eq!(opcodes, [(2, WcOpcode::Recv), (3, WcOpcode::RecvRdmaWithImm)]);
 }
 
-/// The READ fails, and what came behind it with it.
 #[test]
 fn a_receive_behind_a_read_that_fails_is_flushed() {
     let mut half = half();
@@ -230,7 +228,6 @@ fn a_receive_behind_a_read_that_fails_is_flushed() {
     assert_eq!(half.qp.recv_outcomes(), [flushed(1), flushed(2)]);
 }
 
-/// A request that is refused has others before it, which are complete.
 #[test]
 fn a_receive_before_a_request_that_is_refused_completes() {
     let mut half = half();
@@ -250,7 +247,7 @@ fn a_receive_before_a_request_that_is_refused_completes() {
     half.expect(&[answer(&pattern(1, 600)), vec![last]].concat());
 }
 
-/// The program has put the queue pair into ERR: nothing is answered any more.
+/// ERR by the program.
 #[test]
 fn an_error_flushes_what_waits() {
     let mut half = half();
@@ -263,7 +260,7 @@ fn an_error_flushes_what_waits() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
 }
 
-/// A message takes back the key by which the memory is being read.
+/// Invalidation would revoke an unfinished READ's key.
 #[test]
 fn an_invalidation_waits_for_the_answer() {
     let mut half = half();
@@ -293,7 +290,7 @@ fn an_invalidation_waits_for_the_answer() {
     assert_eq!(half.node.adapter.dealloc_window(WindowId::of(key)), Ok(()));
 }
 
-/// The answer is asked for again while it is under way: what has not left is as it was.
+/// The unsent part stays unchanged.
 #[test]
 fn an_answer_that_starts_over() {
     let mut half = half();
@@ -306,13 +303,12 @@ fn an_answer_that_starts_over() {
         pkt(Op::ReadResponseFirst, READ + 1).aeth(Syndrome::ACK, 1).payload(&before[256..512]),
         pkt(Op::ReadResponseLast, READ + 2).aeth(Syndrome::ACK, 1).payload(&before[512..]),
     ]);
-    // once it is answered, a repeat is a new look at the memory
+    // afterwards a repeat reads current memory
     half.send(&read(memory.remote(0), 600));
     half.expect(&answer(&memory.bytes()));
 }
 
-/// Read and replace: `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI. Long and short
-/// responses, over links that poll and send slowly.
+/// `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI, over slow links.
 #[test]
 fn get_and_replace() {
     for (length, rounds) in [(8, 200), (5000, 50), (1 << 20, 4)] {

@@ -1,4 +1,4 @@
-//! The tests' own tools: captures that other programs read, and drops that fail a test.
+//! Test tools: captures, and drops that fail tests.
 
 use std::panic;
 

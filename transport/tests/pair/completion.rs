@@ -1,5 +1,4 @@
-//! Completions: which requests give one, its fields, and the events that it raises (11.4.2,
-//! 11.6.2).
+//! Completions: signaling, fields and events (11.4.2, 11.6.2).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -40,8 +39,6 @@ fn a_queue_pair_can_signal_everything() {
     assert_eq!(a.send_outcomes(), all_ok(0..3, 0));
 }
 
-/// The place of an unsignaled request is free once it is done, or a program that never signals
-/// would get stuck at once.
 #[test]
 fn unsignaled_requests_free_their_places() {
     let mut pair = Pair::new();
@@ -107,7 +104,7 @@ fn what_a_completion_says() {
     assert_eq!(timed(b.received()), received);
 }
 
-/// A queue armed for solicited completions wakes its reader for those, and for failures.
+/// Failures notify too.
 #[test]
 fn solicited_events() {
     let mut pair = Pair::new();
@@ -138,7 +135,6 @@ fn solicited_events() {
     assert_eq!(pair.events(Side::B), [], "the last event has disarmed the queue");
 }
 
-/// Of a message of several packets only the last carries the mark.
 #[test]
 fn the_last_packet_is_solicited() {
     let mut half =
@@ -172,8 +168,7 @@ fn an_event_for_the_next_completion() {
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// A completion that finds no room is lost; the queue and all that use it are in error, and the
-/// program gets events.
+/// Failures notify too.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();
@@ -213,7 +208,7 @@ fn a_queue_in_use_cannot_be_destroyed() {
     assert_eq!(adapter.destroy_cq(recv_cq), Err(ObjectError::Unknown));
 }
 
-/// A connected queue pair whose sends and receives complete in one queue.
+/// Returns a queue pair with one completion queue.
 fn with_one_queue() -> Half {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
@@ -234,7 +229,6 @@ fn completed(half: &Half) -> Vec<u64> {
     half.qp.sent().iter().map(|wc| wc.wr_id).collect()
 }
 
-/// Sends and receives of one queue pair can complete in one queue.
 #[test]
 fn one_queue_for_both() {
     let mut half = with_one_queue();
@@ -246,9 +240,8 @@ fn one_queue_for_both() {
     assert_eq!(completed(&half), [1, 2]);
 }
 
-/// A program's reply is in one run with the acknowledgement of the request; the acknowledgement is
-/// shorter, so it stands behind, and yet comes first. Programs rely on it that a request completes
-/// before its reply.
+/// A reply and an acknowledgement share a run. The shorter acknowledgement is last but handled
+/// first: programs rely on it.
 #[test]
 fn what_was_sent_completes_before_its_answer() {
     let mut half = with_one_queue();
@@ -260,8 +253,7 @@ fn what_was_sent_completes_before_its_answer() {
     assert_eq!(completed(&half), [2, 1]);
 }
 
-/// Behind an answer to a READ an acknowledgement stays where it is: it would say that the answer is
-/// lost.
+/// An acknowledgement before a READ response would imply its loss.
 #[test]
 fn what_was_sent_completes_in_its_order() {
     let mut half = with_one_queue();

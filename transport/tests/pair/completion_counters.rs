@@ -1,4 +1,4 @@
-//! Completion counters: what completes on a queue pair, without a completion for each request.
+//! Completion counters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::common::{End, Options, Pair, Side};
 
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
-/// Connected queue pairs whose counters count these operations of either side.
+/// Returns queue pairs with counters for these operations.
 fn connect(pair: &mut Pair, counters: [&[(Ops, &Arc<CompletionCounter>)]; 2]) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -35,7 +35,7 @@ fn read(counters: &[Arc<CompletionCounter>]) -> Vec<(u64, u64)> {
     counters.iter().map(|counter| (counter.completed(), counter.failed())).collect()
 }
 
-/// All six operations, by requests and by bytes, unsignaled, with packets that are lost on the way.
+/// Requests and bytes, unsignaled, with losses.
 #[test]
 fn every_operation_is_counted_once() {
     for counted in [Counted::Requests, Counted::Bytes] {
@@ -97,7 +97,7 @@ fn failures_are_counted_apart() {
     pair.post_send(&a, &SendWr::write(1, far.remote(50), mine.sge(0, 50)));
     pair.post_send(&a, &SendWr::write(2, far.remote(51), mine.sge(0, 50)));
     pair.post_send(&a, &SendWr::send(3, Data::empty()));
-    pair.allow(DropReason::QpState); // the last, behind the one that was refused
+    pair.allow(DropReason::QpState); // behind the refused one
     pair.run();
     assert_eq!(read(&counters), [(0, 1), (50, 1), (50, 2)], "refused, and flushed");
 
@@ -124,7 +124,7 @@ fn a_counter_is_attached_before_use_and_by_one_operation_once() {
     assert_eq!(attach(&mut pair, &fresh, Ops::READ | Ops::WRITE), Err(CountError::Counted));
     assert_eq!(attach(&mut pair, &fresh, Ops::WRITE), Ok(()));
 
-    // one counter for both sides: each counts what it sends
+    // one counter for both sides' sends
     for (from, to) in [(&a, &b), (&b, &a)] {
         pair.post_recv(to, &RecvWr::new(1, []));
         pair.post_send(from, &SendWr::send(2, Data::empty()));

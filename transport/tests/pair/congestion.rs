@@ -1,4 +1,4 @@
-//! Congestion (annex A17.9): a receiver of marked packets notifies their sender.
+//! Congestion notifications (annex A17.9).
 
 use std::time::Duration;
 
@@ -47,8 +47,7 @@ fn marked_data_is_answered_with_a_notification() {
         0,
         "an acknowledgement has no data, and a notification is not answered"
     );
-    // the same per queue pair: B got four marked packets; A an acknowledgement and a notification,
-    // which is noted as such
+    // B got four marked packets, A an acknowledgement and a CNP
     let noted = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
     assert_eq!(noted(&pair.b, &b), counted(4, 1, 0));
     assert_eq!(noted(&pair.a, &a), counted(1, 0, 1));
@@ -85,7 +84,7 @@ fn unmarked_data_is_not() {
     assert_eq!((b.recv_outcomes(), pair.b.adapter.counters().cnp_sent), (all_ok([1], 1), 0));
 }
 
-/// Congestion that was noted outlives an error; a queue pair that is reset has seen none.
+/// An error keeps counters; a reset clears them.
 #[test]
 fn how_long_signs_are_kept() {
     let mut half = Half::new(Options::default());
@@ -103,7 +102,6 @@ fn how_long_signs_are_kept() {
     assert_eq!(noted(&half), CongestionCounters::default());
 }
 
-/// A damaged mark is no mark: what is not known to come from the peer is not noted.
 #[test]
 fn only_packets_of_the_peer_count() {
     let mut half = Half::new(Options::default());
@@ -121,7 +119,7 @@ fn only_packets_of_the_peer_count() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
 }
 
-/// A datagram queue pair notes marks, and sends no notification.
+/// A UD queue pair counts marks.
 #[test]
 fn datagrams_are_noted_only() {
     let mut pair = Pair::new();
@@ -140,8 +138,7 @@ fn datagrams_are_noted_only() {
     assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }
 
-/// An overloaded receiver notifies as a switch would: the sender of a WRITE, and the responder of a
-/// READ.
+/// CNPs go to a WRITE's sender and a READ's responder.
 #[test]
 fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     let mut pair = Pair::new();
@@ -160,7 +157,7 @@ fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
         assert_eq!(told, 1, "one for the four packets, which came at once");
     }
     assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(4000))]);
-    // B: the four packets. A: the four of the answer, which all came after the notification.
+    // B: four packets. A: four after the CNP.
     for (node, end, flagged) in [(&pair.b, &b, 4), (&pair.a, &a, 4)] {
         let counters = node.adapter.counters();
         assert_eq!((counters.receive_buffer_congestion, counters.ecn_marked), (flagged, 0));
@@ -169,7 +166,7 @@ fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     }
 }
 
-/// Neither an acknowledgement nor a datagram is answered with a notification.
+/// Acknowledgements and datagrams.
 #[test]
 fn a_receive_buffer_that_fills_with_what_cannot_be_slowed_down() {
     let mut pair = Pair::new();

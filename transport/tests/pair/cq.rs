@@ -1,5 +1,4 @@
-//! Completion queues: resizing, and the moderation of events (11.2.8,
-//! `ibv_resize_cq`, `ibv_modify_cq`).
+//! Completion queues: resizing, moderation (11.2.8, `ibv_resize_cq`, `ibv_modify_cq`).
 
 use std::time::Duration;
 
@@ -72,8 +71,7 @@ fn sizes_that_are_refused() {
     assert_eq!(half.qp.recv_cq.capacity(), 4);
 }
 
-/// Nothing can be built on a queue that has overflowed: what would complete there would be lost in
-/// silence.
+/// Completions would be lost silently.
 #[test]
 fn an_overflowed_queue_takes_no_more_queue_pairs() {
     let mut half = Half::new(Options { cqe: 1, ..Options::default() });
@@ -106,9 +104,7 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
 }
 
-// Arming.
-
-/// A program that polls until there is nothing, and arms without polling again.
+/// Polling until empty, then arming.
 #[test]
 fn what_comes_before_arming() {
     let (mut half, mut psn) = (Half::new(Options::default()), 0x200);
@@ -129,11 +125,9 @@ fn what_comes_before_arming() {
     assert!(arrival(&mut half, &mut psn, false));
 }
 
-// Moderation.
-
 const PERIOD: Duration = Duration::from_micros(100);
 
-/// A receiver whose queue is moderated and armed.
+/// Returns a receiver with a moderated, armed queue.
 fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     let mut half = Half::new(Options::default());
     let cq = half.qp.recv_cq.clone();
@@ -143,7 +137,7 @@ fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     half
 }
 
-/// One message arrives; returns whether it, or the time since the last, has woken the reader.
+/// Receives a message; returns whether the reader was notified.
 fn arrival(half: &mut Half, psn: &mut u32, solicited: bool) -> bool {
     half.post_recv(&RecvWr::new(0, []));
     let packet = crate::common::Pkt { solicited, ..pkt(Op::SendOnly, *psn) };
@@ -208,7 +202,7 @@ fn the_count_may_be_reached_before_the_period() {
     assert!(arrival(&mut half, &mut psn, false));
     half.advance(PERIOD * 2);
     assert!(!woken(&mut half), "the period has nothing left to tell");
-    // a later one starts a period of its own
+    // a later one starts a new period
     half.qp.recv_cq.req_notify(NotifyKind::Next);
     assert!(!arrival(&mut half, &mut psn, false));
     assert_eq!(half.node.adapter.poll_timeout(), Some(half.now.plus(PERIOD)));
@@ -247,8 +241,7 @@ fn new_moderation_delivers_what_was_put_off() {
     );
 }
 
-/// A queue that goes while an event is put off takes its timer along, and one that gets its number
-/// has none.
+/// The next owner of its number has no timer either.
 #[test]
 fn a_destroyed_queue_has_no_timer() {
     let mut half = moderated(10, PERIOD, NotifyKind::Next);
@@ -263,7 +256,7 @@ fn a_destroyed_queue_has_no_timer() {
     assert_eq!(half.node.events, []);
 }
 
-/// Both ends in virtual time: ten messages, one event.
+/// Ten messages between two ends.
 #[test]
 fn a_burst_gives_one_event() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! A repeated request is answered twice and executed once (9.7.5.1.4).
+//! Duplicates execute once and get a second response (9.7.5.1.4).
 
 use roce_transport::{
     addr::Mtu,
@@ -37,8 +37,7 @@ fn a_send_is_received_once() {
     assert_eq!(to.part(0, 4), b"once");
 }
 
-/// A requester that repeats has lost the answer, so a repeat is acknowledged even if it does not
-/// ask.
+/// A repeat means a lost response, so it needs no acknowledgement request.
 #[test]
 fn a_repeat_is_always_acknowledged() {
     let mut half = Half::new(Options::default());
@@ -49,8 +48,7 @@ fn a_repeat_is_always_acknowledged() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// The program may use the memory as soon as it knows of the WRITE; a late copy must not write over
-/// that.
+/// The program may already reuse the memory.
 #[test]
 fn a_write_is_written_once() {
     let mut half = Half::new(Options::default());
@@ -64,7 +62,6 @@ fn a_write_is_written_once() {
     assert_eq!(to.part(0, 4), b"mine");
 }
 
-/// A repeat in the middle of a message does not disturb the message.
 #[test]
 fn a_message_under_way_survives_repeats() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -79,8 +76,6 @@ fn a_message_under_way_survives_repeats() {
     assert_eq!(to.bytes(), [vec![1; 256], vec![2; 256], vec![3; 88]].concat());
 }
 
-/// A NAK that waits to be sent says more than the acknowledgement of a repeat, and must not be lost
-/// to it.
 #[test]
 fn a_repeat_does_not_displace_a_nak() {
     let mut half = Half::new(Options::default());
@@ -99,8 +94,7 @@ fn a_repeat_does_not_displace_a_nak() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
-/// The answer to a repeat acknowledges all that was done, but no READ: for that, only its data
-/// counts.
+/// READs need their data.
 #[test]
 fn a_repeat_never_acknowledges_a_read() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -111,7 +105,7 @@ fn a_repeat_never_acknowledges_a_read() {
     half.take();
     half.send(&write);
     half.expect(&[ack(0x200, 1)]);
-    // once something later is done, an acknowledgement passes the READ
+    // after a later request an acknowledgement passes the READ
     half.send(&pkt(Op::WriteOnly, 0x203).reth(from.remote(0), 0));
     half.send(&write);
     half.expect(&[ack(0x203, 3)]);
@@ -129,7 +123,7 @@ fn a_read_is_answered_again() {
     half.expect(&answers);
 }
 
-/// From inside, on packet boundaries, to any end that the first one had too.
+/// Repeats start inside, on packet boundaries, and end anywhere.
 #[test]
 fn a_part_of_a_read_is_answered_again() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -175,7 +169,7 @@ fn what_is_no_part_of_the_first_read_is_not_answered() {
     half.expect_nothing();
 }
 
-/// As many READs are remembered as were agreed on, rounded up to a power of two.
+/// The limit is rounded up to a power of two.
 #[test]
 fn the_oldest_read_is_forgotten() {
     for (agreed, remembered) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (16, 16)] {
@@ -194,7 +188,7 @@ fn the_oldest_read_is_forgotten() {
     }
 }
 
-/// A READ is answered from the memory as it is; if the memory is gone, a repeat is not answered.
+/// READs use current memory.
 #[test]
 fn a_repeated_read_needs_the_region() {
     let mut half = Half::new(Options::default());
@@ -207,8 +201,6 @@ fn a_repeated_read_needs_the_region() {
     half.expect_nothing();
 }
 
-/// A READ that is asked for again while its answer is still being sent starts over and is not sent
-/// twice.
 #[test]
 fn a_repeat_of_a_read_under_way_starts_it_over() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -221,7 +213,6 @@ fn a_repeat_of_a_read_under_way_starts_it_over() {
     assert_eq!(half.take().len(), 4);
 }
 
-/// However many repeats come before anything can be sent, the answers that wait stay few.
 #[test]
 fn a_flood_of_repeats_makes_no_flood_of_answers() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
@@ -243,7 +234,7 @@ fn a_flood_of_repeats_makes_no_flood_of_answers() {
     assert_eq!(half.qp.received().len(), 1);
 }
 
-/// The same with everything: each kind of request, and every packet of the network twice.
+/// Covers every kind of request.
 #[test]
 fn a_network_that_duplicates_everything_changes_nothing() {
     let mut pair = Pair::new();

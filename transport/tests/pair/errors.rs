@@ -1,5 +1,4 @@
-//! Fatal errors: the NAK code of each, and the completions and events of both sides (9.7.4.1,
-//! 9.9.2, 9.9.3).
+//! Fatal errors: NAK codes, completions, events (9.7.4.1, 9.9.2, 9.9.3).
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::common::{
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A request that the peer refuses: A's completion, B's event, and that everything else is flushed.
+/// A's completion, B's event, and flushes.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -27,8 +26,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// A's request is the third of its send queue; more requests are behind it and in all other
-    /// queues.
+    /// Posts A's request third, among others.
     fn check(
         mut pair: Pair,
         a: &crate::common::End,
@@ -164,13 +162,12 @@ fn access_that_the_region_does_not_allow() {
     }
 }
 
-/// The refusal of 8 bytes that are not inside a buffer.
+/// Returns a refusal of 8 bytes out of bounds.
 fn beyond<const SIZE: u64>(remote: Remote, _: Access) -> AccessError {
     let Remote { address, rkey } = remote;
     AccessError::Bounds { key: rkey.0, address, length: 8, start: 0x10_0000, size: SIZE }
 }
 
-/// B's only queue pair: the one that A's packets go to.
 fn qpn_of_b(pair: &Pair) -> roce_transport::addr::Qpn {
     pair.trace.from(Side::A).next().unwrap().headers.bth().dest_qp
 }
@@ -180,10 +177,10 @@ fn access_that_the_queue_pair_does_not_allow() {
     for (granted, write) in
         [(Access::REMOTE_READ, true), (Access::REMOTE_WRITE, false), (Access::empty(), false)]
     {
-        // without bytes there is no key to check, but the right is still needed
+        // 0 bytes need the right, but no key
         for length in [8, 0] {
             let mut pair = Pair::new();
-            // B must let A's first two WRITEs through, unless writing is what is forbidden
+            // A's first two WRITEs must pass, unless denied
             let (a, b) = pair.connect(Options { access: granted, ..Options::default() });
             let (local, far) = (pair.a.buffer(8), pair.b.buffer(8));
             let sge = local.sge(0, length);
@@ -205,7 +202,7 @@ fn access_that_the_queue_pair_does_not_allow() {
     }
 }
 
-/// The order of opcodes. Each list is sent in order; the last packet is the one refused.
+/// The last packet of each list is refused.
 #[test]
 fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     let mtu = [1; 256];
@@ -316,14 +313,13 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
                 "{what}"
             );
         }
-        // and from now on it sends nothing
+        // it sends nothing more
         half.send(&Pkt { psn, ..packets[0].clone() });
         half.expect_nothing();
     }
 }
 
-/// The specification calls this an invalid request; only the receiver knows that its buffer was the
-/// reason.
+/// The specified code is invalid request; only the receiver knows the reason.
 #[test]
 fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
@@ -374,7 +370,7 @@ fn a_receive_buffer_that_cannot_be_written() {
     }
 }
 
-/// As with the kernel's rxe: libfabric posts receive requests without a key for such messages.
+/// rxe does the same: libfabric posts such receives without a key.
 #[test]
 fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     for connect in [Pair::connect, Pair::connect_unreliably] {
@@ -397,7 +393,7 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     }
 }
 
-/// A bad local buffer fails its request when the requests before it are done, and not before.
+/// Earlier requests complete first.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
     let mut pair = Pair::new();
@@ -418,8 +414,7 @@ fn a_bad_send_buffer_fails_in_its_turn() {
     );
 }
 
-/// Where the answer to a READ or an atomic goes is looked at when it comes, as on adapters: the
-/// peer has carried it out.
+/// Adapters also check SGEs after the peer's execution.
 #[test]
 fn a_bad_list_of_an_answer_fails_when_that_comes() {
     type Bad = fn(&mut Pair) -> (Sge, AccessError);
@@ -470,7 +465,7 @@ fn a_bad_list_of_an_answer_fails_when_that_comes() {
     }
 }
 
-/// With both keys bad it is the peer who finds it.
+/// The peer detects it.
 #[test]
 fn both_keys_of_a_read_are_bad() {
     for op in ["read", "fetch_add"] {
@@ -488,8 +483,7 @@ fn both_keys_of_a_read_are_bad() {
     }
 }
 
-/// A WRITE with immediate data that is refused takes the receive request with it that it would have
-/// completed.
+/// The receive it would complete fails.
 #[test]
 fn a_refused_write_with_immediate_data() {
     for (length, tells) in [(8, true), (0, false), (600, false)] {
@@ -510,14 +504,14 @@ fn a_refused_write_with_immediate_data() {
             continue;
         }
         assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemAccessErr))]);
-        // of a longer one, the first packet is refused, which completes nothing
+        // longer ones are refused at the first packet, completing nothing
         let first = if tells { Err(WcStatus::LocAccessErr) } else { FLUSHED };
         assert_eq!(b.recv_outcomes(), [(1, first), (2, FLUSHED)]);
         assert_eq!(events.is_empty(), tells, "{events:?}");
     }
 }
 
-/// The same in its last packet.
+/// The last packet is refused.
 #[test]
 fn a_target_deregistered_before_the_immediate_data() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -530,8 +524,7 @@ fn a_target_deregistered_before_the_immediate_data() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocAccessErr))]);
 }
 
-/// A source whose key becomes invalid in the middle of its message: the message stops, and is an
-/// error after what came before.
+/// Sending stops, and the request fails in order.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -572,9 +565,8 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The peer has the data, and its repeated request was under way when it said so. Deregistering the
-/// memory then is no error, and the connection stays. A peer that does wait for the repeat gets the
-/// error.
+/// The repeat was in flight when the peer confirmed its data: deregistration is no error. A peer
+/// still waiting gets the error.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {
@@ -605,7 +597,6 @@ fn a_receive_buffer_deregistered_under_way() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
 }
 
-/// Every NAK code, as the requester reports it.
 #[test]
 fn statuses_of_naks() {
     for (code, status) in [
@@ -628,7 +619,7 @@ fn statuses_of_naks() {
     }
 }
 
-/// An unsignaled request that fails completes nevertheless.
+/// Unsignaled requests included.
 #[test]
 fn failure_always_completes() {
     let mut half = Half::new(Options::default());
@@ -640,7 +631,7 @@ fn failure_always_completes() {
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
 }
 
-/// Earlier requests of its peer stay unanswered: in ERR nothing is sent but a NAK of its own.
+/// ERR sends only its NAK.
 #[test]
 fn a_requester_that_fails_takes_waiting_answers_with_it() {
     let mut half = Half::new(Options::default());
@@ -656,8 +647,7 @@ fn a_requester_that_fails_takes_waiting_answers_with_it() {
     half.expect_nothing();
 }
 
-/// A queue pair that may have no READ outstanding can never start one; waiting would block its
-/// queue for ever.
+/// Waiting would block the queue forever.
 #[test]
 fn a_read_where_none_is_allowed_fails_at_once() {
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
@@ -671,8 +661,6 @@ fn a_read_where_none_is_allowed_fails_at_once() {
     );
 }
 
-/// A request that has failed here already does not change its story when the peer finds something
-/// else wrong.
 #[test]
 fn a_local_error_is_not_replaced_by_the_peers() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

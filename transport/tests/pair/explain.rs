@@ -1,4 +1,4 @@
-//! Explanations: what is found in a record, and what is said of it.
+//! Explanations of records.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn connected(options: Options) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Findings in the record of one side.
+/// Returns one side's findings.
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
     pair.record(side).iter().filter_map(|record| histories.note(record)).collect()
@@ -43,7 +43,7 @@ fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
-/// A connection whose peer has this number, and counts from these PSNs.
+/// Returns a connection with this peer and PSNs.
 fn half_connected(pair: &mut Pair, dest: Option<Qpn>, a_psn: u32, b_expects: u32) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -65,7 +65,7 @@ fn what_goes_well_is_not_explained() {
     pair.allow_all(&[DropReason::OutOfSequence, DropReason::RecoveryUnderWay]);
     pair.allow_all(&[DropReason::ReadResponseGap, DropReason::StaleResponse]);
     pair.run();
-    // the end of a connection, and what arrives behind it
+    // a connection's end, and late arrivals
     pair.post_recv(&b, &RecvWr::new(4, [far.all()]));
     let now = pair.now;
     pair.a.adapter.to_error(now, a.qpn).unwrap();
@@ -100,13 +100,13 @@ fn a_peer_that_is_not_there() {
     );
     assert_says(peer, &["10.0.0.2, queue pair 0x009999"]);
     assert_eq!(near.latest.len(), KEPT);
-    // and the other side says who was asked for
+    // the other side names the queue pair requested
     let far = only(&mut pair, Side::B);
     assert_eq!((far.qpn, far.reason.cause), (Some(stranger), "unknown_qp"));
     assert_says(&far.reason.advice, &["dest_qp_num"]);
 }
 
-/// A peer that answers every request, but with packets of which none can be taken.
+/// All are invalid.
 #[test]
 fn answers_that_are_dropped() {
     let flip = |offset, mask| Action::Corrupt(Some(Corruption { offset, mask }));
@@ -136,7 +136,7 @@ fn answers_that_are_dropped() {
     }
 }
 
-/// The same from a peer that was heard before, and sends requests that are right.
+/// The peer is known and sends valid requests.
 #[test]
 fn answers_that_are_dropped_later() {
     let (mut pair, a, b) = connected(Options::default());
@@ -158,7 +158,7 @@ fn answers_that_are_dropped_later() {
     assert_says(&finding.reason.advice, &["the peer's adapter"]);
 }
 
-/// Where a single loss is the end, the hint names the setting that makes it so.
+/// The hint names the setting.
 #[test]
 fn a_retry_count_of_zero() {
     for was_heard in [false, true] {
@@ -246,7 +246,7 @@ fn a_key_that_the_peer_does_not_know() {
     );
     assert_says(&finding.what, &["RDMA WRITE of 8 B"]);
     assert_says(finding.peer.as_deref().unwrap(), &["answered NAK remote access error"]);
-    // only the peer knows which key and why
+    // only the peer knows the key and reason
     let far = only(&mut pair, Side::B);
     assert_eq!(far.reason.cause, "unknown_key");
     assert_says(&far.reason.rule, &["0x00000bad"]);
@@ -365,7 +365,7 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// A destroyed queue pair is forgotten, and late packets for it are no mistake.
+/// Late packets for it are no error.
 #[test]
 fn a_queue_pair_that_is_gone() {
     let mut pair = Pair::new().recorded();
@@ -380,8 +380,8 @@ fn a_queue_pair_that_is_gone() {
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 
-/// Statuses, reasons of drops, rejections and events: each has a name, a rule and an advice. Errors
-/// of calls are matched one by one in the code.
+/// Statuses, drops, rejections and events have a name, rule and advice; call errors are matched in
+/// the code.
 #[test]
 fn nothing_is_without_an_explanation() {
     let statuses = WcStatus::ALL.iter().map(Explain::explain);

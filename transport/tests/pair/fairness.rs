@@ -1,5 +1,4 @@
-//! Many queue pairs, long queues, whole runs of packets: fair turns, bounded work, the same packets
-//! for the same seed.
+//! Fair turns and bounded work, deterministic by seed.
 
 use roce_transport::{
     adapter::TransmitBuffer,
@@ -12,8 +11,7 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
 
-/// One queue pair has a thousand packets to send; another a single acknowledgement, and need not
-/// wait for them all.
+/// An acknowledgement waits behind a thousand packets.
 #[test]
 fn a_long_queue_does_not_starve_a_short_one() {
     let mut pair = Pair::new();
@@ -39,7 +37,7 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// A turn goes on in the next transmit buffer, and is no longer for that.
+/// A turn continues in the next buffer.
 #[test]
 fn a_small_buffer_makes_no_turn_longer() {
     let mut pair = Pair::new();
@@ -61,7 +59,7 @@ fn a_small_buffer_makes_no_turn_longer() {
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
 }
 
-/// A peer asks for more than a buffer holds, and the queue pair has a message of its own to send.
+/// The peer's READs exceed a buffer.
 #[test]
 fn own_requests_leave_beside_long_answers() {
     let mut pair = Pair::new();
@@ -100,8 +98,8 @@ fn queue_pairs_take_turns() {
     assert_eq!(order.len(), 16, "four turns each, of 64 packets");
 }
 
-/// 64 KiB of a WRITE fill the window and leave with three system calls at most. A run has up to 128
-/// packets of one length; the n-th has identification n.
+/// A 64 KiB WRITE fills the window with at most three system calls. A run has up to 128 packets;
+/// the n-th has identification n.
 #[test]
 fn runs() {
     for mtu in Mtu::ALL {
@@ -124,7 +122,7 @@ fn runs() {
     }
 }
 
-/// A buffer that is full in the middle of a turn loses nothing.
+/// Mid-turn nothing is lost.
 #[test]
 fn a_small_buffer_is_filled_again_and_again() {
     let mut pair = Pair::new();
@@ -142,8 +140,7 @@ fn a_small_buffer_is_filled_again_and_again() {
     );
 }
 
-/// Runs of a buffer that may not be filled whole are those of a smaller one, and its capacity is a
-/// bound, too.
+/// Runs equal those of a smaller buffer; the capacity is a bound too.
 #[test]
 fn a_buffer_is_filled_up_to_its_bound() {
     let sent = |capacity: usize, bound: Option<usize>| {
@@ -172,8 +169,7 @@ fn a_buffer_is_filled_up_to_its_bound() {
     assert_eq!(sent(40_000, Some(0)), sent(PACKET_MAX, None));
 }
 
-/// Requests of every kind, as fast as they can be made, without the adapter getting a chance to
-/// answer: the queues of packets and events stay small.
+/// Packet and event queues stay small without time to respond.
 #[test]
 fn a_flood_of_all_requests_gets_few_answers() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 16, ..Options::default() });
@@ -194,7 +190,7 @@ fn a_flood_of_all_requests_gets_few_answers() {
     assert!(half.node.events.is_empty());
 }
 
-/// An idle queue pair has no timer, and thousands of them cost nothing.
+/// Thousands of queue pairs cost nothing.
 #[test]
 fn idle_queue_pairs_are_quiet() {
     let mut pair = Pair::new();
@@ -209,7 +205,7 @@ fn idle_queue_pairs_are_quiet() {
     assert_eq!(pair.b.adapter.poll_timeout(), None);
 }
 
-/// Many connections lose packets at once; each has a timer of its own.
+/// Many lose packets at once.
 #[test]
 fn every_queue_pair_has_its_own_timer() {
     let mut pair = Pair::new();
@@ -278,8 +274,7 @@ fn queue_pair_numbers_stay_in_their_range() {
     );
 }
 
-/// Queue pairs that share a destination: a turn there is one run of datagrams, and its last packet
-/// asks for the acknowledgement that makes room for the next.
+/// The last packet to a destination requests the acknowledgement that frees credits.
 #[test]
 fn a_turn_is_one_run() {
     let mut pair = Pair::new();

@@ -1,5 +1,4 @@
-//! Faults written as text do what they say, and a connection survives them. Every example of
-//! docs/guide/faults.md is among them.
+//! Textual faults, with every example in docs/guide/faults.md: a connection survives them.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -26,13 +25,13 @@ fn pair(plan: &str, seed: u64) -> (Pair, End, End) {
         DropReason::ReadResponseGap,
     ]);
     if plan.contains("corrupt") {
-        pair.allow_all(DropReason::ALL); // whichever check it fails first
+        pair.allow_all(DropReason::ALL); // any check may fail first
     }
     let (a, b) = pair.connect(Options { mtu: Mtu::B256, min_rnr_timer: 1, ..Options::default() });
     (pair, a, b)
 }
 
-/// SENDs, WRITEs with immediate data and READs, of three packets each, all of which must end well.
+/// Exchanges three-packet SENDs, WRITEs with immediate and READs.
 #[track_caller]
 fn exchange(plan: &str, seed: u64) -> Pair {
     let (mut pair, a, b) = pair(plan, seed);
@@ -78,7 +77,7 @@ fn exchange(plan: &str, seed: u64) -> Pair {
     pair
 }
 
-/// Counts of the faults that packets of both sides met.
+/// Faults met by packets.
 struct Done {
     sent: usize,
     lost: usize,
@@ -150,8 +149,7 @@ fn the_same_seed_does_the_same() {
     assert_ne!(story(7), story(8));
 }
 
-/// Every kind of request that takes a receive request: the first answer is an RNR NAK, nothing was
-/// done before it, and the second time it is carried out once.
+/// A request executes once, after its RNR NAK.
 #[test]
 fn rnr_finds_whatever_needs_a_receive_request() {
     let immediate = Some(Immediate([1, 2, 3, 4]));
@@ -197,7 +195,7 @@ fn rnr_finds_a_send_that_invalidates() {
     pair.post_send(&a, &SendWr::send_invalidate(1, far.remote(0).rkey, Data::empty()));
     pair.run();
     assert_eq!(pair.b.adapter.counters().rnr_naks_sent, 1);
-    // it was carried out the second time: what it asks for, this region does not allow
+    // executed on retry: the region denies it
     assert!(
         pair.trace.records.iter().any(
             |record| record.arrivals.len() == 1 && record.operation() == Op::SendOnlyInvalidate
@@ -218,7 +216,7 @@ fn rnr_leaves_alone_what_needs_no_receive_request() {
     assert_eq!(a.send_outcomes().iter().filter(|(_, result)| result.is_ok()).count(), 3);
     assert_eq!((pair.b.adapter.counters().rnr_naks_sent, done(&pair).not_ready), (0, 0));
 
-    // datagrams and unreliable connections know no such answer
+    // UD and UC have no RNR NAK
     let mut pair = Pair::with_network(Network::with_plan("rnr 100%".parse().unwrap(), 0));
     let (a, b) = pair.datagrams(Options::default());
     let buffer = pair.b.buffer(64);
@@ -248,7 +246,7 @@ fn a_receiver_that_is_never_ready_uses_up_the_retries() {
         (vec![(1, Err(WcStatus::RnrRetryExcErr))], vec![])
     );
     assert_eq!((pair.trace.count(Side::A, Op::SendOnly), pair.state(&b)), (4, State::Rts));
-    // the receive request is still there
+    // the receive request remains
     pair.network.faults_mut().clear_rules();
     let (c, d) = pair.connect(Options::default());
     pair.post_recv(&d, &RecvWr::new(2, []));
@@ -275,7 +273,7 @@ fn rnr_obeys_selectors() {
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
 
-/// Cells of the column "example" of a page's tables.
+/// Returns a page's "example" cells.
 fn examples_of(page: &str) -> Vec<&str> {
     let mut column = None;
     let mut examples = Vec::new();
@@ -292,7 +290,7 @@ fn examples_of(page: &str) -> Vec<&str> {
     examples
 }
 
-/// The guide's tables of packets: each example is a plan, is survived, and does something.
+/// Each parses, is survived and has an effect.
 #[test]
 fn the_guides_examples_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
@@ -309,7 +307,7 @@ fn the_guides_examples_work() {
                 || rule.matcher.dst.is_some()
                 || rule.matcher.dest_qp.is_some()
         }) {
-            continue; // for addresses and queue pairs that are not those of this test
+            continue; // names other addresses and queue pairs
         }
         let done = done(&exchange(example, 3));
         let hits =

@@ -1,4 +1,4 @@
-//! Source ports: data of several flows leaves from several, if the link has them.
+//! Source ports of flows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::common::{End, Options, Pair, Side, all_ok};
 
 const PORTS: [u16; 5] = [61_000, 61_001, 61_004, 61_007, 65_535];
 
-/// Of what one side sends, the source ports by the queue pair that it is for.
+/// Returns source ports by destination queue pair.
 fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
     for record in pair.trace.from(side) {
@@ -21,8 +21,7 @@ fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     found
 }
 
-/// Requests and answers of a connection leave from one port, by the same rule as with a link that
-/// can choose any; their ICRC is that of the port.
+/// The rule is that of links that choose any port; the ICRC covers the port.
 #[test]
 fn each_flow_keeps_to_one_of_the_ports() {
     let mut pair = Pair::new();
@@ -44,11 +43,11 @@ fn each_flow_keeps_to_one_of_the_ports() {
     }
     let used: BTreeSet<u16> = found.into_values().flatten().collect();
     assert!(used.len() > 2, "{used:?} for 24 flows");
-    // the other side has a link that chooses, and hears of nothing
+    // the other side's link chooses ports
     assert!(ports(&pair, Side::B).values().all(|ports| !PORTS.contains(ports.first().unwrap())));
 }
 
-/// An address that comes back may have other ports; connections that exist use them.
+/// An address returns with other ports.
 #[test]
 fn ports_that_change_under_a_connection() {
     let mut pair = Pair::new();
@@ -63,7 +62,7 @@ fn ports_that_change_under_a_connection() {
         pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
         pair.run();
     }
-    // those of another address are none of it
+    // another address's ports are irrelevant
     pair.a.adapter.set_flow_ports([10, 9, 9, 9].into(), vec![61_009]);
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
@@ -71,7 +70,7 @@ fn ports_that_change_under_a_connection() {
     assert_eq!(ports(&pair, Side::A)[&b.qpn], wanted);
 }
 
-/// Of a datagram queue pair every destination is a flow.
+/// Each destination is a flow.
 #[test]
 fn datagrams_to_several_leave_from_several() {
     let mut pair = Pair::new();
@@ -92,8 +91,7 @@ fn datagrams_to_several_leave_from_several() {
     assert!(used.len() > 2, "{used:?} for 24 flows");
 }
 
-/// Packets of one port leave as one run, whichever queue pairs they are of; that is as many as
-/// there are ports, and not as there are queue pairs. The same holds for answers.
+/// Runs are as many as ports, also of responses.
 #[test]
 fn queue_pairs_with_one_port_share_a_run() {
     let mut pair = Pair::new();
@@ -114,14 +112,13 @@ fn queue_pairs_with_one_port_share_a_run() {
     }
 }
 
-/// Order by ports costs no queue pair its turn: with more to send than a buffer holds, all have
-/// sent about the same at any time.
+/// Progress stays equal with more data than a buffer.
 #[test]
 fn order_by_ports_is_fair() {
     let mut pair = Pair::new();
     let ip = pair.a.ip;
     pair.a.adapter.set_flow_ports(ip, PORTS.to_vec());
-    let length = 600_000; // some 150 packets, and three turns
+    let length = 600_000; // about 150 packets, three turns
     let (near, far) = (pair.a.buffer(length), pair.b.buffer(length));
     let ends: Vec<_> = (0..12).map(|_| pair.connect(Options::default())).collect();
     for (a, _) in &ends {

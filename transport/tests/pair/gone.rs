@@ -1,5 +1,4 @@
-//! Memory that is gone when it is needed: the key was right, what failed is the side that has the
-//! memory.
+//! Memory gone at access: the key is valid, the memory's side fails.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use roce_transport::{
 
 use crate::common::{ALL_RIGHTS, Half, Options, Pair, nak, pkt};
 
-/// The first 512 bytes are there. The others are gone, though the region has them.
+/// Only 512 bytes of the region exist.
 struct CutShort(HeapMemory);
 
 impl Memory for CutShort {
@@ -56,7 +55,6 @@ fn all(region: &Region) -> Sge {
     Sge { lkey: region.lkey(), address: ADDRESS, length: 1024 }
 }
 
-/// The event that the responder's program gets.
 fn failed(mut half: Half, key: u32) {
     half.node.drain_events();
     let refusal = Refusal::Access(AccessError::Fault(key));

@@ -1,5 +1,4 @@
-//! Address handles (11.2.2): made in a protection domain, checked when they are made, and made from
-//! what has arrived.
+//! Address handles (11.2.2), also from arrivals.
 
 use roce_transport::{
     adapter::ObjectError,
@@ -67,7 +66,6 @@ fn a_handle_is_for_its_own_domain() {
     assert_eq!((pair.state(&a), pair.trace.records.len()), (State::Sqe, sent), "nothing is sent");
 }
 
-/// A handle is a copy: the request that was posted with it needs it no more.
 #[test]
 fn a_posted_request_outlives_its_handle() {
     let mut pair = Pair::new();
@@ -85,7 +83,7 @@ fn a_posted_request_outlives_its_handle() {
     assert_eq!(b.recv_outcomes(), all_ok([1], 44));
 }
 
-/// If the source address is removed after the handle was made, the request fails with that error.
+/// The request fails with that error.
 #[test]
 fn the_own_address_goes() {
     let mut pair = Pair::new();
@@ -99,7 +97,6 @@ fn the_own_address_goes() {
     assert_eq!((error.status, error.cause), (WcStatus::LocQpOpErr, Cause::NoRoute));
 }
 
-/// The GRH area in front of a message has the address for an answer.
 #[test]
 fn the_grh_area_has_the_reply_path() {
     for ipv6 in [false, true] {

@@ -1,5 +1,4 @@
-//! The work of one call is bounded, however many queue pairs there are: its caller holds the
-//! device's lock. Counted in work, not in time.
+//! Bounded work per call, in work, not time: the caller holds the device's lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +14,7 @@ use crate::common::{End, Half, Node, Options, Pair, Side, all_ok};
 
 const MANY: usize = 1000;
 
-/// Queue pairs of one adapter in RTS, each with a peer on a host of its own.
+/// Returns queue pairs in RTS with a peer host each.
 fn many(node: &mut Node, options: &Options) -> Vec<End> {
     let connect = |index: usize| {
         let end = node.qp(Side::A, QpType::Rc, options);
@@ -30,7 +29,7 @@ fn buffer() -> TransmitBuffer {
     TransmitBuffer::new(1 << 20, TransmitLimits { segments: 64, bytes: 65507 })
 }
 
-/// All have had a transition, and might have something to send; none has.
+/// All might have work; none has.
 #[test]
 fn a_buffer_is_not_filled_by_asking_all() {
     let mut half = Half::new(Options::default());
@@ -47,7 +46,7 @@ fn a_buffer_is_not_filled_by_asking_all() {
     }
 }
 
-/// The timers of all fire at the same moment: some are served, and the rest is still due.
+/// The rest stays due.
 #[test]
 fn timers_that_fire_together_are_served_in_portions() {
     let mut half = Half::new(Options::default());
@@ -63,7 +62,7 @@ fn timers_that_fire_together_are_served_in_portions() {
         adapter.poll_transmit(half.now, &mut buffer);
         sent += buffer.datagrams().count();
     }
-    // far behind every timer
+    // after every timer
     let late = half.now.plus(Duration::from_secs(60));
     let fired = |adapter: &Adapter| adapter.counters().timeouts + adapter.counters().tail_probes;
     for portion in 1.. {
@@ -79,7 +78,6 @@ fn timers_that_fire_together_are_served_in_portions() {
     }
 }
 
-/// The rest is left for the next call, not forgotten: every one of many completes.
 #[test]
 fn portions_forget_nobody() {
     let mut pair = Pair::new();
@@ -95,8 +93,7 @@ fn portions_forget_nobody() {
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
 }
 
-/// A queue pair with thousands of requests goes into ERR: they are flushed in portions, in order,
-/// before those posted meanwhile. The event of the last one comes after it.
+/// Requests flush in order, before later posts; the last-WQE event follows.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;
@@ -132,7 +129,7 @@ fn thousands_of_requests_are_flushed_in_portions() {
     assert_eq!(half.qp.recv_outcomes(), flushed);
 }
 
-/// Flushing many requests does not keep others from sending, nor does it outlive a reset.
+/// The flush does not block senders, and a reset ends it.
 #[test]
 fn a_flush_that_is_under_way() {
     let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };
@@ -158,7 +155,7 @@ fn a_flush_that_is_under_way() {
     assert_eq!(a.recv_cq.len(), told);
 }
 
-/// Requests of a queue pair that goes are taken from it, and dropped by the caller.
+/// The caller drops them.
 #[test]
 fn requests_of_a_queue_pair_that_goes() {
     let mut pair = Pair::new();
@@ -174,7 +171,7 @@ fn requests_of_a_queue_pair_that_goes() {
     assert_eq!((requests.len(), Arc::strong_count(&buffer.region)), ([3, 3], held));
     drop(requests);
     assert_eq!(Arc::strong_count(&buffer.region), held - 6);
-    // the queue pair is as good as new
+    // the queue pair is as new
     pair.b.adapter.to_reset(b.qpn).unwrap();
     let options = Options::default();
     pair.a.connect(a.qpn, pair.b.ip, b.qpn, 0x200, 0x100, &options);
@@ -199,7 +196,7 @@ fn requests_of_a_shared_receive_queue_that_goes() {
     assert!(adapter.abandon_srq_requests(srq).is_none());
 }
 
-/// Room for completions is made before the adapter is asked.
+/// Allocated before the call.
 #[test]
 fn a_completion_queue_gets_room_that_is_there() {
     let mut half = Half::new(Options::default());

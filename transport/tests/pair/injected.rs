@@ -1,5 +1,4 @@
-//! Requests that fail on request, and queue pairs: what the program sees is as after a real failure
-//! (10.3.1, 10.10.2), in order.
+//! Injected failures look real (10.3.1, 10.10.2).
 
 use roce_transport::{
     event::{DropReason, Event},
@@ -9,7 +8,7 @@ use roce_transport::{
 
 use crate::common::{End, Options, Outcome, Pair, Side, all_ok};
 
-/// Fails the n-th request of a queue.
+/// Fails a queue's n-th request.
 #[derive(Debug)]
 struct Nth(Queue, u32, WcStatus);
 
@@ -34,7 +33,6 @@ fn failed(id: u64, status: WcStatus) -> Outcome {
     (id, Err(status))
 }
 
-/// Five SENDs, and as many receives.
 fn five(pair: &mut Pair, a: &End, b: &End) {
     for id in 1..=5 {
         pair.post_recv(b, &RecvWr::new(id, []));
@@ -65,7 +63,6 @@ fn a_send_fails_and_what_is_behind_is_flushed_in_order() {
     }
 }
 
-/// One that is not signaled completes when it fails.
 #[test]
 fn an_unsignaled_send_that_fails_completes() {
     let mut pair = Pair::new();
@@ -88,12 +85,12 @@ fn a_receive_fails_and_the_queue_pair_with_it() {
     expected.extend([3, 4, 5].map(|id| failed(id, WcStatus::WrFlushErr)));
     assert_eq!(b.recv_outcomes(), expected);
     assert_eq!(pair.state(&b), State::Err);
-    // the peer hears nothing more, as of one whose queue pair is in ERR
+    // as from ERR
     let outcomes = a.send_outcomes();
     assert!(outcomes.iter().any(|(_, outcome)| outcome.is_err()), "{outcomes:?}");
 }
 
-/// A datagram queue pair goes into SQE, and receives as before.
+/// UD enters SQE.
 #[test]
 fn a_datagram_that_fails_stops_the_send_queue_alone() {
     let mut pair = Pair::new();

@@ -1,5 +1,4 @@
-//! Bytes that are placed in any order and as late as is legal, completions and events that come
-//! late: what a program is promised holds, and nothing more (9.5, o9-20).
+//! Late, reordered placement, completions and events: only guarantees hold (9.5, o9-20).
 
 use std::time::Duration;
 
@@ -25,7 +24,6 @@ fn both(seed: u64) -> LateConfig {
     LateConfig { tell: LateConfig::TELL, ..reorder(seed) }
 }
 
-/// Two adapters that are late in this way.
 fn pair_over(late: LateConfig, network: Network) -> Pair {
     let mut pair = Pair::with_network(network);
     for (node, seed) in [(&mut pair.a, 0xA), (&mut pair.b, 0xB)] {
@@ -42,7 +40,7 @@ fn pair(late: LateConfig) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Goes on for ten milliseconds in small steps, and looks at each.
+/// Observes 10 ms in steps.
 fn watch(pair: &mut Pair, mut look: impl FnMut(&mut Pair)) {
     for _ in 0..2000 {
         pair.run_for(Duration::from_micros(5));
@@ -94,7 +92,7 @@ fn the_same_seed_places_in_the_same_order() {
     assert!(story(3) == story(3) && story(3) != story(4));
 }
 
-/// Messages behind a WRITE on its queue pair, with or without data, and the WRITE's own immediate.
+/// Messages have data or none, or are the WRITE's immediate.
 #[test]
 fn a_receive_completion_comes_behind_all_that_was_written_before_it() {
     for seed in 0..30 {
@@ -128,8 +126,7 @@ fn a_receive_completion_comes_behind_all_that_was_written_before_it() {
     }
 }
 
-/// Nothing orders two queue pairs: a program that divides its data and the notice of it among them
-/// finds that out.
+/// Queue pairs are unordered.
 #[test]
 fn a_message_of_another_queue_pair_may_come_before_what_was_written() {
     let overtakes = |seed: u64| {
@@ -162,7 +159,7 @@ fn reads_and_atomics_find_what_was_written_before_them() {
         pair.post_send(&a, &SendWr::write(1, far.remote(0), near.sge(0, 800)));
         pair.post_send(&a, &SendWr::fetch_add(2, far.remote(8), 1, near.sge(2040, 8)));
         pair.post_send(&a, &SendWr::read(3, far.remote(16), near.sge(1024, 700)));
-        // overlaps the READ, whose answer shows it as it was
+        // overlaps the READ, whose response has the old data
         pair.post_send(&a, &SendWr::write(4, far.remote(100), near.sge(0, 100)));
         pair.run();
         assert_eq!(a.sent().len(), 4);
@@ -225,7 +222,7 @@ fn nothing_is_placed_when_its_key_or_its_queue_pair_is_gone() {
             true => pair.b.adapter.destroy_qp(b.qpn).unwrap(),
             false => pair.b.adapter.deregister(&far.region).unwrap(),
         }
-        // it had come before, so it is there; and from now on the memory is the program's
+        // it arrived earlier; now the program owns the memory
         assert_eq!(far.part(0, 512), near.part(0, 512));
         far.put(0, &[9; 512]);
         pair.allow_all(&[DropReason::UnknownQp]);
@@ -286,8 +283,7 @@ fn completions_of_a_queue_pair_that_is_gone_do_not_come() {
     assert!(a.sent().is_empty() && a.send_cq.is_empty());
 }
 
-/// Every completion, and the memory, as without lateness; also where packets are lost and come
-/// late.
+/// The network loses and delays packets.
 #[test]
 fn an_exchange_over_a_rough_network_ends_as_it_would() {
     for seed in 0..20 {

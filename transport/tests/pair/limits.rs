@@ -1,4 +1,4 @@
-//! Limits of an adapter: each is kept and named in the error, and a destroyed object makes room.
+//! Adapter limits, named in errors; destruction frees space.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use roce_transport::{
 
 use crate::common::{Node, UDP_SEGMENT};
 
-/// A node that grants this, with one protection domain already.
+/// Returns a node with one protection domain.
 fn granting(limits: Limits) -> Node {
     Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
 }
@@ -29,7 +29,6 @@ fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
     QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
 }
 
-/// The limits that the adapter reports are the ones that it keeps.
 #[test]
 fn limits_that_cannot_be_kept_are_not_promised() {
     let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, max_srq: 1 << 40, ..Limits::default() };
@@ -78,7 +77,7 @@ fn queue_pairs() {
     node.adapter.create_qp(init(&node, &cq)).unwrap();
 }
 
-/// The sizes of mlx5's elements: what is asked for together must fit into one queue.
+/// mlx5's sizes: all must fit one queue.
 #[test]
 fn memory_of_a_send_queue() {
     let (queue, element, unit) = (1 << 21, 1024, 64);
@@ -184,7 +183,7 @@ fn memory_regions() {
 
 #[test]
 fn xrc_domains() {
-    // the node has one already
+    // the node has one
     let mut node = granting(Limits { max_xrcd: 2, ..Limits::default() });
     let first = node.adapter.open_xrcd().unwrap();
     assert_eq!(node.adapter.open_xrcd(), Err(too_many(ObjectKind::XrcDomain, 2)));

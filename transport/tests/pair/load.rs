@@ -1,6 +1,5 @@
-//! Networks under load: many senders and one receiver, flows that share a port, small messages
-//! beside bulk. What must hold is stated in the network's terms: nothing dropped once the flows
-//! have settled, equal shares, no timeouts, a bounded wait.
+//! Networks under load. Settled flows lose nothing, share equally, never time out, and have a
+//! bounded wait.
 
 use std::time::Duration;
 
@@ -21,8 +20,7 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Options with ECT, so that packets are marked. 67 ms are long enough for a timeout to be an
-/// error.
+/// ECT for marks; a 67 ms timeout is an error.
 fn options() -> Options {
     Options { timeout: 14, traffic_class: 2, ..Options::default() }
 }
@@ -33,7 +31,7 @@ enum Kind {
     Read,
 }
 
-/// A connection whose program always has `depth` messages under way.
+/// Keeps `depth` messages outstanding.
 struct Bulk {
     flow: Flow,
     kind: Kind,
@@ -41,7 +39,6 @@ struct Bulk {
     far: Buffer,
     depth: usize,
     under_way: usize,
-    /// Bytes of messages that are complete.
     done: u64,
 }
 
@@ -76,7 +73,7 @@ impl Bulk {
     }
 }
 
-/// Runs for a time, with every program served each 20 µs.
+/// Serves every program each 20 µs.
 fn run(star: &mut Star, bulks: &mut [Bulk], time: Duration) {
     let end = star.now.plus(time);
     while star.now < end {
@@ -90,19 +87,19 @@ fn run(star: &mut Star, bulks: &mut [Bulk], time: Duration) {
     }
 }
 
-/// Bytes that each completes within a time.
+/// Returns bytes completed.
 fn shares(star: &mut Star, bulks: &mut [Bulk], time: Duration) -> Vec<u64> {
     let before: Vec<_> = bulks.iter().map(|bulk| bulk.done).collect();
     run(star, bulks, time);
     bulks.iter().zip(before).map(|(bulk, before)| bulk.done - before).collect()
 }
 
-/// Share of a gigabit port that carries payload of completed messages, in percent.
+/// Returns the payload share in percent.
 fn percent_of_gigabit(bytes: u64, time: Duration) -> u64 {
     (bytes * 8 * 100) / time.as_nanos() as u64
 }
 
-/// A connection over which a message goes now and then.
+/// Sends occasional messages.
 struct Ping {
     flow: Flow,
     inbox: Buffer,
@@ -115,7 +112,7 @@ impl Ping {
         Self { flow, inbox }
     }
 
-    /// Time from the request to its completion.
+    /// Returns the time to completion.
     fn send(&self, star: &mut Star, bulks: &mut [Bulk]) -> Duration {
         let start = star.now;
         star.post_recv(&self.flow, &RecvWr::new(1, [self.inbox.all()]));
@@ -142,7 +139,7 @@ impl Ping {
         }
     }
 
-    /// The longest of some waits, a millisecond after each other.
+    /// Returns the longest wait, 1 ms apart.
     fn longest(
         &self,
         star: &mut Star,
@@ -165,7 +162,7 @@ fn timeouts(star: &Star) -> u64 {
     star.count(|counters| counters.timeouts)
 }
 
-/// Nodes that all write to node 0 as much as they can.
+/// Builds writers to node 0.
 fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bulk>) {
     let mut star = Star::new(senders + 1, plan, 1);
     star.allow_all(AFTER_LOSS);
@@ -178,8 +175,7 @@ fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bu
 const SWITCH: &str = "rate 1gbit, queue 256kb, ecn 40kb..160kb 10%, delay 5us";
 const SOCKET: &str = "rate 10gbit, receiver 8us 208kb, delay 5us";
 
-/// The packets under way fit into the queue, so nothing is lost, not even at the start. The port is
-/// never idle, and all get as much.
+/// Data in flight fits the queue; the port is busy and shares are equal.
 #[test]
 fn an_incast_of_small_messages_loses_nothing() {
     for plan in [SWITCH, SOCKET] {
@@ -189,18 +185,18 @@ fn an_incast_of_small_messages_loses_nothing() {
         assert_eq!((dropped(&star), timeouts(&star)), (0, 0), "{plan}");
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
         assert!(most - least <= 4 * 2048, "{plan}: {shares:?}");
-        // a packet of 1,024 bytes in 8.75 µs, or in 8 µs
+        // 1,024 bytes take 8.75 or 8 µs
         let percent = percent_of_gigabit(shares.iter().sum(), time);
         assert!((70..=103).contains(&percent), "{plan}: {percent}%");
     }
 }
 
-/// The switch's marks reach those who send, and nobody else.
+/// Only senders get CNPs.
 #[test]
 fn marks_reach_the_senders() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 4096, 1);
     run(&mut star, &mut bulks, ms(20));
-    star.run_for(ms(5)); // what is under way arrives
+    star.run_for(ms(5)); // packets in flight arrive
     let QueueCounters { marked, dropped, .. } = star.network.port(Some(star.nodes[0].ip));
     let of = |node: usize| star.nodes[node].adapter.counters().clone();
     assert!(marked > 100, "{marked}");
@@ -210,7 +206,7 @@ fn marks_reach_the_senders() {
     assert!(of(0).cnp_sent.abs_diff(told) <= 32);
 }
 
-/// Some packets are late by up to 100 µs, about as long as ten others take.
+/// Some packets are up to 100 µs late, about ten packet times.
 #[test]
 fn reordering_costs_no_timeout() {
     for kind in [Kind::Write, Kind::Read] {
@@ -225,7 +221,7 @@ fn reordering_costs_no_timeout() {
     }
 }
 
-/// The end of every third message is lost, and of some the answer.
+/// Each plan loses every third message's end, or some responses.
 #[test]
 fn a_lost_tail_costs_no_timeout() {
     for plan in ["drop write last every 3", "drop read-response last every 3", "drop ack every 3"] {
@@ -240,7 +236,7 @@ fn a_lost_tail_costs_no_timeout() {
     }
 }
 
-/// Now and then what is sent again is lost, too, or the NAK: the responder is silent then.
+/// The responder stays silent if the retransmission or NAK is lost.
 #[test]
 fn a_loss_twice_costs_no_timeout() {
     for kind in [Kind::Write, Kind::Read] {
@@ -260,8 +256,7 @@ fn a_loss_twice_costs_no_timeout() {
     }
 }
 
-/// Many queue pairs with bulk to one node, and a small message to the same: the wait is what the
-/// port's queue may hold, and no more.
+/// A message waits at most for a full port queue.
 #[test]
 fn a_small_message_passes_bulk_to_the_same_node() {
     let mut star = Star::new(2, SWITCH, 1);
@@ -274,7 +269,7 @@ fn a_small_message_passes_bulk_to_the_same_node() {
     assert!(longest <= ms(5), "{longest:?}");
 }
 
-/// Bulk to a node that is slow, or gone, does not hold up what goes to another.
+/// A slow or lost node does not delay it.
 #[test]
 fn a_small_message_passes_bulk_to_another_node() {
     for slow in [", pass", ", delay 200us to 10.0.0.1", ", drop to 10.0.0.1"] {
@@ -289,7 +284,7 @@ fn a_small_message_passes_bulk_to_another_node() {
     }
 }
 
-/// The READ budget is shared by bulk and by a small READ from another node: one round of requests.
+/// READs share the budget: one round of requests.
 #[test]
 fn a_small_read_passes_long_ones() {
     let mut star = Star::with_config(3, SWITCH, 1, |config| AdapterConfig {
@@ -302,16 +297,15 @@ fn a_small_read_passes_long_ones() {
     let ping = Ping::new(&mut star, 1, 2);
     run(&mut star, &mut bulks, ms(50));
     let longest = ping.longest(&mut star, &mut bulks, Ping::read);
-    // 64 requests of 30 packets each, at a gigabit: 17 ms
+    // 64 requests of 30 packets at 1 Gbit/s: 17 ms
     assert!(longest <= ms(25), "{longest:?}");
     assert_eq!((dropped(&star), timeouts(&star)), (0, 0));
 }
 
-/// 32 senders, each with more to send than the queue holds. Once they have settled, no more than so
-/// many packets in a thousand are lost, and the port is used.
+/// Checks 32 senders beyond the queue: at most `lost` packets per thousand, and a busy port.
 fn settles(plan: &str, lost: u64) {
     let (mut star, mut bulks) = incast(plan, 32, 64 << 10, 4);
-    run(&mut star, &mut bulks, ms(100)); // the timer of 67 ms among it
+    run(&mut star, &mut bulks, ms(100)); // includes the 67 ms timer
     let (at_start, timeouts_at_start) = (dropped(&star), timeouts(&star));
     let time = ms(100);
     let bytes: u64 = shares(&mut star, &mut bulks, time).iter().sum();
@@ -328,13 +322,13 @@ fn an_incast_settles_at_a_switch() {
     settles(SWITCH, 0);
 }
 
-/// One packet of each sender takes most of the buffer.
+/// One packet each nearly fills the buffer.
 #[test]
 fn an_incast_settles_at_a_socket() {
     settles(SOCKET, 1);
 }
 
-/// The second of two flows begins when the first has the whole port. Both come to half of it.
+/// The second starts on a full port.
 #[test]
 fn two_flows_share_a_port() {
     let mut star = Star::new(3, SWITCH, 1);
@@ -352,8 +346,7 @@ fn two_flows_share_a_port() {
     assert_eq!((dropped(&star) - at_start, timeouts(&star)), (0, 0));
 }
 
-/// A switch without a limit: the queue is as long as the senders make it, and who asks now and then
-/// waits for no more than they must.
+/// The senders determine the queue without a switch limit.
 #[test]
 fn bulk_makes_no_long_queue() {
     let mut star = Star::new(2, "rate 1gbit, ecn 40kb..160kb 10%, delay 5us", 1);
@@ -367,7 +360,7 @@ fn bulk_makes_no_long_queue() {
     assert_eq!(timeouts(&star), 0);
 }
 
-/// A packet that is late costs what is under way at that moment, so that must be little.
+/// A late packet costs the data in flight.
 #[test]
 fn reordering_costs_little() {
     let mut star =
@@ -379,8 +372,7 @@ fn reordering_costs_little() {
     assert!(percent >= 25, "{percent}% of the rate");
 }
 
-/// The first round trips are short, the later ones long, as load comes. A probe for a message that
-/// is not lost is a packet too many; a wait that does not grow sends one each time.
+/// A needless probe costs a packet, each time if the wait did not grow.
 #[test]
 fn probes_follow_a_round_trip_that_has_grown() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);

@@ -1,5 +1,4 @@
-//! Lost packets are retransmitted: after a NAK, a response that shows the loss, or a timeout
-//! (9.7.3, 9.9.2).
+//! Retransmission after a NAK, a response that shows the loss, or a timeout (9.7.3, 9.9.2).
 
 use std::time::Duration;
 
@@ -30,14 +29,14 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm, Kind::Read];
 
-/// A message of A to B (or, for a READ, of B to A) and where its bytes must come out.
+/// A message from A to B (READ: B to A).
 struct Transfer {
     pair: Pair,
     a: End,
     b: End,
     length: usize,
     target: Buffer,
-    /// Bytes in the completion of the transfer's only receive request, if it needs one.
+    /// Bytes of the receive completion, if any.
     received: usize,
 }
 
@@ -64,7 +63,7 @@ impl Transfer {
         let received = usize::from(immediate || matches!(kind, Kind::Send));
         let sges = if matches!(kind, Kind::WriteImm) { vec![] } else { vec![far.all()] };
         for id in 0..2 {
-            // the second one is to stay
+            // the second stays posted
             pair.post_recv(&b, &RecvWr::new(id, sges.clone()));
         }
         pair.post_send(&a, &if immediate { wr.with_immediate([1, 2, 3, 4]) } else { wr });
@@ -72,8 +71,7 @@ impl Transfer {
         Self { pair, a, b, length, target, received }
     }
 
-    /// Something behind the message, by which the responder sees that something before it is
-    /// missing.
+    /// Posts another, which shows a gap before it.
     fn then_another(&mut self) -> &mut Self {
         let far = self.pair.b.buffer(1);
         let near = self.pair.a.buffer(1);
@@ -94,7 +92,7 @@ impl Transfer {
     }
 }
 
-/// Request packets of a message, by their distance from its first, at the places that matter.
+/// Returns boundary packets of a message.
 fn places(kind: Kind, length: usize) -> Vec<u32> {
     if matches!(kind, Kind::Read) || length <= MTU {
         vec![0]
@@ -137,8 +135,7 @@ fn the_last_packet_of_all_comes_again_after_a_timeout() {
     }
 }
 
-/// After a timeout everything unacknowledged goes out again, and for the responder most of it is a
-/// duplicate.
+/// Everything unacknowledged leaves, mostly as duplicates.
 #[test]
 fn a_lost_acknowledgement_costs_a_timeout_and_nothing_else() {
     for kind in [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm] {
@@ -180,8 +177,7 @@ fn a_lost_nak_costs_a_timeout() {
     assert_eq!(transfer.timeouts(), 1);
 }
 
-/// Whatever part of a READ's data is lost: what comes later shows it (an implied NAK), the last of
-/// all is left to the timer.
+/// Later responses imply a NAK; the last needs the timer.
 #[test]
 fn a_lost_read_response_is_asked_for_again() {
     for (length, packets) in [(100, 1), (4 * MTU + 5, 5)] {
@@ -196,13 +192,13 @@ fn a_lost_read_response_is_asked_for_again() {
                 transfer.run();
                 transfer.pair.assert_hit(rule);
                 let is_last = place + 1 == packets && !more;
-                // the answer's other packets have shown how long a round trip takes
+                // other packets gave a round-trip sample
                 let is_probed = is_last && packets > 1;
                 assert_eq!(transfer.timeouts(), u64::from(is_last && !is_probed));
                 let probes = transfer.pair.a.adapter.counters().tail_probes;
                 assert_eq!(probes, u64::from(is_probed));
                 assert_eq!(transfer.pair.a.adapter.counters().implied_naks, u64::from(!is_last));
-                // only what is missing is asked for
+                // request only the missing part
                 let again = transfer
                     .pair
                     .trace
@@ -216,7 +212,7 @@ fn a_lost_read_response_is_asked_for_again() {
     }
 }
 
-/// A message goes on where it was cut: with MIDDLE and LAST, and without a second RETH.
+/// A message resumes with MIDDLE and LAST, without another RETH.
 #[test]
 fn going_back_resumes_in_the_middle_of_a_message() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -241,7 +237,6 @@ fn going_back_resumes_in_the_middle_of_a_message() {
 
 const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
-/// A NAK acknowledges everything before its PSN.
 #[test]
 fn a_nak_acknowledges_what_came_before() {
     let mut half = Half::new(Options::default());
@@ -254,7 +249,6 @@ fn a_nak_acknowledges_what_came_before() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask(), pkt(Op::SendOnly, 0x102).ask()]);
 }
 
-/// A second NAK for the same loss is no news: recovery is under way.
 #[test]
 fn a_repeated_nak_does_not_send_everything_again() {
     let mut half = Half::new(Options::default());
@@ -285,7 +279,7 @@ fn one_nak_for_each_gap() {
     half.expect_nothing();
     half.send(&packet(0x201));
     half.expect(&[ack(0x201, 2)]);
-    // the next gap is another one
+    // the next gap is new
     half.send(&packet(0x203));
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 2)]);
     assert_eq!(half.node.adapter.counters().sequence_naks_sent, 2);
@@ -310,7 +304,7 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
             a.send_outcomes(),
             [(1, Err(WcStatus::RetryExcErr)), (2, Err(WcStatus::WrFlushErr))]
         );
-        // the timer takes once, twice, and then four times the timeout
+        // timer: 1, 2, then 4 timeouts
         let waited =
             ack_timeout(8).unwrap() * [1, 3, 7, 11, 15, 19, 23, 27][usize::from(retry_cnt)];
         assert_eq!(pair.now.since(start), waited);
@@ -319,8 +313,8 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// A request without an answer fails in time. With timeouts from half a second on: within twice the
-/// time of the settings. Shorter timeouts may take four times as long, for a busy peer.
+/// Requests fail within twice the configured time from 0.5 s on, else within four times, for busy
+/// peers.
 #[test]
 fn a_silent_peer_is_given_up_in_time() {
     for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {
@@ -332,15 +326,15 @@ fn a_silent_peer_is_given_up_in_time() {
         pair.run();
         assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RetryExcErr))]);
         let (waited, tries) = (pair.now.since(start), u32::from(retry_cnt) + 1);
-        // no requester here waits less than a millisecond
+        // no requester waits less than 1 ms
         let promised = ack_timeout(timeout.max(8)).unwrap() * tries;
         let most = promised * if timeout >= 17 { 2 } else { 4 };
         assert!((promised..=most).contains(&waited), "{timeout}, {retry_cnt}: {waited:?}");
     }
 }
 
-/// Measured of a ConnectX-6 with 7 retries: 3.5 to 3.8 s with code 14, and 58.5 to 58.8 s with code
-/// 20. So it waits 1.71 times the timeout each time, and never less than with code 16.
+/// ConnectX-6 with 7 retries: 3.5 to 3.8 s with code 14, 58.5 to 58.8 s with code 20: 1.71 timeouts
+/// each, at least those of code 16.
 #[test]
 fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     let ack_timer = AckTimer { least: 16, percent: 171, backs_off: false };
@@ -363,7 +357,7 @@ fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     }
 }
 
-/// The count is for one and the same packet: whatever gets through starts it again.
+/// The count is per packet.
 #[test]
 fn progress_restores_the_retry_count() {
     let mut pair = Pair::new();
@@ -389,8 +383,7 @@ fn without_a_timeout_nothing_comes_again_by_itself() {
     assert_eq!(pair.trace.records.len(), 1);
 }
 
-/// Every sequence number of the message lies on one side of the wrap or the other, and each is lost
-/// once.
+/// Each packet is lost once.
 #[test]
 fn the_psn_wraps_in_the_middle_of_a_message() {
     for lost in 0..10u32 {
@@ -426,8 +419,7 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
     }
 }
 
-/// An acknowledgement of the first transmission that comes after the timeout moves the second one
-/// on.
+/// The acknowledgement advances the retransmission.
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });

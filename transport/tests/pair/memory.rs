@@ -1,4 +1,4 @@
-//! Buffers in pieces, inline data, regions and protection domains (10.6, 11.2.6).
+//! SGEs, inline data, regions and protection domains (10.6, 11.2.6).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
 
-/// Pieces of these lengths, at odd addresses, last one first in memory.
+/// Returns SGEs at odd addresses in reverse order.
 fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {
     let mut at = buffer.len();
     lengths
@@ -62,7 +62,7 @@ fn gathered_and_scattered_at_odd_boundaries() {
         assert_eq!(bytes(&far, &scatter), expected);
         assert_eq!(written.bytes(), expected);
         assert_eq!(bytes(&back, &into), expected);
-        // the gaps between the pieces stay as they were
+        // gaps stay unchanged
         let total: u64 = far.bytes().iter().map(|&byte| u64::from(byte)).sum();
         assert_eq!(total, expected.iter().map(|&byte| u64::from(byte)).sum::<u64>());
     }
@@ -81,7 +81,7 @@ fn an_empty_piece_needs_no_key() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// A WRITE or READ of no bytes names no memory: any key and any address will do.
+/// Any key and address will do.
 #[test]
 fn no_bytes_need_no_key() {
     let unmapped = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
@@ -97,7 +97,7 @@ fn no_bytes_need_no_key() {
     assert_eq!(pair.trace.count(Side::B, Op::ReadResponseOnly), 1);
 }
 
-/// Inline bytes are taken when the request is posted; pieces of regions when the packets are built.
+/// SGEs are read when packets are built.
 #[test]
 fn inline_data_is_a_copy() {
     let mut half = Half::new(Options::default());
@@ -112,8 +112,7 @@ fn inline_data_is_a_copy() {
     ]);
 }
 
-/// A long inline message is cut into packets as any other, and is still there when it has to be
-/// sent again.
+/// The message is segmented and retransmitted.
 #[test]
 fn inline_data_of_several_packets_comes_again() {
     let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
@@ -176,7 +175,7 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
 }
 
-/// Each combination of what can change. The keys stay, and the old region is invalid.
+/// Every combination keeps the keys and revokes the old region.
 #[test]
 fn a_region_registered_again() {
     for combination in 0..8 {
@@ -219,7 +218,7 @@ fn a_region_registered_again() {
     }
 }
 
-/// A change that is refused leaves the region as it was.
+/// A refused region stays unchanged.
 #[test]
 fn a_region_that_cannot_be_registered_so() {
     let mut half = Half::new(Options::default());
@@ -252,7 +251,7 @@ fn a_region_that_cannot_be_registered_so() {
     assert_eq!(far.bytes(), [9; 8]);
 }
 
-/// A posted request that used the region as it was fails; one posted afterwards uses it as it is.
+/// Earlier requests fail, later ones succeed.
 #[test]
 fn requests_across_a_new_registration() {
     let mut half = Half::new(Options::default());

@@ -1,6 +1,5 @@
-//! Packets from the middle of messages leave and arrive many at once. They are what they would be
-//! one by one, as they do in an adapter that [counts](roce_transport::adapter::Adapter::count_qp)
-//! for a queue pair alone.
+//! Runs of middle packets equal single packets, as in an adapter that
+//! [counts](roce_transport::adapter::Adapter::count_qp) for one queue pair.
 
 use std::time::Duration;
 
@@ -20,10 +19,10 @@ use roce_transport::{
 
 use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// Bytes of the memory of each side.
+/// In bytes per side.
 const MEMORY: usize = 400_000;
 
-/// Bytes that B asks for at once, at most, where its packets are damaged.
+/// B's READ budget in bytes, for damaged packets.
 const READ_BUDGET: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ enum Kind {
     Read,
 }
 
-/// A message, and how many microseconds later the next one is posted.
+/// A message, and µs until the next.
 type Message = (Side, Kind, usize, u64);
 
 fn one_of<T: Copy>(rng: &mut ChaCha8Rng, all: &[T]) -> T {
@@ -49,7 +48,7 @@ fn message(rng: &mut ChaCha8Rng) -> Message {
     (side, kind, length as usize, u64::from(rng.next_u32() % longest_pause))
 }
 
-/// Everything that crosses the network, every record, and what is in memory in the end.
+/// Returns packets, records and memory.
 fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) -> Vec<String> {
     let mut pair = Pair::with_network(Network::new(Pair::conditions(), 3)).recorded();
     for node in [&mut pair.a, &mut pair.b] {
@@ -89,7 +88,7 @@ fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) 
         .map(|rung| format!("{:?} {:?} {:?} {:x?}", rung.time, rung.from, rung.net, rung.bytes))
         .collect();
     for side in [Side::A, Side::B] {
-        // a rate is looked at by the way, whenever something is done with its queue pair
+        // recorded whenever its queue pair does anything
         let records = pair.record(side).iter();
         let records = records.filter(|record| !matches!(record.what, What::Rate { .. }));
         shown.extend(records.map(|record| format!("{record:?}")));
@@ -118,15 +117,15 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
     }
 }
 
-/// Packets, and when the adapter wanted to be called behind each run.
+/// Packets, and deadlines behind runs.
 type Sent = (Vec<Vec<u8>>, Vec<Option<Instant>>);
 
-/// Carries messages to B, some of which are answers to its READs, whose packets arrive damaged and
-/// out of order at times. Returns what B sent, counted and has in memory.
+/// Carries messages to B, some damaged or reordered READ responses. Returns B's packets, counters
+/// and memory.
 fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new();
-    // for a part of most READs, so that what has come lets the next part be asked for
+    // part of most READs: progress requests the rest
     pair.b = Node::with_read_budget(READ_BUDGET, pair.b.ip, 0xB, UDP_SEGMENT);
     let mtu = one_of(&mut rng, &[Mtu::B256, Mtu::B1024]);
     let (a, b) = pair.connect(Options { mtu, ..Options::default() });
@@ -173,7 +172,7 @@ fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
         for run in a.transmit.runs() {
             let mut bytes = a.transmit.payload(run).to_vec();
             let place = |rng: &mut ChaCha8Rng| {
-                rng.next_u32() as usize % run.count() * run.segment // of a datagram
+                rng.next_u32() as usize % run.count() * run.segment // datagram boundary
             };
             match rng.next_u32() % 12 {
                 0 => {

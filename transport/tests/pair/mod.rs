@@ -1,5 +1,4 @@
-//! The rules of the transport, one file a concept: two adapters in virtual time, or one adapter
-//! against packet values.
+//! Transport rules, on two adapters in virtual time, or one with packet values.
 
 mod acks;
 mod answers;

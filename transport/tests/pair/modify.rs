@@ -1,4 +1,4 @@
-//! Attributes that are changed under a living queue pair.
+//! Attribute changes on a live queue pair.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::common::{Half, Options, Pair, QKEY, Side, ack, all_ok, nak, pkt, rnr}
 
 const NONE: QpUpdate = QpUpdate::NONE;
 
-/// RTS→SQD→SQD with these changes→RTS.
+/// RTS→SQD→SQD with changes→RTS.
 fn change_in_sqd(half: &mut Half, changes: QpUpdate) {
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
@@ -127,7 +127,6 @@ fn the_rnr_timer_on_the_way_to_rts() {
     half.expect(&[rnr(5, 0x200, 0)]);
 }
 
-/// The new timeout and the new count hold together with what was not changed.
 #[test]
 fn timeout_and_retries() {
     let mut half = Half::new(Options { timeout: 10, retry_cnt: 7, ..Options::default() });
@@ -141,7 +140,7 @@ fn timeout_and_retries() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
     let timeout = ack_timeout(12).unwrap();
     half.advance(timeout - Duration::from_nanos(1));
-    half.take(); // probes, which are no retries
+    half.take(); // probes are no retries
     assert_eq!(half.node.adapter.counters().timeouts, 0);
     half.advance(Duration::from_nanos(1));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
@@ -175,7 +174,7 @@ fn reads_at_once() {
     assert_eq!(half.take().len(), 3);
 }
 
-/// Fewer answers are remembered; with none agreed on, none is given.
+/// A limit of 0 forgets all.
 #[test]
 fn reads_of_the_peer() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
@@ -195,7 +194,7 @@ fn reads_of_the_peer() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
 
-/// The new way carries everything: requests, and answers too.
+/// The new path carries requests and responses.
 #[test]
 fn the_way_to_the_peer() {
     for qp_type in [QpType::Rc, QpType::Uc] {
@@ -224,7 +223,7 @@ fn the_way_to_the_peer() {
             .from(Side::A)
             .map(|record| (record.net.hop_limit, record.net.traffic_class))
             .collect();
-        // a connection that obeys notifications adds ECT(0)
+        // connections that react to CNPs add ECT(0)
         let expected = if qp_type == QpType::Rc { vec![(3, 0x6A); 2] } else { vec![(3, 0x68)] };
         assert_eq!(from_a, expected);
         assert!(pair.trace.from(Side::B).all(|record| record.net.hop_limit == 64));
@@ -232,8 +231,7 @@ fn the_way_to_the_peer() {
     }
 }
 
-/// A datagram queue pair's key can change in every state from INIT on but ERR, and is what counts
-/// from then on.
+/// A key can change from INIT on, except in ERR, with immediate effect.
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);
@@ -279,7 +277,6 @@ fn queue_keys() {
     }
 }
 
-/// A sender whose request failed comes back with another key.
 #[test]
 fn a_queue_key_on_the_way_out_of_sqe() {
     let mut pair = Pair::new();

@@ -1,5 +1,4 @@
-//! Multicast datagrams (9.5.2, 10.5): every attached queue pair gets a copy, after checks of its
-//! own.
+//! Multicast datagrams (9.5.2, 10.5).
 
 use std::net::IpAddr;
 
@@ -27,7 +26,7 @@ fn attach(node: &mut Node, end: &End, group: IpAddr) -> Result<bool, McastError>
     node.adapter.attach_mcast(end.qpn, group.into())
 }
 
-/// A datagram queue pair in RTS that is attached to the group, with one receive request.
+/// Returns an attached UD queue pair with one receive.
 fn member(pair: &mut Pair, side: Side, group: IpAddr) -> (End, Buffer) {
     let options = Options::default();
     let node = pair.node(side);
@@ -47,7 +46,7 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
     pair.run();
 }
 
-/// Two members on each side, the sender one of them, and a queue pair that is in another group.
+/// Each side has two members, with the sender; another group has none of the copies.
 #[test]
 fn every_attached_queue_pair_gets_a_copy() {
     for ipv6 in [false, true] {
@@ -75,7 +74,7 @@ fn every_attached_queue_pair_gets_a_copy() {
                 (Some(sender.qpn), Some(Immediate([1, 2, 3, 4])), 0)
             );
             assert_eq!(memory.part(40, 5), b"hello");
-            // the GRH area says that it came to the group
+            // the GRH area shows the group
             let Gid(gid) = group.into();
             let to = memory.part(24, 16);
             assert_eq!(
@@ -94,7 +93,6 @@ fn every_attached_queue_pair_gets_a_copy() {
     }
 }
 
-/// A sender need not be a member, nor a member able to send.
 #[test]
 fn from_outside_to_members_that_only_receive() {
     let mut pair = Pair::new();
@@ -110,7 +108,7 @@ fn from_outside_to_members_that_only_receive() {
     assert_eq!(sender.received(), [], "who is not attached gets nothing");
 }
 
-/// One member's trouble is not another's, and each copy that is lost is counted.
+/// Each lost copy is counted.
 #[test]
 fn each_copy_passes_checks_of_its_own() {
     let mut pair = Pair::new();
@@ -165,7 +163,7 @@ fn each_copy_passes_checks_of_its_own() {
     assert_eq!(counters.received_packets, 1);
 }
 
-/// A copy each, in the order of attaching, and each takes one request.
+/// Members get copies in attachment order, one request each.
 #[test]
 fn members_with_a_shared_receive_queue() {
     let mut pair = Pair::new();
@@ -232,7 +230,7 @@ fn attached_twice_is_attached_once_and_detached_is_gone() {
     assert_eq!(receiver.received(), []);
 }
 
-/// RESET keeps a membership; with its queue pair it goes.
+/// Only destruction ends a membership.
 #[test]
 fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     let mut pair = Pair::new();
@@ -243,7 +241,7 @@ fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     pair.b.start_datagrams(first.qpn, &Options::default());
     pair.post_recv(&first, &RecvWr::new(8, [memory.all()]));
     pair.b.adapter.destroy_qp(second.qpn).unwrap();
-    // takes the place of the destroyed one, but not its membership
+    // in the destroyed queue pair's slot, but no member
     let third = pair.b.qp(Side::B, QpType::Ud, &Options::default());
     pair.b.start_datagrams(third.qpn, &Options::default());
     pair.post_recv(&third, &RecvWr::new(9, [memory.all()]));
@@ -302,7 +300,7 @@ fn what_cannot_be_attached() {
     assert_eq!(adapter.mcast_groups(None).collect::<Vec<_>>(), [group(1), group(2)]);
 }
 
-/// Packets for groups that are not quite right; none of them reaches a member.
+/// Almost valid packets.
 #[test]
 fn what_is_no_multicast_packet() {
     let mut pair = Pair::new();
@@ -343,13 +341,13 @@ fn what_is_no_multicast_packet() {
         Disposition::Dropped(DropReason::Icrc)
     );
     assert_eq!((end.received(), memory.part(0, 1)), (vec![], vec![0]));
-    // nothing of all that has broken the group
+    // the group still works
     let (disposition, _) = node.handle_datagram(Instant::ZERO, &net, &encode(&net, good, b"hello"));
     assert_eq!(disposition, Disposition::Replicated { taken: 1, copies: 1 });
     assert_eq!(end.recv_outcomes(), all_ok([7], 45));
 }
 
-/// The hop limit is the address vector's, as of any other datagram.
+/// The address vector gives the hop limit.
 #[test]
 fn how_far_it_goes() {
     let mut pair = Pair::new();
@@ -359,12 +357,11 @@ fn how_far_it_goes() {
         let to = to_group(GROUP);
         say(&mut pair, &sender, UdDestination { av: AddressVector { hop_limit, ..to.av }, ..to });
         assert_eq!(pair.trace.records.last().unwrap().net.hop_limit, on_the_wire);
-        pair.allow(DropReason::NoReceiveRequest); // there was just the one
+        pair.allow(DropReason::NoReceiveRequest); // only one was posted
     }
 }
 
-/// The network's faults hit the datagram on its way, so all copies alike; and each of two
-/// duplicates is a datagram.
+/// Faults affect all copies; duplicates are datagrams.
 #[test]
 fn lost_and_doubled() {
     let mut pair = Pair::new();

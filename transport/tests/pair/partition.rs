@@ -1,5 +1,4 @@
-//! Partitions (10.9.1, C9-42 to C9-44): which members may communicate, and which P_Key a packet
-//! carries.
+//! Partitions (10.9.1, C9-42 to C9-44).
 
 use roce_transport::{
     adapter::{ObjectError, PKeyTable},
@@ -16,7 +15,7 @@ fn table<const N: usize>(entries: [u16; N]) -> PKeyTable {
     PKeyTable::new(entries.map(PKey)).unwrap()
 }
 
-/// A queue pair on each side with these keys, at index 1 of each table.
+/// Returns queue pairs with these keys.
 fn pair_with(qp_type: QpType, a: u16, b: u16) -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.a.adapter.set_pkeys(table([0xFFFF, a])).unwrap();
@@ -84,7 +83,7 @@ fn the_same_partition_and_one_full_member() {
     }
 }
 
-/// Answers of every kind and congestion notifications are of the queue pair's partition, too.
+/// Responses and CNPs too.
 #[test]
 fn every_packet_carries_the_queue_pairs_key() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8005, 0x0005);
@@ -107,7 +106,7 @@ fn every_packet_carries_the_queue_pairs_key() {
     assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(0x0005)));
 }
 
-/// An extended reliable connection has the target's partition; the shared receive queue has none.
+/// The target's; the SRQ has none.
 #[test]
 fn of_an_xrc_connection() {
     for (key, may) in [(0x8001, true), (0x0001, true), (0x8002, false)] {
@@ -148,8 +147,7 @@ fn only_used_entries_can_be_named() {
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().pkey_index, 3);
 }
 
-/// A new table counts at once, for what is sent and what is received. An entry in use cannot be
-/// taken away.
+/// A table applies at once in both directions; an entry in use stays.
 #[test]
 fn the_table_changes_under_a_connection() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8001, 0x8001);
@@ -172,12 +170,11 @@ fn the_table_changes_under_a_connection() {
     pair.run();
     assert_eq!(a.send_outcomes(), [(2, Err(WcStatus::RetryExcErr))]);
     assert!(pair.b.adapter.counters().pkey_violations > 0);
-    // a queue pair in RESET needs no entry
+    // RESET needs no entry
     pair.b.adapter.to_reset(b.qpn).unwrap();
     pair.b.adapter.set_pkeys(table([0xFFFF])).unwrap();
 }
 
-/// SQD→SQD with another index moves a connection to another partition.
 #[test]
 fn another_index_in_sqd() {
     let mut half = Half::new(Options::default());
@@ -197,8 +194,7 @@ fn another_index_in_sqd() {
     assert_eq!(sent, [[0x80, 0x04]]);
 }
 
-/// Packets of another partition have no other effect: their congestion mark is not noted, and no
-/// event tells of them.
+/// No congestion count, no event.
 #[test]
 fn another_partition_changes_nothing() {
     let mut half = Half::new(Options::default());

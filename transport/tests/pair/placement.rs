@@ -1,4 +1,4 @@
-//! FLUSH and ATOMIC WRITE: answered as a READ is, without data (annex A19).
+//! FLUSH and ATOMIC WRITE (annex A19).
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ const BOTH: Placement = Placement::all();
 const RIGHTS: Access =
     Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
 
-/// Memory that notes what it was asked to make last.
+/// Records persisted ranges.
 struct Lasting {
     heap: HeapMemory,
     persisted: Mutex<Vec<(u64, u64)>>,
@@ -78,7 +78,6 @@ fn a_flush_on_the_wire() {
     assert_eq!(opcodes, [Ok((WcOpcode::Flush, 0)); 2]);
 }
 
-/// The ranges that the responder makes persistent, and its answers.
 #[test]
 fn a_flush_is_carried_out() {
     let mut half = flusher();
@@ -210,7 +209,7 @@ fn an_atomic_write_on_the_wire() {
     half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
     half.expect(&[placement_ack(0x200, 1)]);
     assert_eq!(far.part(8, 8), [7; 8]);
-    // the memory has changed since; a repeat is answered and changes nothing
+    // a repeat has no effect on changed memory
     far.put(8, &[8; 8]);
     let again =
         half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
@@ -233,7 +232,7 @@ fn rights_for_an_atomic_write() {
     }
 }
 
-/// An ATOMIC WRITE counts as one of the READs outstanding, a FLUSH does not.
+/// An ATOMIC WRITE counts as a READ, a FLUSH does not.
 #[test]
 fn slots() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
@@ -251,7 +250,7 @@ fn slots() {
     );
     assert_eq!(half.take().len(), 1);
 
-    // rxe forgets a READ for a FLUSH
+    // rxe evicts a READ for it
     let mut half = Half::new(Options {
         max_rd_atomic: 1,
         quirks: Quirks { rxe_flush: true },
@@ -293,7 +292,7 @@ fn a_fence_waits_for_an_atomic_write() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
-/// Lost requests and lost answers, in every position.
+/// Requests and responses are lost in every position.
 #[test]
 fn losses() {
     for lost in 1..=24 {
@@ -319,8 +318,8 @@ fn losses() {
     }
 }
 
-/// The response says that this very request was executed. A request that never came gets none,
-/// however long past its PSN looks: a peer that was connected again may use such PSNs.
+/// A response confirms execution, so an unknown request gets none: reconnected peers may reuse
+/// PSNs.
 #[test]
 fn a_repeat_of_what_never_was() {
     let mut half = flusher();
@@ -347,7 +346,7 @@ fn a_repeat_of_what_never_was() {
     half.expect(&[placement_ack(0x201, 2)]);
 }
 
-/// A peer that sends or repeats them without end, and takes no answers, does not fill our memory.
+/// Unread responses do not fill memory.
 #[test]
 fn a_flood_of_flushes_and_atomic_writes() {
     for operation in [Op::Flush, Op::AtomicWrite] {
@@ -364,10 +363,10 @@ fn a_flood_of_flushes_and_atomic_writes() {
             let busy = busy.count();
             (busy, half.take().len())
         };
-        // what comes after the first that finds no room is out of sequence
+        // after the first all are out of sequence
         let (busy, answers) = flood(0x200..0x200 + 512 + 100);
         assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
-        // repeats, and then on where it stopped
+        // repeats, then new ones
         let (busy, answers) = flood(0x200..0x200 + 512 + 1);
         assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
         assert_eq!(half.send(&request(0x200 + 512)), Disposition::Executed);
@@ -376,7 +375,7 @@ fn a_flood_of_flushes_and_atomic_writes() {
 
 #[test]
 fn the_kernels_own_icrc() {
-    // sent to a peer that is known to want it
+    // sent to rxe
     for rxe in [false, true] {
         let mut half = Half::new(Options {
             quirks: Quirks { rxe_flush: rxe },
@@ -398,7 +397,7 @@ fn the_kernels_own_icrc() {
             })
             .collect();
         assert_eq!(kinds, [rxe, false]);
-        // and taken from any
+        // accepted from all
         let far = half.buffer(8);
         let packet = pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask();
         let net = half.net();
@@ -432,7 +431,6 @@ fn what_cannot_be_posted_or_registered() {
     );
 }
 
-/// An answer that carries what no FLUSH asked for.
 #[test]
 fn wrong_answers() {
     for answer in [
@@ -446,7 +444,7 @@ fn wrong_answers() {
         half.send(&answer);
         assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))], "{answer:?}");
     }
-    // a plain acknowledgement says as much
+    // a plain acknowledgement suffices
     let mut half = Half::new(Options::default());
     half.post_send(&SendWr::flush(1, FAR, 8, BOTH));
     half.take();

@@ -1,5 +1,4 @@
-//! The port and the adapter as a whole: what raises their events (11.6.3), and the counters of one
-//! queue pair.
+//! Port events (11.6.3) and queue pair counters.
 
 use roce_transport::{
     addr::{Gid, Mtu, Qpn},
@@ -29,7 +28,7 @@ fn a_change_of_the_table_raises_one_event() {
     assert_eq!(half.node.events, [Event::GidChange]);
 }
 
-/// Connections go on with the address that they were made with; new ones need one that is there.
+/// Connections keep it; new ones need one.
 #[test]
 fn an_address_that_goes() {
     let mut pair = Pair::new();
@@ -77,8 +76,7 @@ fn the_port_goes_down_and_comes_back() {
     assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
 }
 
-/// A queue pair with a shared receive queue that fails by itself says both: what failed it, and
-/// that it takes nothing more.
+/// A shared receive queue reports failure and last request.
 #[test]
 fn the_last_request_of_a_queue_pair_that_fails() {
     let mut pair = Pair::new();
@@ -124,8 +122,6 @@ fn values(counters: &Counters, names: &[&str]) -> Vec<u64> {
     names.iter().map(value).collect()
 }
 
-/// Two connections at once; what one of them sends, receives, repeats and refuses is counted for it
-/// alone.
 #[test]
 fn a_queue_pair_counts_for_itself() {
     let mut pair = Pair::new();
@@ -152,7 +148,7 @@ fn a_queue_pair_counts_for_itself() {
     pair.run();
     assert!(pair.network.faults().hits(rule) > 2);
     let record = |pair: &Pair, side, qpn| {
-        // the first of each side left before anyone counted
+        // counting starts after each side's first packet
         pair.trace.from(side).skip(1).filter(|record| record.headers.bth().dest_qp == qpn).count()
             as u64
     };
@@ -175,7 +171,7 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
-/// Counters for operators: how many requests, of what kind, and which fail. Both sides agree.
+/// Counters give kind and failure; both sides agree.
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
     let mut pair = Pair::new();
@@ -202,7 +198,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.sent_bytes, ours.received_bytes), (octets(Side::B), octets(Side::B)));
     assert_eq!((ours.failed_sends, theirs.failed_receives), (0, 0));
 
-    // a wrong key fails one request, and flushes what is behind it on both sides
+    // a wrong key flushes the rest on both sides
     pair.post_recv(&b, &RecvWr::new(6, []));
     let wrong = Remote { rkey: RKey(to.region.rkey().0 ^ 0x100), ..to.remote(0) };
     pair.post_send(&a, &SendWr::write(7, wrong, from.all()));
@@ -214,7 +210,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.refused_accesses, theirs.flushed_receives), (1, 1));
     assert_eq!((ours.remote_invalid_requests, ours.retries_exceeded), (0, 0));
 
-    // a buffer too small fails on both sides
+    // a small buffer fails both sides
     let (c, d) = pair.connect(Options::default());
     pair.post_recv(&d, &RecvWr::new(9, [to.sge(0, 4)]));
     pair.post_send(&c, &SendWr::send(10, from.all()));
@@ -224,7 +220,7 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.failed_receives, theirs.local_length_errors), (1, 1));
 }
 
-/// Of a multicast packet each member counts its copy, and what became of it.
+/// Each member counts its copy and result.
 #[test]
 fn a_member_of_a_group_counts_its_copies() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! RDMA READ: how many at once, in which order, and which answers are taken (9.4.4, 9.7.5.1).
+//! RDMA READ (9.4.4, 9.7.5.1).
 
 use roce_transport::{
     addr::Mtu,
@@ -55,7 +55,6 @@ fn no_more_than_agreed_on_at_once() {
     half.expect(&[read(0x103), read(0x104)]);
 }
 
-/// A request behind a READ that has to wait waits with it: the send queue is a queue.
 #[test]
 fn requests_wait_behind_a_read() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
@@ -96,7 +95,6 @@ fn a_read_sees_what_an_earlier_write_wrote() {
     assert_eq!(back.bytes(), near.bytes());
 }
 
-/// The answer to a READ shows that everything before it has been carried out.
 #[test]
 fn an_answer_acknowledges_what_came_before() {
     let mut half = Half::new(Options::default());
@@ -109,7 +107,7 @@ fn an_answer_acknowledges_what_came_before() {
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Ok(8))]);
 }
 
-/// An acknowledgement of something after a READ without its data shows that the data was lost.
+/// The READ's data was lost.
 #[test]
 fn a_later_acknowledgement_is_an_implied_nak() {
     let mut half = Half::new(Options::default());
@@ -129,7 +127,6 @@ fn a_later_acknowledgement_is_an_implied_nak() {
     assert_eq!(half.node.adapter.counters().implied_naks, 1);
 }
 
-/// An acknowledgement in the place of the data itself does not complete a READ either.
 #[test]
 fn an_acknowledgement_is_no_data() {
     let mut half = Half::new(Options::default());
@@ -153,7 +150,7 @@ fn what_is_missing_is_asked_for_again_and_no_more() {
     half.send(&response(Op::ReadResponseLast, 0x103, &bytes[768..]));
     let rest = Remote { address: FAR.address + 256, ..FAR };
     half.expect(&[pkt(Op::ReadRequest, 0x101).reth(rest, 744).ask()]);
-    // a new answer starts with FIRST
+    // a new response starts with FIRST
     half.send(&response(Op::ReadResponseFirst, 0x101, &bytes[256..512]));
     half.send(&response(Op::ReadResponseMiddle, 0x102, &bytes[512..768]));
     half.send(&response(Op::ReadResponseLast, 0x103, &bytes[768..]));
@@ -161,7 +158,7 @@ fn what_is_missing_is_asked_for_again_and_no_more() {
     assert_eq!(to.bytes(), bytes);
 }
 
-/// rxe answers a repeat from inside with MIDDLE or LAST, as if it went on with the first answer.
+/// rxe continues the first response.
 #[test]
 fn an_answer_that_goes_on_with_middle_or_last_is_taken() {
     for missing in [1u32, 3] {
@@ -189,7 +186,7 @@ fn an_answer_that_goes_on_with_middle_or_last_is_taken() {
     }
 }
 
-/// A response that cannot belong to the request is the peer's mistake, and ends the connection.
+/// The response ends the connection.
 #[test]
 fn a_response_that_does_not_fit_is_a_bad_response() {
     for (operation, length) in [
@@ -215,7 +212,6 @@ fn a_response_that_does_not_fit_is_a_bad_response() {
     }
 }
 
-/// Data that was not requested is written to no memory.
 #[test]
 fn a_response_to_a_send_is_dropped() {
     let mut half = Half::new(Options::default());
@@ -228,7 +224,6 @@ fn a_response_to_a_send_is_dropped() {
     assert_eq!(half.qp.sent(), []);
 }
 
-/// A responder that was promised two READs at a time does not keep three of them.
 #[test]
 fn more_reads_than_agreed_on_are_an_invalid_request() {
     for agreed in [0u8, 1, 2] {
@@ -249,8 +244,7 @@ fn more_reads_than_agreed_on_are_an_invalid_request() {
     }
 }
 
-/// An answer that is given a second time does not count against what was agreed on: the requester
-/// has long had the first one.
+/// The requester has the first response.
 #[test]
 fn a_repeat_takes_no_place_of_a_new_read() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 1, ..Options::default() });
@@ -263,7 +257,7 @@ fn a_repeat_takes_no_place_of_a_new_read() {
     assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
 }
 
-/// The window counts responses; one READ may go beyond it, or a long one could never be sent.
+/// One READ may exceed the window, which counts responses.
 #[test]
 fn a_read_longer_than_the_window_works() {
     let mut pair = Pair::new();

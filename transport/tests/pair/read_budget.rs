@@ -1,5 +1,4 @@
-//! READs in portions: what is asked for and not yet here stays within a budget that all queue pairs
-//! share, and the peer sees ordinary READs.
+//! READs in portions within a budget shared by queue pairs.
 
 use roce_transport::{
     addr::Mtu,
@@ -13,7 +12,7 @@ use roce_transport::{
 use crate::common::{Half, Node, Options, Pair, Pkt, Side, UDP_SEGMENT, all_ok, pattern, pkt};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
-/// Two requests of four packets, each with its overhead.
+/// Two requests of four packets.
 const BUDGET: u64 = 2 * 4 * (1024 + 768);
 const PORTION: u32 = 4096;
 const MTU: usize = 1024;
@@ -23,18 +22,16 @@ fn half(options: Options) -> Half {
     Half::with_read_budget(BUDGET, Options { mtu: Mtu::B1024, ..options })
 }
 
-/// The request for the `n`th portion.
+/// Returns portion `n`'s request.
 fn request(n: u32) -> Pkt {
     request_of(4 * n, PORTION)
 }
 
-/// The request for so many bytes from this packet on.
 fn request_of(packet: u32, length: u32) -> Pkt {
     let from = Remote { address: FAR.address + u64::from(packet) * MTU as u64, ..FAR };
     pkt(Op::ReadRequest, 0x100 + packet).reth(from, length).ask()
 }
 
-/// A packet of the answer, with a MIDDLE's or another's header.
 fn answer(operation: Op, packet: u32, bytes: &[u8]) -> Pkt {
     let start = packet as usize * MTU;
     let part = &bytes[start..bytes.len().min(start + MTU)];
@@ -42,7 +39,7 @@ fn answer(operation: Op, packet: u32, bytes: &[u8]) -> Pkt {
     if operation == Op::ReadResponseMiddle { answer } else { answer.aeth(Syndrome::ACK, 1) }
 }
 
-/// The whole answer to the `n`th portion.
+/// Returns portion `n`'s response.
 fn answers(n: u32, bytes: &[u8]) -> Vec<Pkt> {
     let operations = [
         Op::ReadResponseFirst,
@@ -75,8 +72,7 @@ fn a_long_read_leaves_as_portions_and_goes_on_as_data_arrives() {
     assert_eq!(near.bytes(), bytes);
 }
 
-/// Memory of the host loses nothing: who answers through it has a limit of its own, and leaves the
-/// budget to others.
+/// Shared memory loses nothing and needs no budget.
 #[test]
 fn answers_through_memory_have_room_of_their_own() {
     let mut half = half(Options::default());
@@ -86,20 +82,19 @@ fn answers_through_memory_have_room_of_their_own() {
     half.expect(&[request(0), request(1)]);
     half.by_memory = true;
     half.send(&answers(0, &bytes)[0]);
-    // half of a mebibyte each, with what a packet costs besides
+    // half a MiB each, with overhead
     let portion = (512 << 10) / (1024 + 768);
     half.expect(&[request_of(8, portion * 1024)]);
     answers(0, &bytes)[1..].iter().chain(&answers(1, &bytes)).for_each(|packet| {
         half.send(packet);
     });
     half.expect(&[request_of(8 + portion, portion * 1024)]);
-    // the way goes through the network again: no more until the budget has room
+    // over the network: wait for the budget
     half.by_memory = false;
     half.send(&answer(Op::ReadResponseFirst, 8, &bytes));
     assert_eq!(half.take(), []);
 }
 
-/// A READ that fits into one portion leaves as one request.
 #[test]
 fn a_short_read_is_one_request() {
     let mut half = half(Options::default());
@@ -108,7 +103,6 @@ fn a_short_read_is_one_request() {
     half.expect(&[request(0)]);
 }
 
-/// Every request counts as one of those that the peer agreed to remember.
 #[test]
 fn no_more_requests_than_agreed_on() {
     let mut half = half(Options { max_rd_atomic: 1, ..Options::default() });
@@ -128,7 +122,6 @@ fn no_more_requests_than_agreed_on() {
     half.expect(&[pkt(Op::ReadRequest, 0x110).reth(FAR, 8).ask()]);
 }
 
-/// An answer ends where its request ended, and only there.
 #[test]
 fn the_answer_to_a_portion_has_its_own_ends() {
     for (packet, operation, fits) in [
@@ -154,7 +147,7 @@ fn the_answer_to_a_portion_has_its_own_ends() {
     }
 }
 
-/// Missing packets are requested up to the end of their request, then the requests behind it.
+/// Requests for later portions follow.
 #[test]
 fn a_lost_answer_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());
@@ -170,14 +163,13 @@ fn a_lost_answer_is_asked_for_within_its_portion() {
     half.expect(&[request_of(5, 3072), request(2)]);
 }
 
-/// A pair whose A has the small budget.
 fn pair() -> Pair {
     let mut pair = Pair::new();
     pair.a = Node::with_read_budget(BUDGET, pair.a.ip, 0xA, UDP_SEGMENT);
     pair
 }
 
-/// Bytes that A has asked for and not got, at most, over the whole trace.
+/// Returns A's peak of outstanding bytes.
 fn most_outstanding(pair: &Pair) -> u64 {
     let (mut now, mut most) = (0_i64, 0);
     for record in &pair.trace.records {
@@ -213,7 +205,6 @@ fn many_queue_pairs_share_the_budget() {
     assert_eq!(pair.a.adapter.counters().timeouts, 0, "nobody was forgotten in the line");
 }
 
-/// One with a short READ does not wait for the end of the long ones of others.
 #[test]
 fn a_short_read_waits_for_its_turn_and_no_longer() {
     let mut pair = pair();
@@ -228,7 +219,6 @@ fn a_short_read_waits_for_its_turn_and_no_longer() {
     assert_eq!(a.sent(), []);
 }
 
-/// A queue pair that fails or is destroyed releases its share.
 #[test]
 fn a_queue_pair_that_ends_gives_back_its_share() {
     for destroyed in [false, true] {
@@ -251,7 +241,7 @@ fn a_queue_pair_that_ends_gives_back_its_share() {
     }
 }
 
-/// The smallest budget is one packet of the largest MTU, and everything gets through it.
+/// One packet of the largest MTU.
 #[test]
 fn the_smallest_budget_lets_everything_through() {
     for mtu in [Mtu::B256, Mtu::B4096] {

@@ -1,5 +1,4 @@
-//! The record of decisions: for each kind of event, that it says what happened and by which rule.
-//! The pair compares every record with what the network saw besides.
+//! The decision record, compared with the network's.
 
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ fn recorded() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Reasons of what one side has sent, with the PSNs.
+/// Returns PSNs and reasons sent.
 fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     let of = |record: &Record| match &record.what {
         What::Sent { packet, why: Why::Queue(reason) } => {
@@ -45,7 +44,7 @@ fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Dispositions of what has arrived at one side, with the PSNs.
+/// Returns PSNs and dispositions.
 fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     let of = |record: &Record| match &record.what {
         What::Arrived { packet, disposition } => {
@@ -56,7 +55,7 @@ fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Everything else, calls and windows left out.
+/// Returns other records, without calls and windows.
 fn decisions(pair: &mut Pair, side: Side) -> Vec<What> {
     let skipped = |what: &What| {
         matches!(
@@ -65,7 +64,7 @@ fn decisions(pair: &mut Pair, side: Side) -> Vec<What> {
         )
     };
     let whats = pair.record(side).iter().map(|record| record.what.clone());
-    // what the set-up did
+    // skip setup
     whats.filter(|what| !skipped(what)).filter(|what| !is_set_up(what)).collect()
 }
 
@@ -118,7 +117,6 @@ fn a_message_without_losses() {
     );
 }
 
-/// The answer comes before what followed from it, and a call before what it changed.
 #[test]
 fn causes_come_before_what_follows() {
     let (mut pair, a, b) = recorded();
@@ -205,7 +203,7 @@ fn a_probe_and_then_the_acknowledge_timer() {
     let part = Part { wr_id: 4, index: 0, of: 1 };
     let reasons: Vec<_> = sent(&mut pair, Side::A).into_iter().map(|(_, reason)| reason).collect();
     assert_eq!(reasons[0], Reason::First(part));
-    // nothing has been measured: the timer of 4.2 ms is before the probe of 10 ms
+    // without a sample the 4.2 ms timer precedes the 10 ms probe
     assert_eq!(reasons[1], Reason::Again(part, Loss::Timeout));
     let decided = decisions(&mut pair, Side::A);
     assert_eq!(decided[0], What::Timer(Timer::Acknowledge(Psn::new(A_PSN))));
@@ -346,7 +344,7 @@ fn a_wrong_key_and_what_follows_on_both_sides() {
         })
         .collect();
     assert_eq!(results, [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)]);
-    // what led to it is kept with the queue pair, the latest records of it
+    // the queue pair keeps its latest records
     let kept: Vec<_> = pair.a.adapter.latest(a.qpn).cloned().collect();
     assert!(kept.len() <= 16 && kept.iter().all(|record| record.qpn == a.qpn));
     let all = pair.record(Side::A).to_vec();
@@ -483,7 +481,7 @@ fn bytes_that_are_no_packet() {
     assert_eq!(pair.record(Side::A).last().map(|record| &record.what), Some(&expected));
 }
 
-/// With the record and without: the same packets at the same times.
+/// Packets and times stay equal.
 #[test]
 fn the_record_changes_nothing() {
     let run = |recorded: bool| {
@@ -503,7 +501,7 @@ fn the_record_changes_nothing() {
     assert!(run(true) == run(false));
 }
 
-/// A sink alone, and the latest alone; none: nothing is kept.
+/// Sink or latest only, or nothing.
 #[test]
 fn readers_are_optional() {
     let config = Node::config(1);

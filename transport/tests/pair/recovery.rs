@@ -1,5 +1,5 @@
-//! One lost or late packet costs a few round trips, not a timeout. NAKs follow the gap, probes find
-//! a lost tail, responses are signs of life (9.7.5.1.2, 9.9.2).
+//! Losses and delays cost round trips, not timeouts: NAKs, tail-loss probes, signs of life
+//! (9.7.5.1.2, 9.9.2).
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use crate::common::{End, Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const SEQUENCE: NakCode = NakCode::PsnSequenceError;
 
-/// A `Half` that has posted so many receive requests.
 fn receiving(count: u64) -> Half {
     let mut half = Half::new(Options::default());
     for id in 0..count {
@@ -31,8 +30,7 @@ fn send(psn: u32) -> Pkt {
     pkt(Op::SendOnly, psn).ask()
 }
 
-/// 0x201 overtakes 0x200, and both are taken before anything can be answered: the answer says that
-/// 0x201 is missing, for nobody else will.
+/// 0x201 overtakes 0x200: the response reports 0x201 missing.
 #[test]
 fn a_nak_that_has_not_left_follows_the_gap() {
     let mut half = receiving(3);
@@ -40,12 +38,12 @@ fn a_nak_that_has_not_left_follows_the_gap() {
     assert_eq!(half.send(&send(0x200)), Disposition::Executed);
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
     assert_eq!(half.node.adapter.counters().sequence_naks_sent, 1);
-    // the peer goes back, and everything is acknowledged as ever
+    // the peer goes back; everything is acknowledged
     assert_eq!(half.send(&send(0x201)), Disposition::Executed);
     half.expect(&[ack(0x201, 2)]);
 }
 
-/// Dropped packets come again in the same batch: there is nothing left to ask for.
+/// Dropped packets return in one batch.
 #[test]
 fn a_gap_that_has_closed_altogether_is_acknowledged() {
     let mut half = receiving(4);
@@ -66,8 +64,7 @@ fn a_gap_is_followed_to_the_furthest_packet_that_was_dropped() {
     half.expect(&[ack(0x203, 4)]);
 }
 
-/// A NAK that has left makes the requester repeat everything; a second one would have it done
-/// twice.
+/// A sent NAK causes go-back-N; another would repeat it.
 #[test]
 fn a_nak_that_has_left_is_not_repeated() {
     let mut half = receiving(3);
@@ -77,7 +74,6 @@ fn a_nak_that_has_left_is_not_repeated() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// The answer to a READ leaves before the NAK for what came behind it.
 #[test]
 fn a_nak_follows_the_answer_to_a_read() {
     let mut half = receiving(1);
@@ -89,7 +85,7 @@ fn a_nak_follows_the_answer_to_a_read() {
     assert_eq!(answers[1..], [nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// A repeat that the responder is too busy for leaves the waiting NAK where it is.
+/// The repeat is refused as busy.
 #[test]
 fn a_repeat_does_not_replace_a_waiting_nak() {
     let mut half = receiving(3);
@@ -100,8 +96,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// Repeated acknowledgements say what they said the first time (9.7.5.1.2), READs and atomics
-/// included.
+/// Repeats equal the first response (9.7.5.1.2), also of READs and atomics.
 #[test]
 fn a_repeated_answer_has_the_msn_of_its_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -120,9 +115,7 @@ fn a_repeated_answer_has_the_msn_of_its_request() {
     }
 }
 
-// Probes.
-
-/// A pair whose round trip A knows, after one exchange.
+/// Returns a pair whose round trip A knows.
 fn warm() -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.allow_all(&[
@@ -143,7 +136,6 @@ fn warm() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Time until nothing is left to do.
 fn time(pair: &mut Pair) -> Duration {
     let start = pair.now;
     pair.run();
@@ -165,7 +157,7 @@ fn a_lost_tail_costs_a_probe_and_no_timeout() {
     }
 }
 
-/// The probe is the last packet; a NAK brings back what was lost before it.
+/// The last packet is probed; a NAK recovers earlier ones.
 #[test]
 fn a_lost_end_of_a_message_costs_a_probe_and_a_nak() {
     let (mut pair, a, _) = warm();
@@ -196,7 +188,7 @@ fn a_read_is_probed_for_what_has_not_arrived() {
     assert_eq!(again.headers.ext().reth().unwrap().dma_length, 256);
 }
 
-/// Probes end, cost no retry, and the errors come when they came without.
+/// Probes cost no retry; errors keep their time.
 #[test]
 fn a_peer_that_is_gone_is_probed_three_times() {
     let mut half = Half::new(Options { timeout: 14, retry_cnt: 1, ..Options::default() });
@@ -233,7 +225,6 @@ fn without_a_timeout_there_are_no_probes() {
     half.expect_nothing();
 }
 
-/// While the peer wants to be left alone, it is.
 #[test]
 fn a_peer_that_is_not_ready_is_not_probed() {
     let mut half = Half::new(Options { timeout: 20, ..Options::default() });
@@ -246,7 +237,7 @@ fn a_peer_that_is_not_ready_is_not_probed() {
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
 
-/// Codes 1 to 8 all mean 1 ms: no process answers within microseconds for sure.
+/// Codes 1 to 8: no process responds reliably within microseconds.
 #[test]
 fn the_shortest_timeout_is_a_millisecond() {
     for code in 1..=9 {
@@ -262,10 +253,7 @@ fn the_shortest_timeout_is_a_millisecond() {
     }
 }
 
-// Signs of life.
-
-/// The rest of a READ's answer keeps arriving behind a gap. The repeated response comes behind it,
-/// and the peer is not given up meanwhile.
+/// The repeated response comes behind that data.
 #[test]
 fn data_behind_a_gap_costs_no_retry() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 1, ..Options::default() };
@@ -283,12 +271,11 @@ fn data_behind_a_gap_costs_no_retry() {
         assert_eq!(half.send(&middle(psn)), Disposition::Dropped(DropReason::ReadResponseGap));
     }
     assert_eq!(half.node.adapter.counters().timeouts, 0);
-    // and when all is silent, the timer goes on
+    // after silence the timer runs on
     half.advance(step * 2);
     assert_eq!(half.node.adapter.counters().timeouts, 1);
 }
 
-/// It does not put the timer off for ever.
 #[test]
 fn useless_answers_are_believed_for_a_while_only() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 0, ..Options::default() };

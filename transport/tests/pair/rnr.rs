@@ -1,5 +1,4 @@
-//! A peer without a receive request answers RNR NAK, and gets no request for as long as it asks
-//! (9.7.5.2.8, 9.9.2).
+//! RNR NAK: the peer gets no request until its timer ends (9.7.5.2.8, 9.9.2).
 
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ fn a_late_receive_request_is_in_time() {
     pair.run();
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([1], 0), all_ok([2], 1000)));
     assert_eq!(far.bytes(), near.bytes());
-    // 1.28 ms: one RNR NAK is enough
+    // 1.28 ms: one RNR NAK suffices
     assert_eq!(pair.b.adapter.counters().rnr_naks_sent, 1);
     assert_eq!(
         pair.a.adapter.counters().timeouts,
@@ -83,7 +82,7 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// An address with a key that does not exist: good for no bytes.
+/// Returns an address for 0 bytes.
 fn pair_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) }
 }
@@ -105,8 +104,7 @@ fn seven_is_without_limit() {
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
 }
 
-/// Packets behind the refused one are sent again after the pause, not before: neither the responder
-/// nor the requester makes a sequence error of them.
+/// Packets behind follow after the pause, without sequence errors.
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());
@@ -120,7 +118,7 @@ fn not_ready_goes_before_out_of_sequence() {
     }
     half.expect_nothing();
 
-    // a peer such as rxe does send a NAK right behind its RNR NAK
+    // rxe sends a NAK right behind its RNR NAK
     half.post_send(&SendWr::send(1, Data::empty()));
     half.post_send(&SendWr::send(2, Data::empty()));
     let packets = half.take();
@@ -132,9 +130,7 @@ fn not_ready_goes_before_out_of_sequence() {
     half.expect(&packets);
 }
 
-/// When its answers take longer than the pause, that NAK comes after it. It is still the echo of
-/// what was under way: the retry counter is for losses, and waiting for a receiver is not limited
-/// by it.
+/// The NAK reports packets in flight: the retry counter does not limit waiting for a receiver.
 #[test]
 fn a_sequence_nak_after_the_pause_is_late() {
     let mut half = Half::new(Options { retry_cnt: 1, ..Options::default() });
@@ -150,14 +146,14 @@ fn a_sequence_nak_after_the_pause_is_late() {
         half.expect_nothing();
     }
     half.send(&ack(0x100, 1));
-    // from here on it would be a loss
+    // now it is a loss
     half.send(&nak(NakCode::PsnSequenceError, 0x101, 1));
     half.expect(&packets[1..]);
     half.send(&ack(0x101, 2));
     assert_eq!(half.qp.send_outcomes(), all_ok([1, 2], 0));
 }
 
-/// Each refused arrival gives an RNR NAK: the requester counts them.
+/// The requester counts RNR NAKs.
 #[test]
 fn a_packet_that_comes_again_is_refused_again() {
     let mut half = Half::new(Options::default());
@@ -170,8 +166,7 @@ fn a_packet_that_comes_again_is_refused_again() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// A WRITE needs a receive request for its immediate data only, so only its last packet can come
-/// too early; its data is written when it comes again.
+/// Data is written on retransmission.
 #[test]
 fn a_write_with_immediate_waits_at_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -217,8 +212,7 @@ fn a_write_with_immediate_is_resent_from_its_last_packet() {
     half.expect(&packets[2..]);
 }
 
-/// The pause ends at its own time, whatever else arrives, and the acknowledge timer starts with
-/// what is sent then.
+/// The next packet starts the acknowledge timer.
 #[test]
 fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
     let mut half =
@@ -236,7 +230,6 @@ fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::RetryExcErr))]);
 }
 
-/// New requests wait for the end of the pause, too.
 #[test]
 fn nothing_new_is_sent_during_the_pause() {
     let mut half = Half::new(Options::default());

@@ -1,4 +1,4 @@
-//! Messages become packets of at most a path MTU, and come out whole (9.4.1).
+//! Segmentation by path MTU (9.4.1).
 
 use roce_transport::{
     addr::Mtu,
@@ -8,7 +8,7 @@ use roce_transport::{
 
 use crate::common::{Options, Pair, Side, all_ok};
 
-/// Lengths around every boundary.
+/// Returns lengths around every boundary.
 fn lengths(mtu: Mtu) -> Vec<usize> {
     let mtu = mtu.bytes() as usize;
     vec![

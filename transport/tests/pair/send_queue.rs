@@ -1,4 +1,4 @@
-//! Reports of a queue pair about its send queue.
+//! Send queue reports.
 
 use roce_transport::{
     addr::Mtu,
@@ -30,7 +30,7 @@ fn requests_are_told_until_they_are_complete() {
     pair.transmit(Side::A);
     let sent = queue(&pair, &a);
     let psns: Vec<_> = sent.requests.iter().map(|it| it.psns.unwrap()).collect();
-    // the READ has a PSN for each packet of its answer
+    // a READ has a PSN per response packet
     let expected = [(0x100, 0x102), (0x103, 0x104)];
     assert_eq!(psns, expected.map(|(first, last)| (Psn::new(first), Psn::new(last))));
     assert!(sent.in_flight >= 600, "{}", sent.in_flight);

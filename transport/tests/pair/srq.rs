@@ -1,4 +1,4 @@
-//! Shared receive queues (10.2.9): receive requests for whichever queue pair needs one first.
+//! Shared receive queues (10.2.9).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -12,13 +12,11 @@ use crate::common::{Buffer, End, Options, Pair, Side, all_ok};
 
 const ATTR: SrqAttr = SrqAttr { max_wr: 8, max_sge: 2 };
 
-/// A shared receive queue of B, with a buffer for its requests.
 fn shared(pair: &mut Pair) -> (SrqId, Buffer) {
     let pd = pair.b.pd;
     (pair.b.adapter.create_srq(pd, ATTR).unwrap(), pair.b.buffer(4096))
 }
 
-/// A connection whose receiving side takes its requests from there.
 fn connect(pair: &mut Pair, srq: SrqId) -> (End, End) {
     pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() })
 }
@@ -94,7 +92,7 @@ fn an_empty_one_is_not_ready() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([1, 2], 0), all_ok([8], 10)));
 }
 
-/// A queue pair that fails flushes only what it had taken; the rest serves the others.
+/// A queue pair flushes only requests it took.
 #[test]
 fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     let mut pair = Pair::new();
@@ -102,7 +100,7 @@ fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     let (one, other) = (connect(&mut pair, srq), connect(&mut pair, srq));
     post(&mut pair, srq, 1, &buffer);
     post(&mut pair, srq, 2, &buffer);
-    // the first packet of two arrives, the second never does
+    // only the first of two packets arrives
     pair.fault("drop send last");
     pair.allow_all(&[DropReason::QpState]);
     let near = pair.a.buffer(2048);
@@ -141,7 +139,7 @@ fn unreliable_services_take_from_it_too() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// The keys of its requests are those of its own protection domain.
+/// The queue's protection domain applies to keys.
 #[test]
 fn requests_belong_to_its_protection_domain() {
     let mut pair = Pair::new();

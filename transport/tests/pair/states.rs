@@ -1,5 +1,4 @@
-//! The states of a queue pair: which edges exist, what can be posted and received in each
-//! (10.3.1).
+//! Queue pair states (10.3.1).
 
 use roce_transport::{
     adapter::{Limits, PKeyTable},
@@ -24,19 +23,18 @@ pub(super) fn node() -> Node {
     prepared(Node::new([10, 0, 0, 1].into(), 1, crate::common::UDP_SEGMENT))
 }
 
-/// The same of another node.
 fn prepared(mut node: Node) -> Node {
     node.adapter.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap()).unwrap();
     node.adapter.carry_frames(Some(1500));
     node
 }
 
-/// Tries to move a queue pair; every attribute is right for the edge, if it exists.
+/// Tries an edge with valid attributes.
 pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), ModifyError> {
     go_with(node, qp, qp_type, to, &QpUpdate::default())
 }
 
-/// The same with changes, on an edge that can be taken with some.
+/// As `go`, with changes.
 pub(super) fn go_with(
     node: &mut Node,
     qp: &End,
@@ -75,7 +73,7 @@ pub(super) fn go_with(
     }
 }
 
-/// A queue pair in this state; `None` for SQE of a reliable service, which does not exist.
+/// Returns a queue pair in this state; `None` without SQE.
 pub(super) fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     let qp = node.qp(Side::A, qp_type, &Options::default());
     let way: &[State] = match state {
@@ -108,7 +106,6 @@ pub(super) const TYPES: [QpType; 6] = [
     QpType::RawPacket,
 ];
 
-/// A SEND of no bytes, as the service has it.
 fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
     match qp_type {
         QpType::Ud => SendWr::send_to(1, node.destination(qp.qpn), Data::empty()),
@@ -118,7 +115,7 @@ fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
     }
 }
 
-/// A request that cannot be sent takes an unreliable queue pair to SQE.
+/// An unreliable queue pair enters SQE.
 fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 1 };
     let wr = SendWr { data: bad.into(), ..empty_send(node, qp, qp_type) };
@@ -126,12 +123,12 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     send_all(node);
 }
 
-/// Has everything leave that is due, frames included.
+/// Sends packets and frames.
 fn send_all(node: &mut Node) {
     all_sent(node);
 }
 
-/// The same, and the numbers of datagrams and of frames.
+/// Returns datagrams and frames sent.
 fn all_sent(node: &mut Node) -> (u64, u64) {
     let before = node.adapter.counters().sent_packets;
     node.transmit.clear();
@@ -261,7 +258,7 @@ fn what_can_be_posted_in_each_state() {
                 if recv_flushed { flushed(2) } else { vec![] },
                 "{qp_type} {state}"
             );
-            // in SQD a request can be posted, but is not carried out
+            // SQD accepts requests, executing none
             let before = node.adapter.counters().sent_frames;
             send_all(&mut node);
             let is_quiet =
@@ -302,7 +299,7 @@ fn what_is_posted_early_leaves_with_the_next_request_in_rts() {
         assert_eq!(sent(&mut node), 0, "{qp_type} {state}");
         post(&mut node, 2).unwrap();
         assert_eq!(sent(&mut node), 2, "{qp_type} {state}");
-        // one that fails meanwhile flushes it
+        // a failure flushes it
         let other = in_state(&mut node, qp_type, state).unwrap();
         node.adapter.post_send(Instant::ZERO, other.qpn, &wr).unwrap();
         if state == State::Rtr {
@@ -379,8 +376,7 @@ fn the_first_packet_in_rtr_is_reported_once() {
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }
 
-/// In SQD what was started is finished, nothing new is started, and the program gets an event when
-/// the queue is quiet.
+/// Started requests finish, none start; an event follows.
 #[test]
 fn draining() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -413,7 +409,6 @@ fn draining() {
     half.expect(&[pkt(Op::SendOnly, 0x100 + 556).ask()]);
 }
 
-/// A queue pair that drains can still go to ERR or RESET.
 #[test]
 fn from_draining_to_error_or_reset() {
     for to in [State::Err, State::Reset] {
@@ -441,8 +436,7 @@ fn an_idle_queue_is_drained_at_once() {
     }
 }
 
-/// Into the error state by command: everything completes, sends and receives each in order, and
-/// nothing more is sent.
+/// Nothing more is sent.
 #[test]
 fn error_flushes_everything_in_order() {
     let mut half = Half::new(Options { cqe: 64, ..Options::default() });
@@ -491,14 +485,14 @@ fn a_queue_pair_that_was_reset_starts_anew() {
         pair.run();
         assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000))]);
         assert_eq!(b.recv_outcomes(), all_ok([0], 2000));
-        // left behind for the reset: a message cut in the middle, and one receive request of two
+        // for the reset: an unfinished message, one of two receives
         pair.post_send(&a, &SendWr::send(3, near.all()));
         pair.transmit(Side::A);
         while pair.network.poll_deliver(Instant::from_nanos(u64::MAX)).is_some() {}
     }
 }
 
-/// A datagram that cannot be sent stops sending, and nothing else; the program can go on after it.
+/// The program can resume.
 #[test]
 fn sqe_and_back() {
     let mut pair = Pair::new();
@@ -527,8 +521,7 @@ fn sqe_and_back() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
 }
 
-/// A destroyed queue pair receives nothing, and what it had waiting is gone, its turn to send
-/// included.
+/// The send turn is gone too.
 #[test]
 fn destroyed_with_everything_pending() {
     let mut half = Half::new(Options::default());
@@ -539,7 +532,7 @@ fn destroyed_with_everything_pending() {
     let disposition = half.send(&pkt(Op::SendOnly, 0x200));
     assert_eq!(disposition, Disposition::Dropped(DropReason::UnknownQp));
     assert_eq!(half.qp.sent(), []);
-    // the next queue pair in its place is not disturbed by what is left of it
+    // its slot's next queue pair is unaffected
     let next = half.node.qp(Side::A, QpType::Rc, &Options::default());
     half.node.connect(
         next.qpn,
@@ -554,8 +547,7 @@ fn destroyed_with_everything_pending() {
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
 
-/// Recovery and messages that were under way end with a reset: the next gap is a new one, the next
-/// message a first one.
+/// The next gap is new, the next message a first one.
 #[test]
 fn a_reset_ends_recovery_and_messages() {
     let options = Options { mtu: Mtu::B256, ..Options::default() };
@@ -580,7 +572,6 @@ fn a_reset_ends_recovery_and_messages() {
     half.expect(&[pkt(Op::ReadRequest, 0x100).reth(memory.remote(0), 1024).ask()]);
 }
 
-/// Answers that were due before a reset are not sent after it.
 #[test]
 fn a_reset_drops_pending_answers() {
     let mut half = Half::new(Options::default());
@@ -592,7 +583,7 @@ fn a_reset_drops_pending_answers() {
     half.node.adapter.to_reset(half.qp.qpn).unwrap();
     half.node.connect(half.qp.qpn, Half::PEER_IP, Half::PEER, 0x300, 0x400, &Options::default());
     half.expect_nothing();
-    // nor does it know the requests again
+    // nor are duplicates known
     let again = half.send(&pkt(Op::FetchAdd, 0x202).atomic(far.remote(0), 1, 0));
     assert_eq!(again, Disposition::Dropped(DropReason::ReplayMissing));
     half.expect_nothing();

@@ -1,5 +1,4 @@
-//! Validation of packets: ICRC, addresses, partition, service, PSN window (9.6), and the effects of
-//! forged answers.
+//! Packet validation (9.6) and forged responses.
 
 use roce_transport::{
     adapter::{IcrcCheck, TransmitBuffer},
@@ -19,7 +18,7 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// A receiver with one receive request, which no refused packet may use.
+/// Returns a receiver whose receive no refused packet may use.
 fn receiver() -> Half {
     let mut half = Half::new(Options::default());
     half.post_recv(&RecvWr::new(1, []));
@@ -38,11 +37,11 @@ fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
     assert_eq!(half.node.adapter.counters().dropped(reason), 1);
     half.expect_nothing();
     assert_eq!((half.qp.received(), half.state()), (vec![], State::Rts));
-    // the right packet still comes through
+    // the valid packet is accepted
     assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
 }
 
-/// Flows have source ports of their own choice, so that none says who has sent a packet.
+/// Ports identify no sender.
 #[test]
 fn any_source_port_is_the_peers() {
     for src_port in [1, 4791, 0xC001, u16::MAX] {
@@ -53,8 +52,7 @@ fn any_source_port_is_the_peers() {
     }
 }
 
-/// Without the identification fifteen bits of the check are left, and no change of a single bit
-/// slips through those either.
+/// The check has 15 bits without the identification.
 #[test]
 fn every_bit_that_the_icrc_covers() {
     for ident in [Ident::Known { id: 7, dont_fragment: true }, Ident::Likely(7), Ident::Likely(0)] {
@@ -68,7 +66,7 @@ fn every_bit_that_the_icrc_covers() {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let disposition = half.send_bytes(&NetHeader { ident, ..half.net() }, &changed);
-            // byte 4 has the congestion bits and reserved ones, which routers may write
+            // byte 4: bits writable by routers
             let taken = !matches!(disposition, Disposition::Dropped(_));
             assert_eq!(taken, bit / 8 == 4, "bit {bit}: {disposition:?}");
         }
@@ -76,7 +74,6 @@ fn every_bit_that_the_icrc_covers() {
     }
 }
 
-/// For receivers that do not look at it, an ICRC is left away, and added for those that do.
 #[test]
 fn an_icrc_that_is_added_later_is_the_same() {
     let build = |mut buffer: TransmitBuffer| {
@@ -111,7 +108,7 @@ fn an_icrc_that_is_added_later_is_the_same() {
     }
     assert_eq!(lacking, complete.len() - 1);
 
-    // a run of its own for the FLUSH, so that those behind it begin another run
+    // another run starts behind the FLUSH
     let sealed_net: Vec<_> = unsealed.iter().map(|(net, _)| *net).collect();
     buffer.seal(0);
     let first = buffer.runs()[0].count();
@@ -147,8 +144,7 @@ fn the_identification_is_part_of_the_icrc() {
     }
 }
 
-/// Those who observe a packet learn its identification from the receipt. A receipt whose ICRC was
-/// checked says so even for a datagram whose bytes are gone: nothing is computed again.
+/// Identification is known after an ICRC check even without the bytes.
 #[test]
 fn a_receipt_tells_the_identification_without_another_icrc() {
     let mut half = receiver();
@@ -173,7 +169,7 @@ fn a_receipt_tells_the_identification_without_another_icrc() {
         assert_eq!(receipt.icrc, icrc);
         assert_eq!(receipt.identify(&Datagram { bytes: &[], ..datagram }), identified);
     }
-    // refused before its ICRC was looked at, so it is computed now
+    // refused before its ICRC check
     let datagram = Datagram::new(&unknown, &astray);
     let receipt = half.node.adapter.handle_datagram(half.now, &datagram);
     assert_eq!(
@@ -259,7 +255,7 @@ fn no_packet_at_all() {
     }
 }
 
-/// Neither the congestion bits nor the migration state nor the source port make a packet another.
+/// Congestion bits, migration state, source port.
 #[test]
 fn what_does_not_matter() {
     for change in [0, 1, 2, 3] {
@@ -275,7 +271,6 @@ fn what_does_not_matter() {
     }
 }
 
-/// Answers count only for what was sent and is not answered.
 #[test]
 fn forged_answers() {
     let mut half = Half::new(Options::default());
@@ -311,7 +306,7 @@ fn forged_answers() {
     assert_eq!(half.state(), State::Rts);
 }
 
-/// A syndrome that the specification reserves means nothing, not even that something arrived.
+/// Reserved syndromes are no signs of life.
 #[test]
 fn reserved_syndromes() {
     let mut half = Half::new(Options::default());
@@ -328,7 +323,7 @@ fn reserved_syndromes() {
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
 }
 
-/// The NAK of reliable datagrams has no meaning here; above all it must not acknowledge anything.
+/// The NAK must not acknowledge anything.
 #[test]
 fn the_nak_of_another_service() {
     let mut half = Half::new(Options::default());
@@ -341,7 +336,7 @@ fn the_nak_of_another_service() {
     assert_eq!(half.qp.sent(), []);
 }
 
-/// A request from half of the number space behind is a repeat; the other half is ahead.
+/// Duplicates are half the PSN space.
 #[test]
 fn the_duplicate_region() {
     let mut half = receiver();
@@ -371,7 +366,6 @@ fn congestion_notifications_are_counted() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 1);
 }
 
-/// A failed connection accepts no packets.
 #[test]
 fn after_an_error_no_packet_is_accepted() {
     let mut half = Half::new(Options::default());

@@ -1,4 +1,4 @@
-//! Unreliable datagrams (9.8.3): one packet a message, addressed one by one.
+//! Unreliable datagrams (9.8.3).
 
 use roce_transport::{
     addr::{Mtu, QKey, Qpn},
@@ -37,7 +37,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
         );
         assert_eq!(far.part(40, 50), near.bytes());
         let area = far.part(0, 40);
-        // BTH, DETH, payload with padding, ICRC; then the UDP header
+        // UDP header, BTH, DETH, padded payload, ICRC
         let udp_length = 8 + 12 + 8 + 52 + 4u16;
         if ipv6 {
             assert_eq!(area[0] >> 4, 6);
@@ -54,7 +54,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
     }
 }
 
-/// Nothing answers a datagram, and its sender is done when it is sent.
+/// A datagram completes when sent.
 #[test]
 fn no_packet_is_answered() {
     let (mut pair, a, b, to) = pair();
@@ -82,7 +82,7 @@ fn immediate_data() {
     assert_eq!((ok.byte_len, ok.immediate), (40, Some(Immediate([9, 8, 7, 6]))));
 }
 
-/// A wrong key is refused without a word. A key with the high bit set means the sender's own.
+/// A wrong key drops silently; the high bit selects the sender's.
 #[test]
 fn queue_keys() {
     for (key, on_the_wire) in [
@@ -117,7 +117,7 @@ fn without_a_receive_request_it_is_gone() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// A buffer too small for the area and the payload stays posted: the next datagram may fit.
+/// The receive stays posted.
 #[test]
 fn longer_than_the_buffer_it_is_gone() {
     let (mut pair, a, b, to) = pair();
@@ -158,7 +158,7 @@ fn as_long_as_the_port_carries_it_arrives() {
     assert_eq!(far.part(40, 4096), near.bytes());
 }
 
-/// As on adapters, it can be posted, and fails in its turn.
+/// Other operations fail at execution, as on adapters.
 #[test]
 fn other_operations_do_not_exist() {
     for op in ["write", "read", "fetch_add"] {
@@ -205,7 +205,7 @@ fn a_bad_receive_buffer_is_fatal() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Err));
 }
 
-/// One queue pair sends to many, and to itself.
+/// One queue pair sends to many, itself included.
 #[test]
 fn to_whom_it_is_addressed() {
     let (mut pair, a, b, to_b) = pair();
@@ -226,8 +226,7 @@ fn to_whom_it_is_addressed() {
     assert_eq!(a.send_outcomes(), all_ok(1..=3, 0));
 }
 
-/// A message longer than the path MTU of some connection is still one datagram: only the port's MTU
-/// counts.
+/// Only the port's MTU matters.
 #[test]
 fn the_path_mtu_of_connections_does_not_matter() {
     let mut pair = Pair::new();

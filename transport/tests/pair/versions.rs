@@ -1,4 +1,4 @@
-//! RoCE v1 beside RoCEv2 (annexes A16 and A17): GIDs of both types, and the packets of each.
+//! RoCE v1 beside RoCEv2 (annexes A16, A17).
 
 use roce_capture::explain::{Explained, ExplainedPacket, Network};
 use roce_transport::{
@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, QKEY, Side, all_ok, pkt};
 
-/// Two adapters with a GID of each version for their address; connections are of the first one.
+/// Returns adapters with both versions; connections use the first.
 fn pair(network: Pair) -> Pair {
     let mut pair = network.recorded();
     for side in [Side::A, Side::B] {
@@ -24,7 +24,6 @@ fn pair(network: Pair) -> Pair {
     pair
 }
 
-/// The versions of all packets that have arrived.
 fn arrived(pair: &mut Pair) -> Vec<RoceVersion> {
     let of = |pair: &mut Pair, side| -> Vec<_> {
         let records = pair.record(side).iter();
@@ -42,7 +41,7 @@ fn arrived(pair: &mut Pair) -> Vec<RoceVersion> {
 fn a_connection_is_of_the_version_of_its_gid() {
     for ipv6 in [false, true] {
         let mut pair = pair(if ipv6 { Pair::over_ipv6() } else { Pair::new() });
-        // marks are of RoCEv2
+        // only RoCEv2 has marks
         let (a, b) = pair.connect(Options { traffic_class: 3, ..Options::default() });
         let near = pair.a.buffer(10_000).fill(7);
         let (far, back) = (pair.b.buffer(10_000), pair.a.buffer(10_000));
@@ -61,7 +60,6 @@ fn a_connection_is_of_the_version_of_its_gid() {
     }
 }
 
-/// In a capture they are frames, which can be read again.
 #[test]
 fn a_capture_has_packets_of_both_versions() {
     let mut pair = pair(Pair::new());
@@ -88,8 +86,7 @@ fn a_capture_has_packets_of_both_versions() {
     }
 }
 
-/// Of what is on its way in a UDP datagram nothing is for a queue pair of RoCE v1, and the other
-/// way round.
+/// Packets are refused in both directions.
 #[test]
 fn the_other_version_is_refused() {
     for (gids, other) in [(RoceV1::Used, RoceVersion::V2), (RoceV1::Absent, RoceVersion::V1)] {
@@ -118,7 +115,7 @@ fn the_other_version_is_refused() {
     }
 }
 
-/// The area in front of a datagram is its global route header, and says what to answer with.
+/// The GRH area gives the version.
 #[test]
 fn a_datagram_is_answered_in_its_version() {
     for (index, version) in [(0, RoceVersion::V1), (1, RoceVersion::V2)] {
@@ -149,7 +146,7 @@ fn a_datagram_is_answered_in_its_version() {
     }
 }
 
-/// An adapter shows entries for RoCE v1 that its link cannot send from.
+/// The link cannot use the entry.
 #[test]
 fn an_entry_that_is_only_shown_is_refused() {
     let mut pair = pair(Pair::new());

@@ -1,5 +1,4 @@
-//! Memory windows: bound and taken back by requests, and the queue pairs that may use their keys
-//! (10.6.7, 9.4.1.1.3).
+//! Memory windows (10.6.7, 9.4.1.1.3).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -31,7 +30,7 @@ fn bind(rkey: RKey, buffer: &Buffer, offset: usize, length: usize, access: Acces
     }
 }
 
-/// A window of B's, bound with `b` to the middle of a buffer.
+/// Binds B's window to the middle of a buffer.
 fn bound(pair: &mut Pair, b: &End, window_type: WindowType, access: Access) -> (Buffer, RKey) {
     let far = pair.b.buffer(300);
     let pd = pair.b.pd;
@@ -66,8 +65,7 @@ fn a_window_gives_what_it_was_bound_with() {
     }
 }
 
-/// A window may grant what its region does not, but no more than it was bound with, and only inside
-/// its bounds.
+/// A region may lack its window's rights.
 #[test]
 fn rights_and_bounds_are_those_of_the_window() {
     let cases = [
@@ -107,13 +105,12 @@ fn zero_based() {
     pair.post_send(&a, &SendWr::read(1, Remote { address: 1, rkey }, near.sge(0, 99)));
     pair.post_send(&a, &SendWr::fetch_add(2, Remote { address: 8, rkey }, 1, near.sge(0, 8)));
     pair.run();
-    // byte 100 of the region is no start of a word, and an atomic has to be one on the memory
-    // itself
+    // atomics need alignment in memory
     assert_eq!(a.send_outcomes(), [(1, Ok(99)), (2, Err(WcStatus::RemOpErr))]);
     assert_eq!(near.part(0, 99), far.part(101, 99));
 }
 
-/// Type 2 belongs to the queue pair that bound it; type 1 to the protection domain.
+/// Type 2 is the queue pair's, type 1 the domain's.
 #[test]
 fn another_queue_pair() {
     for window_type in TYPES {
@@ -151,8 +148,7 @@ fn another_domain() {
     }
 }
 
-/// Bound again, a window of type 1 leaves its old key behind at once, and binding no bytes unbinds
-/// it.
+/// Rebinding revokes the old key; 0 bytes unbind.
 #[test]
 fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
@@ -194,7 +190,7 @@ fn an_unbound_key() {
     }
 }
 
-/// Every rule of binding, and that a refused bind leaves everything as it was.
+/// A refused bind changes nothing.
 #[test]
 fn what_cannot_be_bound() {
     use WindowError as E;
@@ -300,7 +296,6 @@ fn type_2_is_bound_once() {
     assert!(far.region.has_windows(), "the first bind is still good");
 }
 
-/// A bind waits for what was posted before it, and holds up what was posted after it.
 #[test]
 fn requests_keep_their_order() {
     let mut half = Half::new(Options::default());
@@ -318,7 +313,7 @@ fn requests_keep_their_order() {
     assert_eq!(half.qp.send_outcomes(), all_ok([3], 0));
 }
 
-/// Neither does one start in SQD, nor does it keep the queue from draining.
+/// A bind neither starts nor prevents draining.
 #[test]
 fn a_bind_in_a_draining_queue() {
     let mut half = Half::new(Options::default());
@@ -380,8 +375,6 @@ fn which_services_have_them() {
     assert_eq!(uc.send_outcomes(), [(2, Err(WcStatus::LocQpOpErr))]);
 }
 
-// Invalidation.
-
 #[test]
 fn a_message_takes_the_key_back() {
     for window_type in [WindowType::Type2A, WindowType::Type2B] {
@@ -430,8 +423,7 @@ fn an_invalidation_on_the_wire() {
     ]);
 }
 
-/// The requester has done nothing wrong but the key: it gets its acknowledgement. The receiver
-/// fails.
+/// The requester is acknowledged; the receiver fails.
 #[test]
 fn a_key_that_cannot_be_invalidated() {
     for kind in 0..5 {
@@ -503,7 +495,6 @@ fn a_local_invalidation_of_another_queue_pairs_window() {
     assert_eq!(other.send_outcomes(), all_ok([3], 0), "it was not touched");
 }
 
-/// A window that is taken back in the middle of a long WRITE takes no more of it.
 #[test]
 fn taken_back_under_a_write() {
     let mut half = Half::new(Options::default());
@@ -519,8 +510,6 @@ fn taken_back_under_a_write() {
     half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
     assert_eq!(far.part(1024, 1024), [0; 1024]);
 }
-
-// Lives.
 
 #[test]
 fn a_bound_region_stays() {
@@ -543,7 +532,6 @@ fn a_bound_region_stays() {
     assert_eq!(half.node.adapter.deregister(&far.region), Ok(()));
 }
 
-/// When the region is torn away all the same, its windows reach no memory.
 #[test]
 fn a_revoked_region_takes_its_windows_with_it() {
     let mut half = Half::new(Options::default());
@@ -558,8 +546,7 @@ fn a_revoked_region_takes_its_windows_with_it() {
     assert_eq!(far.bytes(), [0; 8]);
 }
 
-/// A queue pair that gets the number of a destroyed one gets none of its windows, and one that is
-/// reset keeps none of its own.
+/// A reused number inherits none; a reset drops its own.
 #[test]
 fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {

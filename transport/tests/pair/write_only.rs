@@ -1,5 +1,4 @@
-//! WRITEs of a few packets that leave as a WRITE each, where an adapter is asked for that: packets
-//! of equal length can be a run.
+//! WRITEs of a few packets as WRITE ONLYs: equal lengths form a run.
 
 use roce_transport::{
     adapter::AdapterConfig,
@@ -14,7 +13,7 @@ use crate::common::{AFTER_LOSS, End, Node, Options, Pair, Side, UDP_SEGMENT, all
 const MTU: usize = 256;
 const MOST: u32 = 4;
 
-/// Two adapters of which A has WRITEs of up to [`MOST`] packets leave as a WRITE each.
+/// A splits WRITEs of up to [`MOST`] packets.
 fn adapters() -> Pair {
     let mut pair = Pair::new();
     let config = AdapterConfig { write_only_packets: MOST, ..Node::config(0xA) };
@@ -22,7 +21,6 @@ fn adapters() -> Pair {
     pair
 }
 
-/// The same, connected.
 fn pair() -> (Pair, End, End) {
     let mut pair = adapters();
     let (a, b) = pair.connect(options());

@@ -1,6 +1,4 @@
-//! Extended reliable connections (annex A14): a connection from an initiator to a target, which
-//! receives into whichever XRC SRQ of its domain a request names. What both share with reliable
-//! connections is tested there.
+//! Extended reliable connections (annex A14), beyond the rules of reliable ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,8 +29,7 @@ fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
 
-/// One of each operation: A's request for `srq` of B, the bytes at B that it sends or asks for, and
-/// whether it takes a request of the SRQ.
+/// Returns each operation and its buffers.
 fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     let (near, far) = (pair.a.buffer(4096).fill(1), pair.b.buffer(8192).fill(2));
     let (inbox, found) = (pair.b.buffer(4096), pair.a.buffer(4096));
@@ -58,7 +55,7 @@ fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     (sends.into_iter().map(|wr| wr.to_srq(srq)).collect(), [near, far, inbox, found])
 }
 
-/// The outcome of `program`, whatever the network does.
+/// Checks `program`, on any network.
 fn check_program(end: &End, received: Vec<Wc>, [near, far, inbox, found]: &[Buffer; 4]) {
     let sent: Vec<Outcome> = end.send_outcomes();
     let expected = [0, 0, 0, 0, 800, 8, 8, 0, 0, 0, 100, 0, 0];
@@ -107,7 +104,7 @@ fn every_operation() {
         "a completion names the target that received"
     );
     check_program(&a, received, &buffers);
-    // every request names the queue, in the middle of a message as well, and no answer does
+    // every request names the queue; no response does
     assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth(srq))));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
@@ -121,7 +118,7 @@ fn every_operation() {
     }
 }
 
-/// Each packet of the program, in either direction, is lost once.
+/// Packets are lost in either direction.
 #[test]
 fn every_loss_is_made_good() {
     let run = |fault: Option<(Side, u32)>| {
@@ -153,7 +150,7 @@ fn every_loss_is_made_good() {
     }
 }
 
-/// The header's place, byte by byte, as other implementations have it: right behind the BTH.
+/// The XRCETH follows the BTH, as in other implementations.
 #[test]
 fn requests_on_the_wire() {
     let mut half = Half::xrc_initiator(Options::default());
@@ -187,9 +184,8 @@ fn requests_on_the_wire() {
     }
 }
 
-/// The windows of a queue's protection domain serve requests that name that queue. A type 2 window
-/// belongs to the queue pair that bound it, and a target cannot bind. No request can use it here,
-/// and a SEND that is to invalidate it fails the target.
+/// Requests use windows of their queue's domain. Targets cannot bind type 2, so no request can use
+/// one, and invalidating it fails the target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -203,7 +199,7 @@ fn memory_windows() {
         let (region, address) = (far.region.lkey(), far.region.address() + 100);
         let access = Access::REMOTE_READ | Access::REMOTE_CHANGE;
         let bind = WindowBind { rkey, region, address, length: 100, access, zero_based: false };
-        // B's own initiator binds them; what stays here names no queue of the peer
+        // B's initiator binds them; local requests name no queue
         assert_eq!(
             pair.try_post_send(&back.0, &SendWr::bind_window(1, bind).to_srq(srq)),
             Err(PostError::RemoteSrq)
@@ -229,8 +225,7 @@ fn memory_windows() {
     }
 }
 
-/// One connection, several queues: each message goes where its request says, completes there, and
-/// may use the memory of that queue's protection domain only.
+/// Each queue has its completion queue and memory.
 #[test]
 fn one_target_serves_every_queue_of_its_domain() {
     let mut pair = Pair::new();
@@ -261,7 +256,7 @@ fn one_target_serves_every_queue_of_its_domain() {
         (near.part(0, 600), near.part(0, 600))
     );
 
-    // the second queue's domain is no key to the first's memory
+    // the second queue's domain denies the first's memory
     pair.post_send(&a, &SendWr::write(5, mine.remote(0), near.sge(0, 600)).to_srq(second));
     pair.allow(DropReason::QpState);
     pair.run();
@@ -297,7 +292,7 @@ fn several_targets_share_a_queue() {
     assert_eq!(received, [(0, one.1.qpn), (1, other.1.qpn), (2, other.1.qpn), (3, one.1.qpn)]);
 }
 
-/// An empty queue holds up the connection that needs it, and no other.
+/// Only the connection that needs it waits.
 #[test]
 fn an_empty_queue_is_not_ready() {
     let mut pair = Pair::new();
@@ -339,8 +334,7 @@ fn the_rnr_retry_counter_counts_here_too() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
 }
 
-/// A number without a queue, of another domain's queue, or of another kind of queue: the peer gets
-/// the same answer. The target's program can tell them apart.
+/// The peer gets one NAK, the target different events.
 #[test]
 fn a_queue_that_the_target_must_not_serve() {
     for kind in ["unknown", "of another domain", "no XRC SRQ", "destroyed"] {
@@ -372,7 +366,7 @@ fn a_queue_that_the_target_must_not_serve() {
         };
         let _may_not_exist = pair.b.adapter.post_srq_recv(named, &RecvWr::new(1, [far.all()]));
         let before = far.bytes();
-        // the memory is of the right protection domain, and the target allows everything
+        // the access itself is allowed
         for wr in [SendWr::write(1, far.remote(0), near.all()), SendWr::send(2, near.all())] {
             pair.post_send(&a, &wr.to_srq(named));
         }
@@ -396,7 +390,7 @@ fn a_queue_that_the_target_must_not_serve() {
     }
 }
 
-/// A READ, an atomic and a WRITE of no bytes are checked no less.
+/// READs, atomics and WRITEs of 0 bytes too.
 #[test]
 fn every_kind_of_request_names_a_queue() {
     let remote = Remote { address: 0, rkey: RKey(0) };
@@ -414,8 +408,7 @@ fn every_kind_of_request_names_a_queue() {
     }
 }
 
-/// Access that the target's own rights forbid stays forbidden, whatever the queue's protection
-/// domain has.
+/// The queue's protection domain adds no rights.
 #[test]
 fn the_targets_rights_count() {
     let mut half = Half::xrc_target(Options { access: Access::REMOTE_READ, ..Options::default() });
@@ -428,7 +421,7 @@ fn the_targets_rights_count() {
     assert_eq!(far.part(0, 8), [0; 8]);
 }
 
-/// The limit event, and resizing, are those of any shared receive queue.
+/// XRC SRQs work like other shared receive queues.
 #[test]
 fn the_limit_raises_an_event() {
     let mut half = Half::xrc_target(small());

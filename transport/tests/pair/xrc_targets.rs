@@ -1,4 +1,4 @@
-//! XRC targets and initiators (annex A14): messages under way, failures, and who may do what.
+//! XRC targets and initiators (annex A14): messages, failures, rights.
 
 use std::time::Duration;
 
@@ -28,8 +28,6 @@ const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
-
-// A message under way.
 
 fn first(psn: u32, srq: SrqId) -> Pkt {
     pkt(Op::SendFirst, psn).payload(&[1; 256]).srq(srq)
@@ -61,8 +59,7 @@ fn a_message_stays_with_its_queue() {
     );
 }
 
-/// A READ is repeated in the middle of a message, and names a queue of another protection domain.
-/// It is answered from there, and the message goes on.
+/// A READ repeated mid-message names another domain's queue, and responds from there.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());
@@ -82,7 +79,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     half.send(&first(0x201, srq));
     assert_eq!(half.send(&read), Disposition::Duplicate);
     half.expect(&answer);
-    // nor does a packet ahead of its turn
+    // nor does a packet out of order
     half.send(&pkt(Op::SendOnly, 0x205).srq(other).ask());
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 1)]);
     half.send(&pkt(Op::SendLast, 0x202).payload(&[2; 9]).srq(srq).ask());
@@ -92,8 +89,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     assert!(other_cq.is_empty());
 }
 
-/// A repeated SEND is acknowledged, even when its queue is gone: it was carried out when it came
-/// first.
+/// The repeated request was executed.
 #[test]
 fn a_repeat_to_a_destroyed_queue() {
     let mut half = Half::xrc_target(small());
@@ -107,7 +103,7 @@ fn a_repeat_to_a_destroyed_queue() {
     half.node.adapter.destroy_srq(srq).unwrap();
     assert_eq!(half.send(&send), Disposition::Duplicate);
     half.expect(&[ack(0x200, 1)]);
-    // the key's protection domain was that queue's
+    // the key needs that queue's protection domain
     assert_eq!(half.send(&read), Disposition::Dropped(DropReason::ReplayMissing));
     assert_eq!(half.state(), State::Rts);
     assert_eq!(cq.pop().map(|wc| wc.wr_id), Some(1));
@@ -135,8 +131,7 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
-/// The queue of the message before is destroyed: nothing happens to the message under way, which is
-/// for another. Nor is there anything to take from a target that is gone.
+/// Destruction affects neither message nor target.
 #[test]
 fn a_queue_that_was_served_before() {
     let mut half = Half::xrc_target(small());
@@ -158,8 +153,7 @@ fn a_queue_that_was_served_before() {
     half.node.adapter.destroy_cq(cq.id()).unwrap();
 }
 
-/// A target that fails flushes what it had taken, where that queue completes; the rest is there for
-/// other targets.
+/// Flushed to that queue's completion queue; others stay.
 #[test]
 fn what_a_failed_target_had_taken() {
     for reset in [false, true] {
@@ -190,7 +184,7 @@ fn what_a_failed_target_had_taken() {
     }
 }
 
-/// It takes those whose last request was for it; a reset forgets that one.
+/// Targets fail if last served by the queue; a reset forgets.
 #[test]
 fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     let mut pair = Pair::new();
@@ -224,15 +218,13 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
         [State::Err, State::Rts, State::Rts]
     );
     assert!(pair.events(Side::B).contains(&Event::CqError(cq.id())));
-    // a message there can be told to nobody any more
+    // later messages cannot complete
     let before = pair.b.adapter.query_srq(srq);
     pair.post_send(&other.0, &SendWr::send(9, Data::empty()).to_srq(srq));
     pair.run();
     assert_eq!(other.0.send_outcomes(), [(9, Err(WcStatus::RemOpErr))]);
     assert_eq!(pair.b.adapter.query_srq(srq), before);
 }
-
-// Rights of initiators and targets.
 
 #[test]
 fn an_initiator_hears_answers_and_a_target_requests() {
@@ -250,7 +242,7 @@ fn an_initiator_hears_answers_and_a_target_requests() {
     let mut half = Half::xrc_target(Options::default());
     assert_eq!(half.send(&ack(0x0, 0)), wrong);
     assert_eq!(half.send(&pkt(Op::ReadResponseOnly, 0x0).aeth(Syndrome::ACK, 0)), wrong);
-    // nor is either a reliable connection of the plain kind
+    // neither is a plain reliable connection
     for mut half in [half, Half::xrc_initiator(Options::default())] {
         let bth = |service, operation| {
             Bth::new(Opcode::new(service, operation).unwrap(), half.qp.qpn, Psn::new(0x200))
@@ -280,7 +272,7 @@ fn a_packet_without_room_for_the_queues_number() {
     assert_eq!(half.send_bytes(&net, &bytes), Disposition::Dropped(DropReason::TooShort));
 }
 
-/// The first packet at a target in RTR is reported; it is answered from there on.
+/// RTR reports the first packet and responds from then on.
 #[test]
 fn a_target_in_rtr() {
     let options = Options::default();
@@ -445,7 +437,7 @@ fn what_cannot_be_made_or_destroyed() {
     assert_eq!(adapter.close_xrcd(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_target(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_srq(pd, attr, xrcd, cq.clone()), Err(ObjectError::Unknown));
-    // an initiator's receive completions go to no queue, so that queue is not its own
+    // an initiator does not use it
     let info = pair.a.adapter.query_qp(a.qpn).unwrap();
     assert_eq!((info.qp_type, info.dest_qpn), (QpType::XrcInitiator, b.qpn));
     pair.a.adapter.destroy_cq(a.recv_cq.id()).unwrap();

@@ -1,5 +1,4 @@
-//! The check that a run came out as its model says, and that nothing is left when everything has
-//! been destroyed.
+//! Checks a run against its model.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,7 +15,7 @@ use super::{
     run::Run,
 };
 
-/// Counts of all runs, so that the test can tell that it tested something.
+/// Coverage of all runs.
 pub type Totals = BTreeMap<String, u64>;
 
 fn count(totals: &mut Totals, what: impl Into<String>) {
@@ -24,7 +23,7 @@ fn count(totals: &mut Totals, what: impl Into<String>) {
 }
 
 impl Run<'_> {
-    /// Checks the outcome; `false` when a connection failed that was not made to, as it may.
+    /// Checks the outcome; `false` if a connection failed by itself.
     pub fn check(&mut self, totals: &mut Totals) -> bool {
         let mut clean = true;
         for talk in 0..self.talks.len() {
@@ -54,7 +53,7 @@ impl Run<'_> {
         }
         for link in 0..self.links.len() {
             for side in 0..2 {
-                // a peer that died in the middle of a message has left it with this end
+                // a failed peer's unfinished message keeps a receive
                 let waits = !self.is_dead(link, side) && self.is_dead(link, 1 - side);
                 if let Some(pool) = self.pools[side].as_mut().filter(|_| waits) {
                     pool.lost += 1;
@@ -70,7 +69,7 @@ impl Run<'_> {
         clean
     }
 
-    /// Completions in their order; after the last good one, one that says why and then flushes.
+    /// Checks order: successes, one failure, flushes.
     fn check_sent(&self, talk: usize, side: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         let what = format!("talk {talk}, side {side}, sent");
@@ -85,7 +84,7 @@ impl Run<'_> {
         let ids: Vec<_> = bad.iter().map(|wc| wc.wr_id).collect();
         let posted = id(talk, state.posted[side]);
         if let Some(&first) = ids.first() {
-            // what it failed of, and everything after it
+            // the failed request and later ones
             let all =
                 (first..posted).filter(|&its| request(spec, side, its).is_some_and(Op::is_request));
             assert!(
@@ -142,15 +141,14 @@ impl Run<'_> {
         assert!(all || is.len() == must.len(), "{what}: {is:?}");
     }
 
-    /// After a failure each byte is as it was or as it was to become; and nothing changes after a
-    /// life's end.
+    /// Checks memory: after a failure bytes are old or new, and final after a life.
     fn check_memory(&self, talk: usize, side: usize, failed: bool) {
         let (spec, expected) = (&self.program.talks[talk], &self.expected.talks[talk]);
         let range = spec.memory[side].clone();
         let is = self.buffers[side].part(range.start, range.len());
         let must = &self.expected.memory[side][range.clone()];
         let what = format!("memory of talk {talk}, side {side}");
-        // a repeated READ is executed again, after requests that were posted behind it
+        // a repeated READ may execute after later requests
         let nodes = [&self.pair.a, &self.pair.b];
         let repeats = nodes.iter().any(|node| node.adapter.counters().duplicate_requests > 0);
         let is_newer =
@@ -163,7 +161,7 @@ impl Run<'_> {
             assert!(differs.is_none(), "{what} differs first at {differs:?} of {range:?}");
             return;
         }
-        // the word is the peer's, and the buffer of a message that failed may hold anything
+        // the peer's word and failed buffers may hold anything
         let word = spec.halves[1 - side].word;
         let vague = expected.vague[side].iter().map(|&(at, length)| at..at + length);
         let vague: Vec<Range<usize>> = vague.chain(std::iter::once(word..word + 8)).collect();
@@ -180,9 +178,8 @@ impl Run<'_> {
         );
     }
 
-    /// A request that must fail does so with its own status where nothing is lost. Where packets
-    /// are reordered only one that is alone does: the answer to a READ before it may be
-    /// asked for again, of a peer that has failed meanwhile.
+    /// Checks a failing request's status on lossless networks, with reordering only if alone: an
+    /// earlier READ may be repeated.
     fn check_end(&self, talk: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         if let Some(cut) = spec.cut {
@@ -235,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// Destroys everything, which nothing may keep alive.
+    /// Destroys everything.
     pub fn tear_down(mut self) {
         let pair = &mut self.pair;
         let mut buffers = Vec::new();
@@ -307,7 +304,6 @@ fn good(wcs: &[Wc]) -> Vec<(u64, WcOk)> {
     wcs.iter().map_while(|wc| wc.result.ok().map(|ok| (wc.wr_id, ok))).collect()
 }
 
-/// The operation of a completion.
 fn request(talk: &Talk, side: usize, id: u64) -> Option<&Op> {
     talk.halves[side].ops.get(id as usize % 1000)
 }

@@ -1,5 +1,4 @@
-//! Memory that comes and goes under way: windows that are bound, used, invalidated and bound again;
-//! regions that are registered again over other memory.
+//! Changing memory: windows rebound, regions reregistered.
 
 use roce_transport::{
     mem::{Access, WindowType},
@@ -11,15 +10,15 @@ use super::{
     program::{Key, Kind, Op, Program, REMOTE, SpareSpec, Step, Talk, Target, WindowSpec},
 };
 
-/// A window or a spare region, and how far its program has come.
+/// A window or spare region.
 pub struct Churn {
     pub owner: usize,
     what: What,
-    /// The region or window that may be used now, if any.
+    /// Usable now.
     pub open: Option<Open>,
-    /// The step that the owner's next use of it has to wait for.
+    /// Precedes the owner's next use.
     released: Option<Step>,
-    /// Keys that have been taken back, and when that is done.
+    /// Revoked keys and steps.
     pub stale: Vec<(Target, Step)>,
 }
 
@@ -29,16 +28,15 @@ enum What {
     Spare { spare: usize },
 }
 
-/// Memory that the peer may use now.
+/// Memory usable by the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     pub key: Key,
     pub start: usize,
     pub length: usize,
     pub access: Access,
-    /// The number of its bytes that have been used.
     used: usize,
-    /// The step that the peer has to wait for.
+    /// Precedes the peer's use.
     pub since: Option<Step>,
     last_use: Option<Step>,
     was_read: bool,
@@ -53,7 +51,7 @@ impl Churn {
             talk.spares.push(SpareSpec { owner, start, length });
             What::Spare { spare: talk.spares.len() - 1 }
         } else {
-            // one of type 2 serves the queue pair that bound it, and an XRC target binds none
+            // type 2 is the binding queue pair's; XRC targets bind none
             let types = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
             let window_type = if program.xrc { WindowType::Type1 } else { dice.pick(&types) };
             talk.windows.push(WindowSpec { owner, window_type });
@@ -74,7 +72,7 @@ impl Churn {
         dice.range(8, 3 * mtu).next_multiple_of(8) as usize
     }
 
-    /// Its window, if it is one, and whether it is of type 2.
+    /// Returns a window, and whether it is type 2.
     pub fn window(&self, talk: &Talk) -> Option<(usize, bool)> {
         match self.what {
             What::Window { window, .. } => {
@@ -84,7 +82,7 @@ impl Churn {
         }
     }
 
-    /// The next operation of the program that has to do with it.
+    /// Adds its next operation.
     pub fn step(&mut self, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
         match (self.open, self.what) {
             (Some(open), _) if open.last_use.is_none() || !dice.one_in(3) => {
@@ -123,7 +121,7 @@ impl Churn {
         let step = program.push(talk, self.owner, op, dice);
         let base = zero_based.then_some(start);
         let key = Key::Window { talk: program.talks.len(), window, generation, base };
-        // of a window of type 1 that was bound before, the old key becomes invalid only now
+        // rebinding type 1 invalidates its old key
         if let Some((_, since)) = self.stale.last_mut().filter(|(_, since)| since.op == usize::MAX)
         {
             *since = step;
@@ -181,7 +179,7 @@ impl Churn {
         self.open = Some(open);
     }
 
-    /// Nothing may use the window any more. One of type 1 may stay bound until it is bound again.
+    /// Ends use; type 1 may stay bound.
     fn release(
         &mut self,
         window: usize,
@@ -225,8 +223,7 @@ impl Churn {
                 Kind::Send { invalidate: Some(open.key) },
                 program.allocate(user, length, dice),
             );
-            // the answer to a READ may still be on its way out when the invalidation comes, without
-            // a fence
+            // a READ response may still leave unless fenced
             if open.was_read || dice.one_in(2) {
                 op.flags |= SendFlags::FENCE;
             }

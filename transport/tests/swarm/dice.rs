@@ -1,4 +1,4 @@
-//! Draws of a program and of its network: everything random of a seed.
+//! Random choices of a seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -14,7 +14,7 @@ impl Dice {
         self.0.next_u32() % n.max(1)
     }
 
-    /// From `least` to `most`, both included.
+    /// Returns a number in `least..=most`.
     pub fn range(&mut self, least: u32, most: u32) -> u32 {
         least + self.below(most - least + 1)
     }

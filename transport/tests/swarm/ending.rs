@@ -1,4 +1,4 @@
-//! Bad ends: the last request of a connection is one that must be refused, and touch nothing.
+//! Bad ends: a last request refused without effect.
 
 use roce_transport::{
     mem::{Access, WindowType},
@@ -11,7 +11,7 @@ use super::{
     program::{Failure, Key, Kind, Op, Program, Step, Talk, Target, WindowSpec},
 };
 
-/// Adds a request that fails to one side. Half of them wait until everything else is complete.
+/// Adds a failing request, half the time after all else.
 pub fn add(talk: &mut Talk, program: &mut Program, churns: &[Churn], dice: &mut Dice) {
     let side = dice.below(2) as usize;
     let (mut op, failure) = make(side, talk, program, churns, dice);
@@ -73,7 +73,7 @@ fn make(
         }
         5 => (Op::new(Kind::LocalInvalidate(Key::Unknown), nothing()), local(WcStatus::MwBindErr)),
         6 => {
-            // the key of nothing, of a region, of a window that is not bound
+            // unknown, a region's, an unbound window's
             let window = window(peer, talk, dice);
             let unbound =
                 Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
@@ -112,7 +112,6 @@ fn make(
     }
 }
 
-/// A use of eight bytes there.
 fn use_of(target: Target, side: usize, program: &mut Program, dice: &mut Dice) -> Op {
     let kind = match dice.below(4) {
         0 => Kind::Read(target),
@@ -123,15 +122,13 @@ fn use_of(target: Target, side: usize, program: &mut Program, dice: &mut Dice) -
     Op::new(kind, program.allocate(side, 8, dice))
 }
 
-/// A window that nothing else uses.
 fn window(owner: usize, talk: &mut Talk, dice: &mut Dice) -> usize {
     let window_type = dice.pick(&[WindowType::Type1, WindowType::Type2A, WindowType::Type2B]);
     talk.windows.push(WindowSpec { owner, window_type });
     talk.windows.len() - 1
 }
 
-/// A window of type 2 that an earlier connection has left bound, with another queue pair of the
-/// peer.
+/// Uses a window bound by another queue pair.
 fn foreign(side: usize, talk: &Talk, program: &mut Program, dice: &mut Dice) -> (Op, Failure) {
     let bound = program.talks.iter().enumerate().find_map(|(number, other)| {
         if other.link == talk.link || other.cut.is_some() {
@@ -171,7 +168,7 @@ fn foreign(side: usize, talk: &Talk, program: &mut Program, dice: &mut Dice) -> 
     }
 }
 
-/// A key that has been taken back, or more than an open one grants.
+/// Uses a revoked key, or exceeds a grant.
 fn of_churn(
     side: usize,
     talk: &Talk,
@@ -182,7 +179,7 @@ fn of_churn(
     for churn in churns.iter().filter(|churn| churn.owner != side) {
         let stale = churn.stale.iter().rev().find(|(_, since)| since.op != usize::MAX);
         if let Some(&(target, since)) = stale.filter(|_| !dice.one_in(4)) {
-            // the old key of a window that was bound again may not reach what the new key does
+            // the old key must not reach the new one's memory
             let target = match churn.open {
                 Some(open) => Target { at: open.start, key: target.key.based_on(open.key) },
                 None => target,

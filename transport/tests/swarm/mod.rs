@@ -1,14 +1,12 @@
-//! Random programs over random bad networks, thousands of them, each from a seed.
+//! Thousands of random programs over bad networks, by seed.
 //!
-//! A program has several connections (RC or XRC), whose ends send, write, read and bind windows at
-//! once. Receive requests come late, buffers are scattered and of odd lengths, receive queues are
-//! shared. Connections are reset and connected again; others fail, which must not affect the rest.
-//! The outcome is computed in advance. Memory and completions must match it, or the queue pair must
-//! be in error with the status that the specification names. In the end everything can be
-//! destroyed.
+//! RC or XRC ends send, write, read and bind windows concurrently, with late receives, scattered
+//! buffers and shared receive queues. Connections are reset and reconnected, or fail alone. Memory
+//! and completions match a precomputed outcome, or the queue pair is in ERR with the specified
+//! status; then everything is destroyed.
 //!
-//! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture
-//! of it into `target/tmp`.
+//! `ROCE_SWARM_SEEDS=n` sets the number; `ROCE_SWARM_SEED=n` runs one, with a capture in
+//! `target/tmp`.
 
 #![allow(unreachable_pub, reason = "modules of a test program, not of a library")]
 
@@ -40,7 +38,6 @@ use run::{Manner, Run};
 
 use crate::common::Side;
 
-/// The content of memory before the program starts.
 fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     [0, 1].map(|side| {
         let mut bytes = dice.bytes(program.memory[side]);
@@ -52,7 +49,6 @@ fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     })
 }
 
-/// Has a seed's program ready.
 fn with_run<R>(seed: u64, manner: Manner, act: impl FnOnce(Run<'_>, &mut Dice) -> R) -> R {
     let mut dice = Dice::new(seed);
     let program = Program::new(&mut dice);
@@ -61,7 +57,7 @@ fn with_run<R>(seed: u64, manner: Manner, act: impl FnOnce(Run<'_>, &mut Dice) -
     let start = start(&program, &mut dice);
     let expected = Expected::of(&program, &start);
     let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, manner);
-    // links that are slow to look and slow to send make batches, and keep answers waiting
+    // slow links make batches and queue responses
     run.pair.batch = Duration::from_micros(dice.pick(&[0, 0, 5, 20, 100]));
     if dice.one_in(3) {
         let size = dice.pick(&[1, 20_000]);
@@ -130,7 +126,7 @@ fn number(variable: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
-/// Events that have to happen in at least one of a hundred seeds, or they prove little.
+/// Required at least once in a hundred seeds.
 const OFTEN: &[&str] = &[
     "retransmitted_packets",
     "timeouts",
@@ -172,7 +168,7 @@ const OFTEN: &[&str] = &[
     "dropped at a receive buffer",
 ];
 
-/// The same for one of a thousand.
+/// Required once in a thousand.
 const SELDOM: &[&str] =
     &["failed LocProtErr", "failed MwBindErr", "failed LocLenErr", "request_refused"];
 
@@ -196,7 +192,6 @@ fn whatever_the_network_does_memory_and_completions_come_out_right() {
     }
 }
 
-/// Everything that a run shows: packets, memory, completions and counters.
 #[derive(PartialEq)]
 struct Seen {
     packets: Vec<(Instant, Side, NetHeader, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! The outcome of a program, worked out without running it.
+//! A program's precomputed outcome.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,10 @@ use roce_transport::{
 
 use super::program::{Key, Kind, Op, Pieces, Program, Talk};
 
-/// The number by which a request is posted.
 pub const fn id(talk: usize, index: usize) -> u64 {
     (talk * 1000 + index) as u64
 }
 
-/// The outcome of a program.
 pub struct Expected {
     pub memory: [Vec<u8>; 2],
     pub talks: Vec<ExpectedTalk>,
@@ -22,21 +20,20 @@ pub struct Expected {
 
 #[derive(Default)]
 pub struct ExpectedTalk {
-    /// Completions of each side's signaled requests, but for one that fails.
+    /// Completions of signaled requests, except a failing one.
     pub sent: [Vec<(u64, WcOk)>; 2],
-    /// The completions of each side's receive requests, but for a message that fails.
+    /// Except a failing message's.
     pub received: [Vec<Received>; 2],
-    /// Every value that the word of each side's atomics has had, oldest first.
+    /// Values of each side's atomic word, oldest first.
     pub word: [Vec<u64>; 2],
-    /// Per side, the receive buffer of a message that fails: what it holds then is not said.
+    /// Failing messages' buffers, unspecified.
     pub vague: [Pieces; 2],
-    /// Bytes of each side's memory that a READ may have brought if it was repeated: those of a
-    /// WRITE behind it.
+    /// Bytes of later WRITEs that a repeated READ may return.
     pub newer: [BTreeMap<usize, u8>; 2],
 }
 
 pub struct Received {
-    /// But for the key that was invalidated, which only the run knows.
+    /// Excludes the invalidated key.
     pub ok: WcOk,
     pub invalidated: Option<Key>,
     pub bytes: Vec<u8>,
@@ -57,7 +54,6 @@ impl Expected {
     }
 }
 
-/// The effects of one side's requests.
 fn run_half(
     program: &Program,
     number: usize,
@@ -134,7 +130,7 @@ const fn opcode(op: &Op) -> WcOpcode {
     }
 }
 
-/// The effect of an operation of `side` with these bytes on memory, but for receive buffers.
+/// Applies an operation, except to receive buffers.
 fn execute(op: &Op, bytes: &[u8], side: usize, memory: &mut [Vec<u8>; 2]) {
     match op.kind {
         Kind::Write(target) | Kind::AtomicWrite(target) => {

@@ -1,4 +1,4 @@
-//! Networks that are bad in several ways at once, and what adapters may drop in them.
+//! Bad networks, and their drops.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use roce_transport::event::DropReason;
 use super::dice::Dice;
 
 pub fn network(dice: &mut Dice, seed: u64) -> Network {
-    // some do nothing but take their time
+    // some only delay
     let perfect = dice.one_in(6);
     let share = |dice: &mut Dice, most: u32| {
         let share = if dice.one_in(2) { 0.0 } else { f64::from(dice.below(most + 1)) / 1000.0 };
@@ -30,7 +30,7 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
         }),
     };
     let mut network = Network::new(conditions, seed);
-    // without the identification the ICRC over IPv4 is too weak for an exact oracle
+    // else IPv4's ICRC is too weak for an exact oracle
     if conditions.corruption == 0.0 {
         network.set_identification(dice.pick(&[
             Identification::Known,
@@ -41,8 +41,7 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
     network
 }
 
-/// A port whose queue, when full, holds what takes less than an acknowledge timeout. A perfect one
-/// drops nothing.
+/// A full queue drains within an acknowledge timeout; a perfect one drops nothing.
 fn bottleneck(dice: &mut Dice, perfect: bool) -> Bottleneck {
     let (rate, queue) = dice.pick(&[
         (1_000_000_000, 8 << 10),
@@ -62,20 +61,19 @@ fn bottleneck(dice: &mut Dice, perfect: bool) -> Bottleneck {
     }
 }
 
-/// Every packet arrives.
 pub fn loses_nothing(network: &Network) -> bool {
     let Conditions { loss, corruption, bottleneck, receiver, .. } = *network.faults().conditions();
     let is_roomy = bottleneck.is_none_or(|port| port.queue == u64::MAX) && receiver.is_none();
     loss == 0.0 && corruption == 0.0 && is_roomy
 }
 
-/// Every packet arrives once, in its order.
+/// Each packet arrives once, in order.
 pub fn is_perfect(network: &Network) -> bool {
     let Conditions { duplication, reordering, jitter, .. } = *network.faults().conditions();
     loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
 }
 
-/// Drops that corruption adds, before the ICRC is checked.
+/// Drops before the ICRC check.
 pub const CORRUPTED: &[DropReason] = &[
     DropReason::Icrc,
     DropReason::TooShort,
@@ -89,8 +87,7 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::PKey,
 ];
 
-/// Additional drops when one end of a connection is gone, or connected again, while the other goes
-/// on.
+/// Drops while one end is gone or reconnected.
 pub const ALONE: &[DropReason] = &[
     DropReason::QpState,
     DropReason::UnknownQp,
@@ -98,6 +95,6 @@ pub const ALONE: &[DropReason] = &[
     DropReason::UnexpectedResponse,
 ];
 
-/// Drops that services without acknowledgements add.
+/// Drops without acknowledgements.
 pub const UNRELIABLE: &[DropReason] =
     &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

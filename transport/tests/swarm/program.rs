@@ -1,9 +1,8 @@
-//! Programs: what both ends of some connections do, as values.
+//! Programs as values.
 //!
-//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes, so that
-//! the outcome does not depend on how operations of different ends interleave. Exceptions: READs of
-//! bytes that the same queue pair wrote before, WRITEs over bytes that it has read, and each end's
-//! word for atomics. Where order matters, an operation says [after](Op::after) which it comes.
+//! A [`Talk`] is a connection's life. Operations touch disjoint bytes, except atomic words, and
+//! READs after WRITEs or WRITEs after READs of one queue pair: interleaving does not matter.
+//! [`after`](Op::after) orders others.
 
 use std::{ops::Range, time::Duration};
 
@@ -17,29 +16,25 @@ use roce_transport::{
 use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
 use crate::common::{ALL_RIGHTS, Options};
 
-/// Bytes of a node's memory, in pieces.
 pub type Pieces = Vec<(usize, usize)>;
 
-/// The rights of a peer in all programs.
 pub const REMOTE: Access =
     Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
-/// The key by which a peer's memory is reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// Key of the node's main region.
+    /// The node's main region.
     Region,
-    /// Key of a talk's window after its n-th bind. Addresses count from `base`, if it was bound
-    /// like that.
+    /// A talk's window after its n-th bind, with addresses from `base`.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
-    /// Key of a region of the talk's own, at present over the memory from `base` on.
+    /// A talk's region over memory from `base`.
     Spare { spare: usize, base: usize },
-    /// None that exists.
+    /// Nonexistent.
     Unknown,
 }
 
 impl Key {
-    /// The same key with addresses that count as those of another do.
+    /// Returns the key with another's base.
     pub fn based_on(self, other: Self) -> Self {
         match (self, other) {
             (Self::Window { talk, window, generation, .. }, Self::Window { base, .. }) => {
@@ -50,10 +45,9 @@ impl Key {
     }
 }
 
-/// A target of a one-sided operation, in the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// In its main memory.
+    /// Offset in the main memory.
     pub at: usize,
     pub key: Key,
 }
@@ -93,7 +87,7 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// No request: the end registers its spare region again.
+    /// Reregisters the spare region locally.
     Reregister {
         spare: usize,
         to: usize,
@@ -101,7 +95,6 @@ pub enum Kind {
     },
 }
 
-/// An operation of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Step {
     pub talk: usize,
@@ -116,19 +109,18 @@ pub struct Op {
     pub immediate: Option<[u8; 4]>,
     pub flags: SendFlags,
     pub inline: bool,
-    /// Steps that have to complete before it is posted.
+    /// Precede posting.
     pub after: Vec<Step>,
     pub fails: Option<Failure>,
-    /// Its list names a key that does not exist.
+    /// An SGE's key is unknown.
     pub bad_list: bool,
 }
 
-/// The end of an operation that cannot succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// `None`: the requester gets no error of its own.
+    /// `None`: no error.
     pub sender: Option<WcStatus>,
-    /// Of the peer's receive request, if it uses one.
+    /// Status of the peer's receive.
     pub receiver: Option<WcStatus>,
 }
 
@@ -142,12 +134,11 @@ impl Op {
         self.local.iter().map(|(_, length)| length).sum()
     }
 
-    /// The operation consumes a receive request of the peer.
     pub fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
     }
 
-    /// The source of a READ by the key of the node's region, if it has so many bytes or more.
+    /// Returns the source of a main region READ of at least `length`.
     fn is_read_of(&self, length: usize) -> Option<usize> {
         match self.kind {
             Kind::Read(Target { at, key: Key::Region })
@@ -159,7 +150,6 @@ impl Op {
         }
     }
 
-    /// True if it is a WRITE to there by the key of the node's region.
     pub fn is_write_to(&self, at: usize) -> bool {
         matches!(self.kind, Kind::Write(Target { at: its, key: Key::Region }) if its == at)
     }
@@ -169,15 +159,14 @@ impl Op {
     }
 }
 
-/// The requests of one end of a connection.
 #[derive(Default, Debug)]
 pub struct Half {
     pub ops: Vec<Op>,
-    /// Not for an end with a shared receive queue.
+    /// Empty with a shared receive queue.
     pub receives: Vec<Pieces>,
-    /// Receive requests that are posted before the peer starts.
+    /// Posted before the peer starts.
     pub early: usize,
-    /// A word of the peer's memory, for atomics.
+    /// The peer's, for atomics.
     pub word: usize,
 }
 
@@ -187,7 +176,7 @@ pub struct WindowSpec {
     pub window_type: WindowType,
 }
 
-/// A region that is registered again under way.
+/// Reregistered during the run.
 #[derive(Debug)]
 pub struct SpareSpec {
     pub owner: usize,
@@ -195,19 +184,17 @@ pub struct SpareSpec {
     pub length: usize,
 }
 
-/// A change of state in the middle of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     pub after: Duration,
     pub how: How,
-    /// The end that it is done to, or done to first.
+    /// Affected, or first.
     pub side: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends are reset, one so much later than the other, and connected again; the link's next
-    /// talk begins.
+    /// Both ends, `gap` apart, then reconnected.
     Reset {
         gap: Duration,
     },
@@ -215,27 +202,24 @@ pub enum How {
     Error,
 }
 
-/// One life of a connection.
 #[derive(Debug)]
 pub struct Talk {
-    /// The pair of queue pairs. Talks with the same one follow each other.
+    /// Talks on it are sequential.
     pub link: usize,
     pub halves: [Half; 2],
     pub windows: Vec<WindowSpec>,
     pub spares: Vec<SpareSpec>,
-    /// The memory that it uses, on each side.
+    /// Used on each side.
     pub memory: [Range<usize>; 2],
     pub cut: Option<Cut>,
 }
 
 impl Talk {
-    /// One operation fails, or all do.
     pub fn is_doomed(&self) -> bool {
         self.cut.is_some()
             || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
     }
 
-    /// The number of an operation to be pushed.
     pub fn next(&self, side: usize) -> usize {
         self.halves[side].ops.len()
     }
@@ -243,15 +227,14 @@ impl Talk {
 
 pub struct Program {
     pub options: Options,
-    /// Otherwise every operation is as likely as any other.
     mostly_reads: bool,
     pub links: usize,
     pub talks: Vec<Talk>,
     pub chats: Vec<Chat>,
     pub memory: [usize; 2],
-    /// A side's connections share a receive queue.
+    /// Shared receive queue, per side.
     pub shared: [bool; 2],
-    /// Connections are extended reliable ones, one each way, with an XRC SRQ at either end.
+    /// One connection each way, with an SRQ per end.
     pub xrc: bool,
 }
 
@@ -261,7 +244,7 @@ impl Program {
         let options = Options {
             mtu: dice.pick(&Mtu::ALL),
             timeout: dice.pick(&[7, 8, 9]) as u8,
-            // with few retries some programs fail, as they may
+            // few retries let some programs fail
             retry_cnt: if dice.one_in(20) { dice.below(2) as u8 } else { 7 },
             rnr_retry: 7,
             min_rnr_timer: dice.range(1, 11) as u8,
@@ -351,7 +334,6 @@ impl Program {
         self.talks.push(talk);
     }
 
-    /// One more operation of a side, and the receive request that it needs.
     fn add(&mut self, talk: &mut Talk, side: usize, dice: &mut Dice) {
         if dice.one_in(6) {
             let op = self.atomic(talk.halves[side].word, side, dice);
@@ -393,7 +375,7 @@ impl Program {
         self.push(talk, side, op, dice);
     }
 
-    /// Adds an operation with random flags, and the receive request that it needs.
+    /// Adds an operation with its receive.
     pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
         let may_be_inline =
             matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_))
@@ -427,8 +409,7 @@ impl Program {
         Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
     }
 
-    /// Makes sure that one can tell when an operation of this talk, or of an earlier one, is
-    /// complete.
+    /// Makes completion visible.
     pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
         let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
         its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
@@ -436,7 +417,7 @@ impl Program {
     }
 
     fn atomic(&mut self, word: usize, side: usize, dice: &mut Dice) -> Op {
-        // small numbers, so that a comparison is right now and then
+        // comparisons sometimes match
         let (first, second) = (dice.below(3).into(), dice.below(3).into());
         let kind = if dice.one_in(2) {
             Kind::FetchAdd(Target::at(word), first)
@@ -447,8 +428,7 @@ impl Program {
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// The source of a READ: memory of its own, or what an earlier WRITE of the same queue pair
-    /// wrote.
+    /// Returns new memory, or an earlier WRITE.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
             Kind::Write(Target { at, key: Key::Region }) if op.length() >= length => Some(at),
@@ -464,7 +444,7 @@ impl Program {
         }
     }
 
-    /// Where a WRITE goes: memory of its own, or what an earlier READ of the same queue pair reads.
+    /// Returns new memory, or an earlier READ.
     fn write_target(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let read = half.ops.iter().rev().find_map(|op| op.is_read_of(length));
         let is_written = |at| half.ops.iter().any(|op| op.is_write_to(at));
@@ -474,8 +454,7 @@ impl Program {
         }
     }
 
-    /// Memory that nothing else uses: for the far end of a WRITE in one piece, so the first piece
-    /// holds all when there is no more than one.
+    /// Allocates memory; the first piece holds all of a WRITE.
     pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
         let mut pieces = Pieces::new();
         let mut left = length;
@@ -489,24 +468,21 @@ impl Program {
             self.memory[side] += size;
             left -= size;
         }
-        // one unbroken range first, gaps only between requests: a WRITE's far end uses it as one
+        // gaps only between requests: a WRITE's far end is whole
         self.memory[side] += dice.below(4) as usize;
         pieces
     }
 
-    /// Memory that nothing else uses, from a word's start on.
     pub fn allocate_words(&mut self, side: usize, length: usize) -> usize {
         let start = self.memory[side].next_multiple_of(8);
         self.memory[side] = start + length.next_multiple_of(8);
         start
     }
 
-    /// Rights of a spare region.
     pub const fn spare_rights() -> Access {
         ALL_RIGHTS
     }
 
-    /// The longest message.
     pub fn longest(&self) -> usize {
         6 * self.options.mtu.bytes() as usize + 8
     }

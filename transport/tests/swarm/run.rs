@@ -1,4 +1,4 @@
-//! A program under way: posting, cutting off, collecting completions.
+//! A running program.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -23,16 +23,15 @@ use super::{
 };
 use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// The address of every spare region.
+/// Address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
 
-/// A key that no region and no window ever has.
+/// Never assigned.
 pub const NO_KEY: RKey = RKey(5);
 
-/// How a program is played.
 #[derive(Clone, Copy)]
 pub struct Manner {
-    /// Everything is recorded, which costs time.
+    /// Slow.
     pub audited: bool,
     pub header_prediction: bool,
 }
@@ -40,7 +39,6 @@ pub struct Manner {
 pub struct Run<'a> {
     pub program: &'a Program,
     pub expected: &'a Expected,
-    /// The first content of memory.
     pub start: &'a [Vec<u8>; 2],
     pub pair: Pair,
     pub buffers: [Buffer; 2],
@@ -48,27 +46,25 @@ pub struct Run<'a> {
     pub talks: Vec<Talking>,
     pub pools: [Option<Pool>; 2],
     pub chats: Vec<Chatting<'a>>,
-    /// Every packet arrives; and (`perfect`) once and in order.
+    /// `perfect`: also once and in order.
     pub lossless: bool,
     pub perfect: bool,
 }
 
-/// A pair of queue pairs; of an extended reliable connection the initiators.
+/// Queue pairs; for XRC the initiators.
 pub struct Link {
-    /// Of an extended reliable connection with the completion queue of its XRC SRQ.
+    /// Ends; for XRC with the SRQ's completion queue.
     pub ends: [End; 2],
-    /// Its XRC SRQs and targets, with their own queues.
     pub xrc: Option<[(SrqId, End); 2]>,
     options: [Options; 2],
-    /// The first PSN of each side's present life.
+    /// First PSNs of current lives.
     psns: [u32; 2],
-    /// The talk of each side's present life.
+    /// Talks of current lives.
     talk: [usize; 2],
     pub destroyed: [bool; 2],
 }
 
-/// Two initiators and two targets. An end is its initiator, and the completion queue of its XRC
-/// SRQ.
+/// Ends are initiators with their XRC SRQ's completion queue.
 fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2]) {
     let connected = [Side::A, Side::B].map(|side| pair.connect_xrc(side, options));
     let [(a, b_target), (b, a_target)] = connected;
@@ -80,23 +76,20 @@ fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2
     )
 }
 
-/// A life of a connection under way.
 #[derive(Default)]
 pub struct Talking {
-    /// Each side's queue pair is open; and it is closed again: reset or destroyed.
+    /// Opened; closed by reset or destruction.
     open: [bool; 2],
     pub closed: [bool; 2],
-    /// Operations and receive requests posted.
     pub posted: [usize; 2],
     pub receives: [usize; 2],
     pub sent: [Vec<Wc>; 2],
     pub received: [Vec<Wc>; 2],
-    /// Steps known to be complete.
     done: BTreeSet<(usize, usize)>,
     /// First keys.
     pub windows: Vec<RKey>,
     pub spares: Vec<Arc<Region>>,
-    /// Its memory when its life ended.
+    /// Memory at the end of life.
     pub frozen: [Option<Vec<u8>>; 2],
     cut: Option<Instant>,
 }
@@ -129,7 +122,7 @@ impl<'a> Run<'a> {
             pair.allow_all(CORRUPTED);
         }
         if program.options.retry_cnt < 7 || program.talks.iter().any(|talk| talk.is_doomed()) {
-            // one end may have given up, or be another, while the other goes on
+            // one end may be gone while the other continues
             pair.allow_all(ALONE);
         }
         if !program.chats.is_empty() {
@@ -188,7 +181,6 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Runs the program to its end.
     pub fn finish(&mut self, dice: &mut Dice) {
         loop {
             let more = self.step(dice);
@@ -198,7 +190,7 @@ impl<'a> Run<'a> {
             }
             self.pair.run_for(time);
             self.collect();
-            // a shared receive queue is filled while others wait for it
+            // others wait for a shared receive queue
             if !more && (self.pools.iter().all(Option::is_none) || self.is_at_rest()) {
                 break;
             }
@@ -211,7 +203,6 @@ impl<'a> Run<'a> {
         self.collect();
     }
 
-    /// The program and how far it has come, for people.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for (number, (spec, talk)) in self.program.talks.iter().zip(&self.talks).enumerate() {
@@ -247,7 +238,7 @@ impl<'a> Run<'a> {
             && b.adapter.poll_timeout().is_none()
     }
 
-    /// Does what is due; returns whether there will be more.
+    /// Does due work; true if more follows.
     fn step(&mut self, dice: &mut Dice) -> bool {
         for side in 0..2 {
             if let Some(pool) = &mut self.pools[side] {
@@ -270,9 +261,6 @@ impl<'a> Run<'a> {
         more
     }
 
-    // The lives of connections.
-
-    /// Begins a side's life.
     fn open(&mut self, talk: usize, side: usize) {
         let (program, now) = (self.program, self.pair.now);
         let spec = &program.talks[talk];
@@ -301,7 +289,7 @@ impl<'a> Run<'a> {
         Arc::new(View { memory, start: start as u64, length: length as u64 })
     }
 
-    /// Does to a connection what is to be done to it; of a reset there are two halves.
+    /// A reset has two halves.
     fn cut(&mut self, talk: usize, dice: &mut Dice) {
         let Some(Cut { how, side: first, .. }) = self.program.talks[talk].cut else { return };
         self.collect();
@@ -329,7 +317,7 @@ impl<'a> Run<'a> {
                 if side == first {
                     self.talks[talk].cut = Some(now.plus(gap));
                     let psns = self.links[link].psns;
-                    // far from those before, so that what is still under way is in no PSN window
+                    // packets in flight miss the PSN window
                     let far = |psn: u32, dice: &mut Dice| {
                         (psn + dice.range(0x10_0000, 0xEF_0000)) & 0xFF_FFFF
                     };
@@ -368,9 +356,7 @@ impl<'a> Run<'a> {
         link.destroyed[side] || self.pair.state(&link.ends[side]) == State::Err
     }
 
-    // Posting.
-
-    /// Posts what one side may post now; returns whether there will be no more of it.
+    /// Posts due requests; true at the end.
     fn post(&mut self, talk: usize, side: usize, dice: &mut Dice) -> bool {
         let spec = &self.program.talks[talk];
         let half = &spec.halves[side];
@@ -398,7 +384,7 @@ impl<'a> Run<'a> {
         self.talks[talk].receives[side] = receives;
         let dead = self.is_dead(spec.link, side);
         let is_served = dead || receives == half.receives.len();
-        // a side that waits for something that will not come has come to its end
+        // waiting for an impossible step ends a side
         let over =
             dead || (self.is_dead(spec.link, 1 - side) || closed[1 - side]) && spec.cut.is_none();
         while let Some(op) = half.ops.get(self.talks[talk].posted[side]) {
@@ -429,7 +415,6 @@ impl<'a> Run<'a> {
         is_served
     }
 
-    /// An operation that will never complete.
     fn is_hopeless(&self, step: Step) -> bool {
         let link = self.program.talks[step.talk].link;
         self.talks[step.talk].closed[step.side] || (0..2).any(|side| self.is_dead(link, side))
@@ -506,7 +491,6 @@ impl<'a> Run<'a> {
         (0..generation).fold(self.talks[talk].windows[window], |key, _| key.next())
     }
 
-    /// A key of the memory of the peer of `side`.
     pub fn rkey(&self, talk: usize, side: usize, key: Key) -> RKey {
         match key {
             Key::Region => self.buffers[1 - side].region.rkey(),
@@ -528,8 +512,6 @@ impl<'a> Run<'a> {
         };
         Remote { address, rkey: self.rkey(talk, side, key) }
     }
-
-    // Completions.
 
     fn collect(&mut self) {
         for link in &self.links {

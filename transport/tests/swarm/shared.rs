@@ -1,4 +1,4 @@
-//! A shared receive queue that several connections take from, while it is resized and watched.
+//! A shared receive queue under resizing and events.
 
 use roce_transport::{
     event::Event,
@@ -9,10 +9,8 @@ use roce_transport::{
 use super::{dice::Dice, model::Received};
 use crate::common::{Buffer, Node};
 
-/// Numbers of its requests are this and more.
 pub const FIRST_ID: u64 = 1 << 32;
 
-/// The most requests that it is ever resized to.
 const MOST: u32 = 24;
 
 pub struct Pool {
@@ -22,18 +20,18 @@ pub struct Pool {
     slot: usize,
     slots: usize,
     posted: usize,
-    /// Requests for an event, and those of them that replaced an earlier one before it came.
+    /// Event requests, and replaced ones.
     armed: u64,
     replaced: u64,
     events: u64,
-    /// Completions: per slot the message, or nothing for one that failed.
+    /// Messages by slot; `None` failed.
     completed: Vec<(u64, Option<Vec<u8>>)>,
-    /// Requests that a queue pair may have taken with it when it was reset or destroyed.
+    /// Requests possibly lost with a queue pair.
     pub lost: usize,
 }
 
 impl Pool {
-    /// For so many messages of at most `slot` bytes.
+    /// Returns a pool for `slots` messages of up to `slot` bytes.
     pub fn new(node: &mut Node, slots: usize, slot: usize, dice: &mut Dice) -> Self {
         let attr = SrqAttr { max_wr: dice.range(1, MOST), max_sge: 2 };
         let pd = node.pd;
@@ -57,7 +55,6 @@ impl Pool {
         }
     }
 
-    /// Posts, resizes and asks for events.
     pub fn tend(&mut self, node: &mut Node, dice: &mut Dice) {
         if dice.one_in(4) {
             self.resize(node, dice.range(1, MOST));
@@ -117,8 +114,7 @@ impl Pool {
         self.completed.push((id - FIRST_ID, message.map(|message| message.bytes.clone())));
     }
 
-    /// Every request is where it must be, every message where it must be, and nothing else has
-    /// changed. Returns how many events there were.
+    /// Returns the events after checks.
     pub fn check(&mut self, node: &Node) -> u64 {
         self.record_events(node);
         let info = node.adapter.query_srq(self.id).unwrap();

@@ -1,6 +1,5 @@
-//! Traffic of the services without acknowledgements, beside that of the reliable connections.
-//! Whatever the network does, a message arrives whole or not at all, and so often as its packets
-//! do; requests to send complete at once.
+//! UC and UD beside reliable services. Messages arrive whole or not at all, as often as their
+//! packets; sends complete at once.
 
 use std::ops::Range;
 
@@ -15,24 +14,21 @@ use roce_transport::{
 use super::{dice::Dice, program::REMOTE};
 use crate::common::{Buffer, End, Options, Pair};
 
-/// Bytes before the payload of a datagram.
 const GRH: usize = 40;
 
-/// An unreliable connection, or a queue pair on each side that talk in datagrams.
+/// UC, or a UD queue pair per side.
 #[derive(Debug)]
 pub struct Chat {
     datagrams: bool,
-    /// The messages of each side.
     lines: [Vec<Line>; 2],
-    /// The window through which a side grants its memory is taken back before this line of the
-    /// peer's.
+    /// Invalidated before this line of the peer.
     window: [Option<usize>; 2],
 }
 
 #[derive(Clone, Debug)]
 struct Line {
     write: bool,
-    /// In the speaker's memory; a WRITE goes to the same place of the peer's.
+    /// A WRITE targets the same offset.
     bytes: Range<usize>,
     immediate: Option<[u8; 4]>,
 }
@@ -77,7 +73,6 @@ impl Chat {
 const BIND: u64 = 1000;
 const INVALIDATE: u64 = 1001;
 
-/// A chat under way.
 pub struct Chatting<'a> {
     chat: &'a Chat,
     pub ends: [End; 2],
@@ -85,9 +80,8 @@ pub struct Chatting<'a> {
 }
 
 struct Half {
-    /// The memory that its messages come from.
     source: Buffer,
-    /// The memory that the peer writes to.
+    /// Target of the peer's WRITEs.
     sink: Buffer,
     inbox: Buffer,
     said: usize,
@@ -95,7 +89,7 @@ struct Half {
     received: Vec<Wc>,
     window: Option<RKey>,
     bound: bool,
-    /// Its memory when the window had been taken back.
+    /// Memory after invalidation.
     frozen: Option<Vec<u8>>,
 }
 
@@ -139,14 +133,14 @@ impl<'a> Chatting<'a> {
         Self { chat, ends, halves }
     }
 
-    /// Says a little more; returns whether everything has been said.
+    /// True once all are sent.
     pub fn say(&mut self, pair: &mut Pair, dice: &mut Dice) -> bool {
         let mut all = true;
         for side in 0..2 {
             let lines = &self.chat.lines[side];
             for _ in 0..dice.below(4) {
                 let Some(line) = lines.get(self.halves[side].said) else { break };
-                // before the window is bound no write is allowed there
+                // WRITEs need the bound window
                 if line.write
                     && self.halves[1 - side].window.is_some()
                     && !self.halves[1 - side].bound
@@ -189,7 +183,7 @@ impl<'a> Chatting<'a> {
     fn take_back(&mut self, side: usize, pair: &mut Pair) {
         let half = &self.halves[side];
         if let Some(rkey) = half.window.filter(|_| half.bound && half.frozen.is_none()) {
-            // when the queue is full the window simply stays
+            // with a full queue the window stays
             let _full =
                 pair.try_post_send(&self.ends[side], &SendWr::local_invalidate(INVALIDATE, rkey));
         }
@@ -209,7 +203,7 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// In a perfect network everything arrives.
+    /// Perfect networks deliver everything.
     pub fn check(&self, perfect: bool) {
         for side in 0..2 {
             let (half, lines) = (&self.halves[side], &self.chat.lines[side]);
@@ -229,7 +223,6 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// The lines that a message may be.
     fn line_of(&self, speaker: usize, wc: &Wc) -> Vec<usize> {
         let (lines, half) = (&self.chat.lines[speaker], &self.halves[1 - speaker]);
         let ok = wc.result.unwrap();
@@ -241,7 +234,7 @@ impl<'a> Chatting<'a> {
             let opcode = if line.write { WcOpcode::RecvRdmaWithImm } else { WcOpcode::Recv };
             let src_qp = self.chat.datagrams.then_some(self.ends[speaker].qpn);
             let immediate = line.immediate.map(Immediate);
-            // which of the two the address says, and other tests look at
+            // other tests check the address family
             let grh = ok.grh.filter(|_| head > 0);
             let must = WcOk { immediate, src_qp, grh, ..WcOk::new(opcode, (head + length) as u32) };
             let said = || self.halves[speaker].source.part(line.bytes.start, length);
@@ -278,7 +271,6 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// Destroys everything.
     pub fn tear_down(self, pair: &mut Pair) -> Vec<Buffer> {
         let mut buffers = Vec::new();
         for (end, half) in self.ends.iter().zip(self.halves) {

@@ -1,5 +1,4 @@
-//! A part of a node's memory as memory of its own, so that a region can be moved from one part to
-//! another.
+//! Part of a node's memory, for moving regions.
 
 use std::sync::{Arc, atomic::AtomicU64};
 

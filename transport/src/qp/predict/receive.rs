@@ -1,4 +1,4 @@
-//! Packets that a connection expects, each a whole message or response.
+//! Expected packets, each a whole message or response.
 
 use super::super::{
     Qp, QpType,
@@ -17,8 +17,7 @@ use crate::{
 };
 
 impl Qp {
-    /// True if the connection takes packets from where this one comes, and expects it next. The
-    /// ICRC need not be known.
+    /// True if this is the peer's expected next packet; the ICRC may be unchecked.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
         let Common {
             state: State::Rts,
@@ -38,8 +37,8 @@ impl Qp {
             }
     }
 
-    /// Carries out a packet that was [expected](Self::expects), and whose ICRC is right. `None`: it
-    /// is for the general way, and nothing has changed.
+    /// Executes an [expected](Self::expects) packet with a correct ICRC. `None`: unchanged, use the
+    /// general path.
     pub(crate) fn take_expected(
         &mut self,
         single: &Single<'_>,
@@ -67,7 +66,6 @@ impl Qp {
 }
 
 impl Responder {
-    /// True if this is the next packet, no message is under way, and no READ waits to be answered.
     fn expects(&self, psn: Psn) -> bool {
         psn == self.expected
             && !self.is_within_message()
@@ -124,7 +122,6 @@ impl Responder {
         Some(())
     }
 
-    /// One has been carried out that completes the oldest receive request.
     fn complete(
         &mut self,
         opcode: WcOpcode,
@@ -142,12 +139,12 @@ impl Responder {
 }
 
 impl Requester {
-    /// True if this acknowledges requests that are under way.
+    /// True if this acknowledges outstanding requests and no READ is outstanding.
     fn expects_acknowledge(&self, psn: Psn) -> bool {
         self.check_window(psn).is_ok() && self.reads == 0 && !self.probe.has_repeated(psn)
     }
 
-    /// True if this answers the oldest request, and it is a READ of one packet.
+    /// True for a response to a one-packet READ, the oldest request.
     fn expects_response(&self, psn: Psn) -> bool {
         psn == self.oldest_unacked
             && psn.is_before(self.sent_end)

@@ -1,5 +1,4 @@
-//! Packets that a connection sends when nothing is in their way: requests of one packet, and
-//! acknowledgements.
+//! Unobstructed one-packet requests and acknowledgements.
 
 use super::super::{
     Kind, Qp, QpType,
@@ -19,16 +18,14 @@ use crate::{
     work::{SendFlags, SendOp, SendWqe},
 };
 
-/// A packet that has been written, without its ICRC.
 pub(crate) struct BuiltSingle {
     pub(crate) length: usize,
     pub(crate) is_request: bool,
 }
 
 impl Qp {
-    /// Writes the next packet that is due to the start of `slot`. `room` tells what is left of what
-    /// all queue pairs share, for one that has so much under way. `None`: the general way finds out
-    /// what is due, and nothing has changed.
+    /// Writes the next due packet. `room` returns the shared credits for bytes in flight. `None`:
+    /// unchanged, use the general path.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
@@ -67,7 +64,7 @@ impl Qp {
 }
 
 impl Answers {
-    /// Writes the next answer, if it is an acknowledgement, positive or negative.
+    /// Writes a leading ACK or NAK.
     fn build_single(&mut self, common: &Common, slot: &mut [u8]) -> Option<usize> {
         let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
         self.replies.pop_front();
@@ -79,7 +76,7 @@ impl Answers {
 }
 
 impl Requester {
-    /// Writes the next request, if it is a SEND or a WRITE of one packet that has not begun.
+    /// Writes an unstarted one-packet SEND or WRITE.
     fn build_single(
         &mut self,
         common: &Common,
@@ -151,7 +148,6 @@ impl Requester {
     }
 }
 
-/// The BTH of a packet to the peer. Requests of one packet ask for an acknowledgement.
 fn header(
     common: &Common,
     operation: Operation,
