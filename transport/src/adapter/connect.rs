@@ -59,7 +59,6 @@ impl Adapter {
         &mut self.cm
     }
 
-
     /// Listens for a service (`rdma_listen`).
     ///
     /// # Errors
@@ -226,7 +225,6 @@ impl Adapter {
         self.late.cm_event(|| self.cm.poll_event())
     }
 
-
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
         let QpSetup {
             qpn,
@@ -266,7 +264,6 @@ impl Adapter {
             self.cm.fail(now, conn);
         }
     }
-
 
     /// Checks a packet to QP1 and returns its partition: QP1 is in all, and responds in the
     /// packet's.

@@ -74,7 +74,6 @@ impl Connections {
         }
     }
 
-
     /// Returns the state of a connection or service ID resolution; `None` after its end.
     #[must_use]
     pub fn state(&self, id: ConnId) -> Option<CmState> {
@@ -144,7 +143,6 @@ impl Connections {
         self.sidr.respond(&mut self.common, id, receiver, private_data)
     }
 
-
     pub(crate) fn handle(
         &mut self,
         message: &Message,
@@ -184,7 +182,6 @@ impl Connections {
         }
     }
 
-
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.common.poll_timeout()
     }
@@ -208,7 +205,6 @@ impl Connections {
         self.psn = psn.plus(1);
         Some((mad, psn))
     }
-
 
     pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;

@@ -192,7 +192,7 @@ pub const EDGES: &[Edge] = &[
     (DREQ_RCVD, Trigger::Disconnect, TIME_WAIT),
     (DREQ_RCVD, Trigger::Destroy, TIME_WAIT),
     (TIME_WAIT, Trigger::Disconnect, TIME_WAIT),
-    (TIME_WAIT, Trigger::Req, TIME_WAIT), // refused as stale
+    (TIME_WAIT, Trigger::Req, TIME_WAIT),  // refused as stale
     (TIME_WAIT, Trigger::Dreq, TIME_WAIT), // retransmits the DREP
     (TIME_WAIT, Trigger::Timeout, NONE),
     (TIME_WAIT, Trigger::Destroy, TIME_WAIT),

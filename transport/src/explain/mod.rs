@@ -1,13 +1,9 @@
-//! Explanations of failed calls, completions in error, events and rejections: the broken rule and
-//! what to look at. The [record](crate::trace) of a queue pair adds what came before and what the
-//! peer said.
-//!
-//! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
-//! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.
+//! Explanations of failed calls, completions, events and rejections: the broken rule and advice.
+//! [`Explain`] needs the error alone. [`Histories`] reads the [record](crate::trace) and reports
+//! [`Finding`]s with the peer's part.
 
-/// The table of an error: each variant with its `errno`, if calls fail with it, the name of its
-/// cause, and advice. A variant's message is its rule. Those that hold another error are explained
-/// by it; those that are like another have its cause and advice.
+/// Table of an error's variants: `errno`, cause, advice. Variants under `of` delegate to the error
+/// inside; those under `like` borrow cause and advice.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {
@@ -51,18 +47,18 @@ pub use finding::{Finding, Histories, KEPT};
 /// Reason of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// Name of the cause for programs: lower case, words joined by underscores. It does not change.
+    /// Stable name of the cause, in snake case.
     pub cause: &'static str,
-    /// The error's name in `errno.h`, of a call that has failed.
+    /// `errno` of a failed call.
     pub errno: Option<&'static str>,
-    /// The rule that was broken, or what has happened.
+    /// The broken rule, or the event.
     pub rule: String,
-    /// Places to look at, and what to do there.
+    /// Advice.
     pub advice: Cow<'static, str>,
 }
 
 impl Reason {
-    /// A reason without an `errno`; `rule` is what prints as the rule.
+    /// Makes a reason without `errno`.
     #[must_use]
     pub fn new(
         cause: &'static str,
@@ -72,15 +68,15 @@ impl Reason {
         Self { cause, errno: None, rule: alloc::format!("{rule}"), advice: advice.into() }
     }
 
-    /// The same with the name of an `errno`.
+    /// Adds an `errno`.
     #[must_use]
     pub fn with_errno(self, errno: &'static str) -> Self {
         Self { errno: Some(errno), ..self }
     }
 }
 
-/// Something with an explanation.
+/// An error with an explanation.
 pub trait Explain {
-    /// Its explanation.
+    /// Explains it.
     fn explain(&self) -> Reason;
 }
